@@ -1,4 +1,4 @@
-//! Asking the person at the terminal.
+//! Asks the user at the terminal.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -6,12 +6,12 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use super::error::CliError;
 use super::text;
 
-/// Whether there is a terminal to ask at: stdin for the answer, and stderr for the question.
+/// Whether stdin and stderr, which carry the answer and the question, are terminals.
 pub(super) fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks, and says whether the answer is yes.
+/// Asks a question; returns whether the answer is yes.
 ///
 /// # Errors
 /// The terminal cannot be written or read.
@@ -21,8 +21,7 @@ pub(super) fn ask(question: &dyn Display) -> Result<bool, CliError> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Asks, and returns the line of the answer; `None` at the end of the input. The question is
-/// printed as it is.
+/// Prints a question unchanged and reads a line; `None` at the end of the input.
 ///
 /// # Errors
 /// The terminal cannot be written or read.

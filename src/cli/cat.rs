@@ -12,11 +12,11 @@ use crate::inspect::InspectError;
 use crate::inspect::opened::find;
 use crate::vfs::{FileKind, FsError};
 
-/// How much is read at a time, in bytes.
+/// Bytes that are read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Holes of a file that are printed as zeros unasked, in bytes together: one SETATTR makes a file
-/// of 2^62 bytes.
+/// The most bytes of holes in a file that are printed as zeros without `--holes`: one SETATTR can
+/// make a file of 2^62 bytes.
 pub(super) const MAX_HOLE_BYTES: u64 = 1 << 30;
 
 /// Print the content of files of a session's merged tree.
@@ -37,7 +37,7 @@ pub(super) struct Args {
     holes: bool,
 }
 
-/// Prints one file after another.
+/// Prints the files one after another.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let (mut out, mut ending) = (Out::new(), Ending::Done);

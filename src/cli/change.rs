@@ -1,4 +1,4 @@
-//! Who makes a change: the server that has the session, or else this process.
+//! Makes changes through the server that has the session, or in this process if there is none.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::control::{
 };
 use crate::workspace::Workspace;
 
-/// How often a server is looked for that has the session and does not answer yet, or not any more.
+/// Attempts to find a server that holds the session but does not answer yet, or no longer.
 const ATTEMPTS: u32 = 20;
 
-/// Time between two such looks.
+/// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Makes changes in a session.
+/// The connection or workspace through which changes are made.
 pub(super) struct Changer(ChangerKind);
 
 enum ChangerKind {
@@ -27,7 +27,7 @@ enum ChangerKind {
     Here(Box<Workspace>),
 }
 
-/// Runs `f` with what makes changes in the session, and sees to it that they are safe afterwards.
+/// Runs `f` with a changer, and syncs its changes afterwards.
 pub(super) fn with_changer<T>(
     session: &Path,
     base: Option<&Path>,
@@ -61,7 +61,7 @@ impl Changer {
         Err(CliError::new("the session is in use"))
     }
 
-    /// Asks for a change.
+    /// Performs a request.
     pub(super) fn ask(&mut self, request: Request) -> Result<Answer, CliError> {
         match &mut self.0 {
             ChangerKind::Served(server) => Ok(server.ask(&request)?),
@@ -69,7 +69,7 @@ impl Changer {
         }
     }
 
-    /// Asks for a change that takes content.
+    /// Performs a request that has content.
     pub(super) fn ask_with(
         &mut self,
         request: Request,
@@ -81,7 +81,7 @@ impl Changer {
         }
     }
 
-    /// Syncs, and closes the session if this process has it.
+    /// Syncs; closes the session if this process has it open.
     fn end(self) -> Result<(), CliError> {
         match self.0 {
             ChangerKind::Served(mut server) => {
@@ -92,8 +92,8 @@ impl Changer {
     }
 }
 
-/// Asks for one change for each path; with `json`, prints for each how many objects it was done
-/// to: an object of this type, with the number under this key.
+/// Makes one request per path. `json` is the type of a JSON object that is printed for each path,
+/// and the key of its count of changed objects.
 pub(super) fn ask_for_each(
     source: &SessionSource,
     given: &[OsString],
@@ -119,19 +119,19 @@ pub(super) fn ask_for_each(
     several.end()
 }
 
-/// What came of several paths: one that fails keeps no other from being done.
+/// The results for several paths: one failure does not stop the others.
 #[derive(Debug, Default)]
 pub(super) struct Several {
     done: u64,
-    /// The last failure, which is not printed yet.
+    /// The last failure, not printed yet.
     failed: Option<CliError>,
 }
 
 impl Several {
-    /// Takes what came of a path; `None` where it failed.
+    /// Records the result for one path; `None` if it failed.
     ///
     /// # Errors
-    /// The others would fail as well.
+    /// A failure that is not about one path.
     pub(super) fn take<T>(&mut self, result: Result<T, CliError>) -> Result<Option<T>, CliError> {
         match result {
             Ok(value) => {
@@ -153,15 +153,15 @@ impl Several {
         }
     }
 
-    /// Counts so many more as done.
+    /// Counts further paths as done.
     pub(super) fn add_done(&mut self, paths: usize) {
         self.done += paths as u64;
     }
 
-    /// Done; findings, where some failed.
+    /// `Ending::Findings` if some paths failed.
     ///
     /// # Errors
-    /// All failed: the last failure.
+    /// All paths failed; the last failure.
     pub(super) fn end(self) -> Result<Ending, CliError> {
         match self.failed {
             None => Ok(Ending::Done),
@@ -174,7 +174,7 @@ impl Several {
     }
 }
 
-/// The server of a session, if there is one that answers.
+/// Connects to the server of a session; `None` if no server answers.
 pub(super) fn connect(session: &Path) -> Result<Option<ControlConnection>, CliError> {
     let real = std::fs::canonicalize(session).unwrap_or_else(|_| session.to_owned());
     ControlConnection::open(&real).map_err(|error| {

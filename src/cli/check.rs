@@ -1,4 +1,4 @@
-//! `acetate check`: whether a session is sound.
+//! `acetate check`: checks the invariants of a session.
 
 use std::path::PathBuf;
 
@@ -61,7 +61,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Checks.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if args.repair {
         return repair::run(&RepairArgs {
@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(if is_done { Ending::Done } else { Ending::Findings })
 }
 
-/// Prints the broken rules.
+/// Prints the broken invariants.
 pub(super) fn print(out: &mut Out, broken: &[Broken], json: bool) -> Result<(), CliError> {
     for broken in broken {
         for breach in &broken.first {
@@ -126,7 +126,7 @@ fn line(broken: &Broken, breach: &Breach) -> String {
     line
 }
 
-/// What came of it, in words.
+/// The result in words.
 pub(super) fn words(sound: &Soundness) -> String {
     let found = match sound.findings() {
         0 if sound.is_odd() => "usable, written by another program too".to_owned(),

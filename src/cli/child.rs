@@ -1,4 +1,4 @@
-//! Runs a command for the user, and lives until it has ended: signals for us are passed on.
+//! Runs a command for the user and waits for its end; signals to this process are passed on.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -15,31 +15,30 @@ use super::mounting::user::{User, acting_as};
 use super::output;
 use super::signals::is_ignored;
 
-/// The exit code for a command that cannot be run, and for one that is not there, as shells have
-/// them.
+/// The exit codes of a shell for a command that cannot be run, and for one that is not found.
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// What a shell adds to the number of the signal that ended a command.
+/// A shell's exit code is this plus the number of the signal that ended the command.
 const SIGNALLED: i32 = 128;
 
 /// How a command ended.
 pub(super) struct Ended {
-    /// What kept it from success: what it says about itself, or why it could not be run.
+    /// Why the command did not succeed: its exit status, or why it could not be run.
     pub(super) outcome: Result<(), String>,
-    /// The exit code that says the same.
+    /// The exit code for this process.
     pub(super) code: u8,
 }
 
-/// Runs a command. From its making on, signals end us no more.
+/// Runs a command. While a runner exists, signals do not end this process.
 pub(super) struct Runner {
     runtime: Runtime,
     signals: ChildSignals,
-    /// Set where orphans come to this process: as they end, they are waited for.
+    /// SIGCHLD, if this process reaps orphans.
     orphans: Option<Arriving>,
-    /// Whether the terminal's signals come to this process alone.
+    /// Whether the terminal sends its signals to this process alone.
     passes_all: bool,
-    /// Whether programs that the command runs gain no privileges.
+    /// Whether the command runs with no_new_privs.
     is_unprivileged: bool,
 }
 
@@ -52,7 +51,7 @@ impl Runner {
         Ok(Self { runtime, signals, orphans: None, passes_all: false, is_unprivileged: false })
     }
 
-    /// The same for a process that orphans come to.
+    /// Like [`Runner::new`], for a process that inherits orphans.
     #[cfg(target_os = "linux")]
     pub(super) fn reaping() -> Result<Self, CliError> {
         let runner = Self::new()?;
@@ -60,26 +59,26 @@ impl Runner {
         Ok(Self { orphans: Some(ended.map_err(failed)?), ..runner })
     }
 
-    /// Passes the terminal's signals on, too: for a command that has left the terminal.
+    /// Whether to pass on the terminal's signals as well: for a command in another session.
     #[cfg(target_os = "linux")]
     pub(super) fn pass_on_all(&mut self, all: bool) {
         self.passes_all = all;
     }
 
-    /// Lets setuid programs give the command nothing: for one that runs as another user.
+    /// Whether to set no_new_privs, so that the command gains nothing from setuid programs.
     #[cfg(target_os = "linux")]
     pub(super) fn keep_from_privileges(&mut self, keep: bool) {
         self.is_unprivileged = keep;
     }
 
-    /// The exit code for a signal that has come, before any command was run.
+    /// The exit code for a signal that arrived before a command was run.
     pub(super) fn interrupted(&mut self) -> Option<u8> {
         let Self { runtime, signals, .. } = self;
         let arrived = runtime.block_on(signals.arrived())?;
         u8::try_from(SIGNALLED + arrived.as_raw()).ok()
     }
 
-    /// Runs `command` as `user`, or as who we are, until its end.
+    /// Runs `command` to its end, as `user` or as the user of this process.
     pub(super) fn run(
         &mut self,
         command: std::process::Command,
@@ -123,19 +122,19 @@ fn ended(status: ExitStatus) -> Ended {
     Ended { outcome, code }
 }
 
-/// The signals that would end us before the command.
+/// The signals that would end this process before the command.
 struct ChildSignals {
-    /// From the terminal, which sends them to the command too: nothing is left to be done.
+    /// The terminal sends these to the command too, so they need no action.
     interrupt: Option<Arriving>,
     quit: Option<Arriving>,
-    /// To us alone, maybe: they are passed on.
+    /// These may arrive at this process alone, so they are passed on.
     terminate: Option<Arriving>,
     hang_up: Option<Arriving>,
 }
 
 impl ChildSignals {
-    /// Catches them, but for those that are ignored (`nohup`, jobs in the background): what is
-    /// caught here is not ignored in the command either.
+    /// Catches the signals except those that are ignored (`nohup`, background jobs): a caught
+    /// signal would no longer be ignored in the command.
     fn catch() -> std::io::Result<Self> {
         let catch = |kind| (!is_ignored(kind)).then(|| signal(kind)).transpose();
         Ok(Self {
@@ -146,7 +145,7 @@ impl ChildSignals {
         })
     }
 
-    /// Waits until the command has ended, and passes on what comes meanwhile.
+    /// Waits for the end of the command, and passes signals on.
     async fn wait_for(
         &mut self,
         child: &mut Child,
@@ -165,7 +164,7 @@ impl ChildSignals {
                 () = arrival(&mut self.interrupt), if passes_all => Signal::INT,
                 () = arrival(&mut self.quit), if passes_all => Signal::QUIT,
             };
-            // Nobody has waited for it yet, so the number is still its own.
+            // The child is not reaped yet, so its pid cannot have been reused.
             let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
             if let Some(pid) = pid {
                 let _gone = kill_process(pid, signal);
@@ -173,9 +172,9 @@ impl ChildSignals {
         }
     }
 
-    /// The signal that has come, if one has.
+    /// A signal that has arrived, if any.
     async fn arrived(&mut self) -> Option<Signal> {
-        // What has come is seen when tasks have had their turn.
+        // The runtime delivers signals when this task yields.
         tokio::task::yield_now().await;
         tokio::select! {
             biased;
@@ -188,8 +187,7 @@ impl ChildSignals {
     }
 }
 
-/// Waits for the children of this process that have ended, but for the one that is waited for
-/// elsewhere.
+/// Reaps the children of this process that have ended, except `kept`, which is awaited elsewhere.
 fn reap_all_but(kept: Option<u32>) {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     for task in tasks {

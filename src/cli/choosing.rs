@@ -1,5 +1,5 @@
-//! Which session a server is to have, and what of it: `--existing`, `--moved` and
-//! `--keep-originals`; and what is said of a new one.
+//! Options that choose the session of a server: `--existing`, `--moved` and `--keep-originals`; and
+//! the message about a new session.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 impl Choosing {
-    /// The options that were given.
+    /// The given options as words of a command line.
     pub(super) fn options(self) -> impl Iterator<Item = String> {
         let given = [(self.existing, "--existing"), (self.moved, "--moved")];
         let given = given.into_iter().filter(|(is_given, _)| *is_given);
@@ -45,7 +45,7 @@ impl Choosing {
     }
 }
 
-/// Says that a session was created, and which one with a similar name may have been meant.
+/// Says that a session was created, and names an existing session with a similar name.
 pub(super) fn tell_created(session: &Path) {
     output::line(format_args!("created {}", session.display()));
     if let Some(similar) = similar(session) {

@@ -1,4 +1,4 @@
-//! `acetate compact`: gives back the space of what was deleted.
+//! `acetate compact`: gives the space of deleted content back to the disk.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn compact_here(session: &Path) -> Result<Compacted, CliError> {
     })
 }
 
-/// Says how much room a server needs where it has too little.
+/// Adds how much space a server needs to compact, if it has too little.
 fn explained(args: &Args, error: ControlError) -> CliError {
     let is_full = matches!(&error, ControlError::Refused(refusal) if refusal.is_full);
     let error = CliError::from(error);
@@ -55,7 +55,7 @@ fn explained(args: &Args, error: ControlError) -> CliError {
     }
 }
 
-/// Compacts the session, and says what came of it.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let compacted = match connect(&args.session)? {
         Some(mut server) => match server.ask(&Request::Compact).map_err(|e| explained(args, e))? {

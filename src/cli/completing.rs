@@ -1,6 +1,6 @@
-//! How a command line goes on: what the scripts of `acetate completions` ask.
+//! Completes command lines for the scripts of `acetate completions`.
 //!
-//! Only looks, says nothing where it cannot, and never takes long: it runs at each press of a key.
+//! Read-only, silent on errors, and bounded in time, because it runs at each press of the Tab key.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -24,28 +24,28 @@ use crate::inspect::opened::{Opened, open_session};
 use crate::inspect::tool::ToolCalls;
 use crate::vfs::FileKind;
 
-/// Names the shell that asks, in the environment.
+/// The environment variable with the name of the shell; set by the scripts.
 pub(super) const VARIABLE: &str = "ACETATE_COMPLETE";
 
-/// The time in which there is an answer, or none.
+/// The process exits without an answer after this time.
 const MAX_TIME: Duration = Duration::from_secs(1);
 
-/// Answers, at most.
+/// The most candidates in an answer.
 const MAX_CANDIDATES: usize = 1000;
 
-/// Changes of the audit log in which names of exports are looked for.
+/// The last rows of the audit log that are searched for names of exports.
 const MAX_CHANGES: u64 = 5000;
 
-/// What a SQLite database begins with.
+/// The start of a SQLite database.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// Answers a shell that asks how a line goes on; whether one did.
+/// Answers a shell's request for completion; returns whether this was one.
 pub(super) fn answer() -> bool {
     if std::env::var_os(VARIABLE).is_none_or(|shell| shell.is_empty() || shell == "0") {
         return false;
     }
     let shell = std::env::var_os(VARIABLE).unwrap_or_default();
-    // A base that hangs does not hold up the shell.
+    // A base that does not respond must not block the shell.
     std::thread::spawn(|| {
         std::thread::sleep(MAX_TIME);
         std::process::exit(0);
@@ -57,10 +57,10 @@ pub(super) fn answer() -> bool {
     true
 }
 
-/// What answers for an argument.
+/// Finds the candidates for a word.
 type Find = fn(&[u8]) -> Option<Vec<Vec<u8>>>;
 
-/// The commands, with what completes their arguments.
+/// Adds completers to the arguments of all commands.
 fn completed(command: Command, is_bash: bool) -> Command {
     let name = command.get_name().to_owned();
     let command = command.mut_subcommands(|inner| completed(inner, is_bash));
@@ -86,7 +86,7 @@ fn completed(command: Command, is_bash: bool) -> Command {
     })
 }
 
-/// What an argument is, in the words of its help.
+/// The value name of an argument in its help.
 fn kind(arg: &Arg) -> &str {
     let shown = arg.get_value_names().and_then(|names| names.first());
     shown.map_or("", |name| name.as_str())
@@ -96,7 +96,7 @@ fn on_host(completer: PathCompleter, is_bash: bool) -> ArgValueCompleter {
     ArgValueCompleter::new(move |word: &OsStr| host_paths(word, &completer, is_bash))
 }
 
-/// Paths of this machine. bash would run a substitution in a name that is not escaped.
+/// Candidates among the paths of this machine; escaped for bash, which runs substitutions.
 fn host_paths(word: &OsStr, completer: &PathCompleter, is_bash: bool) -> Vec<CompletionCandidate> {
     let plain = if is_bash { unescaped(word.as_bytes()) } else { word.as_bytes().to_vec() };
     let found = completer.complete(OsStr::from_bytes(&plain));
@@ -104,15 +104,15 @@ fn host_paths(word: &OsStr, completer: &PathCompleter, is_bash: bool) -> Vec<Com
     answers(names, is_bash)
 }
 
-/// The answers for a word. bash takes and gives a word as it is on the line.
+/// Candidates for a word. bash passes and expects words with escapes.
 fn candidates(word: &OsStr, find: Find, is_bash: bool) -> Vec<CompletionCandidate> {
     let word = word.as_bytes();
     let plain = if is_bash { unescaped(word) } else { word.to_vec() };
     answers(find(&plain).unwrap_or_default().into_iter(), is_bash)
 }
 
-/// Names as the shell takes them. The protocol has a line for each, so that none with a control
-/// character can be told.
+/// Converts names to candidates. The protocol has one name per line, so names with control
+/// characters are left out.
 fn answers(names: impl Iterator<Item = Vec<u8>>, is_bash: bool) -> Vec<CompletionCandidate> {
     let is_plain = |name: &Vec<u8>| {
         std::str::from_utf8(name).is_ok_and(|name| !name.contains(|c: char| c.is_control()))
@@ -122,7 +122,7 @@ fn answers(names: impl Iterator<Item = Vec<u8>>, is_bash: bool) -> Vec<Completio
     shown.map(|name| CompletionCandidate::new(OsString::from_vec(name))).collect()
 }
 
-/// A word of bash's without its backslashes.
+/// Removes the backslashes of a word from bash.
 fn unescaped(word: &[u8]) -> Vec<u8> {
     let mut is_after = false;
     let mut kept = word.to_vec();
@@ -133,27 +133,27 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
     kept
 }
 
-/// A word with backslashes before what bash would not leave as it is.
+/// Escapes the characters of a word that are special in bash.
 fn escaped(word: &[u8]) -> Vec<u8> {
     let is_special = |byte: &u8| b" \t\n\\'\"`$&|;<>()*?[]{}#~!".contains(byte);
     let escape = |byte: &u8| is_special(byte).then_some(b'\\').into_iter().chain([*byte]);
     word.iter().flat_map(escape).collect()
 }
 
-/// The words of the line.
+/// The words of the command line.
 fn words() -> Vec<OsString> {
     let words = std::env::args_os().skip_while(|word| word != "--");
     words.skip(1).collect()
 }
 
-/// The session on the line: the first word that is a file; else that of the environment.
+/// The session of the command line: the first word that is a file, or $ACETATE_SESSION.
 fn session() -> Option<PathBuf> {
     let files = words().into_iter().skip(1).map(PathBuf::from);
     let named = files.into_iter().find(|word| word.is_file());
     named.or_else(|| std::env::var_os("ACETATE_SESSION").map(PathBuf::from))
 }
 
-/// The base on the line.
+/// The base of the command line.
 fn base() -> Option<PathBuf> {
     let words = words();
     let apart = words.windows(2).find(|pair| pair[0] == "--base").map(|pair| pair[1].clone());
@@ -164,7 +164,7 @@ fn base() -> Option<PathBuf> {
     apart.or_else(joined).map(PathBuf::from)
 }
 
-/// Whether a file is a session by its name, or where that has no extension, by its content.
+/// Whether a file is a session, by its extension, or by its content if it has none.
 fn is_session(path: &Path) -> bool {
     use std::io::Read;
     let begins = || {
@@ -178,12 +178,12 @@ fn is_session(path: &Path) -> bool {
     }
 }
 
-/// Paths in the tree that begin with a word; those without a slash before them begin at the root.
+/// Paths of the tree that begin with a word. Relative paths start from the root.
 fn from_root(word: &[u8]) -> Option<Vec<Vec<u8>>> {
     paths(word, &Opened::open(&session()?, base().as_deref()).ok()?, MergedPath::root())
 }
 
-/// The same; those without a slash before them begin where we are in the base or in a mount.
+/// Paths of the tree, where relative ones start from the current directory's place in it.
 fn from_here(word: &[u8]) -> Option<Vec<Vec<u8>>> {
     let opened = Opened::open(&session()?, base().as_deref()).ok()?;
     let here = current(opened.session().path(), opened.base_path());
@@ -209,8 +209,8 @@ fn paths(word: &[u8], opened: &Opened, here: MergedPath) -> Option<Vec<Vec<u8>>>
     Some(found.ok()?.into_iter().map(shown).collect())
 }
 
-/// What `cp` copies: a path in the tree behind a colon, else a file of this machine. In bash, the
-/// colon is a word of its own.
+/// Candidates for `cp`: after a colon, paths of the tree; otherwise paths of this machine. In bash,
+/// the colon is a word of its own.
 fn copied(word: &OsStr, is_bash: bool) -> Vec<CompletionCandidate> {
     let colon: Find = |word| {
         let found = from_root(word.strip_prefix(b":")?)?;
@@ -238,7 +238,7 @@ fn tools(word: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(names.filter(|name| name.starts_with(word)).collect())
 }
 
-/// The exports through which the last changes came.
+/// Names of exports in the last rows of the audit log.
 fn exports(word: &[u8]) -> Option<Vec<Vec<u8>>> {
     let last = Some(MAX_CHANGES);
     let options = LogOptions { order: Order::NewestFirst, last, ..LogOptions::default() };

@@ -1,4 +1,4 @@
-//! `acetate completions`: a script that has a shell ask this program how a line goes on.
+//! `acetate completions`: prints a script with which a shell completes command lines.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::completing::VARIABLE;
 use super::error::CliError;
 use super::output::Out;
 
-/// What the script calls, and completes.
+/// The command that the script completes.
 const PROGRAM: &str = "acetate";
 
 /// Print a script that completes command lines in a shell.
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
-/// The program that the script asks: the one that was called, where that is no name in PATH.
+/// The program that the script calls: this executable, unless it was called through PATH.
 fn completer() -> String {
     let called = std::env::args_os().next().unwrap_or_default();
     let is_name = Path::new(&called).components().count() == 1;

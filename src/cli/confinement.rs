@@ -1,5 +1,4 @@
-//! What `run` takes away from its command: the options, which `run` passes on to the processes
-//! that do it.
+//! The sandbox options of `run`, which it passes on to the processes that create the sandbox.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -31,10 +30,10 @@ pub(super) struct Confinement {
 }
 
 impl Confinement {
-    /// The same with the paths resolved.
+    /// The options with resolved paths.
     ///
     /// # Errors
-    /// One does not exist or is no directory, is to be written to and not to be read, or is `/`.
+    /// A path does not exist, is not a directory, is in both lists, or is `/`.
     pub(super) fn resolved(&self) -> Result<Self, CliError> {
         let resolve = |dirs: &[PathBuf]| -> Result<Vec<PathBuf>, CliError> {
             dirs.iter().map(|dir| directory(dir)).collect()

@@ -1,5 +1,5 @@
-//! What makes a server known to this machine's other commands: its control socket, and its entry
-//! among the sessions that are served.
+//! Makes a server known to other commands on this machine: its control socket, and its entry in the
+//! registry of served sessions.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,20 +16,20 @@ use crate::overlay::Overlay;
 use crate::server::Peers;
 use crate::workspace::accounts::Accounts;
 
-/// Time for commands to end that are under way.
+/// The time that commands in progress get to end at a shutdown.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Goes with the server. A server without it serves all the same.
+/// The control socket and the registry entry of a server. The server works without them too.
 pub(super) struct Control {
-    /// Gone, it lets the other one end.
+    /// Dropping the sender stops the listener.
     stop: Option<watch::Sender<()>>,
     listening: Option<JoinHandle<()>>,
     _registered: Option<Registered>,
 }
 
 impl Control {
-    /// Begins to answer for a session, which this process alone has; and for the exports that
-    /// have these accounts.
+    /// Starts to answer for a session, which only this process has open, and for the exports with
+    /// these accounts.
     pub(super) fn begin(
         session: &Path,
         base: Option<PathBuf>,
@@ -68,12 +68,12 @@ impl Control {
 }
 
 impl Control {
-    /// Answers no more.
+    /// Stops accepting requests.
     pub(super) fn stop(&mut self) {
         self.stop = None;
     }
 
-    /// The same; returns once nothing is under way.
+    /// Stops accepting requests, and waits for those in progress.
     pub(super) async fn end(mut self) {
         self.stop();
         let Some(listening) = self.listening.take() else { return };
@@ -94,7 +94,7 @@ fn connected(peers: &Peers) -> Vec<ControlPeer> {
     peers.open().iter().map(seen).collect()
 }
 
-/// What the exports take, where there are any.
+/// The usage of all exports; empty if there are none.
 fn usage(accounts: Option<&Accounts>) -> Result<ExportsUsage, Refusal> {
     let usage = accounts.map(|accounts| accounts.usage());
     usage

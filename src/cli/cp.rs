@@ -1,4 +1,4 @@
-//! `acetate cp`: files into, out of and within the merged tree.
+//! `acetate cp`: copies files into, out of and within the merged tree.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
@@ -38,7 +38,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Copies what was named.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, from) = args.paths.split()?;
     let to = place(to)?;
@@ -80,7 +80,7 @@ fn show(args: &Args, copied: &CopyReport) -> Result<Ending, CliError> {
     Ok(if copied.skipped.is_empty() { Ending::Done } else { Ending::Findings })
 }
 
-/// A source.
+/// Parses a source.
 fn named(path: &OsStr) -> Result<Named, CliError> {
     use std::os::unix::ffi::OsStrExt;
     let inside = path.as_bytes().strip_prefix(b":").unwrap_or(path.as_bytes());
@@ -88,7 +88,7 @@ fn named(path: &OsStr) -> Result<Named, CliError> {
     Ok(Named { place: place(path)?, is_content })
 }
 
-/// Which side a path is on.
+/// Parses a path: in the tree after a colon, otherwise on this machine.
 fn place(path: &OsStr) -> Result<CopyPath, CliError> {
     use std::os::unix::ffi::OsStrExt;
     match path.as_bytes().strip_prefix(b":") {

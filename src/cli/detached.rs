@@ -1,4 +1,4 @@
-//! A server that nobody watches: what it logs goes to a file beside the session.
+//! The log file of a server in the background, beside the session.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -14,10 +14,10 @@ use rustix::stdio::dup2_stderr;
 use super::output;
 use crate::delta::sqlite::LOG_SUFFIXES;
 
-/// A log longer than this is put aside as `.log.old`, and what was there goes.
+/// A larger log is renamed to `.log.old`, which replaces an earlier one.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Between two looks at the log's size.
+/// The interval of checks of the log's size.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The log of a server in the background.
@@ -26,13 +26,13 @@ pub(super) struct LogFile {
     old: PathBuf,
 }
 
-/// Leaves the terminal: what is typed there is not for us.
+/// Leaves the terminal's session: its signals no longer reach this process.
 pub(super) fn leave_terminal() {
-    // Who leads a group already is none of the terminal's.
+    // Fails for a process group leader; `mount` and `run` do not start this process as one.
     let _leads = setsid();
 }
 
-/// The log of the session at `path`, and the one before it.
+/// The paths of the log of the session at `path`, and of the older log.
 fn logs(path: &Path) -> [PathBuf; 2] {
     LOG_SUFFIXES.map(|suffix| {
         let mut name = OsString::from(path);
@@ -42,12 +42,12 @@ fn logs(path: &Path) -> [PathBuf; 2] {
 }
 
 impl LogFile {
-    /// Sends stderr to the log of the session at `path`, which whoever waits for our start sees
-    /// as its end. Where the log cannot be written, there is none.
+    /// Redirects stderr to the log of the session at `path`, or to /dev/null if that fails. The
+    /// closed pipe tells the parent process that the server has started.
     ///
-    /// `None` if nobody waits any more: nobody would stop us either.
+    /// `None` if the parent no longer reads the pipe: it would not stop this process either.
     pub(super) fn take_stderr(path: &Path) -> Option<Self> {
-        // Nothing is asked for but what comes unasked: that nobody reads any more.
+        // No events are requested: poll(2) always reports that the reader has closed the pipe.
         let stderr = std::io::stderr();
         let mut stderr = [PollFd::new(&stderr, PollFlags::empty())];
         let polled = poll(&mut stderr, Some(&Timespec::default()));
@@ -65,20 +65,20 @@ impl LogFile {
         Some(log)
     }
 
-    /// Keeps the log short, for ever.
+    /// Bounds the size of the log, until the future is dropped.
     pub(super) async fn keep_short(&self) {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
             if self.put_long_one_aside()
                 && let Err(error) = self.open().and_then(|file| Ok(dup2_stderr(file)?))
             {
-                // To the old one, which is still there.
+                // Goes to the old log, which stderr still refers to.
                 tracing::warn!(%error, "cannot begin a new log");
             }
         }
     }
 
-    /// Removes a log with nothing in it.
+    /// Removes an empty log.
     pub(super) fn end(&self) {
         if fs::symlink_metadata(&self.path).is_ok_and(|log| log.is_file() && log.len() == 0) {
             let _removed = fs::remove_file(&self.path);
@@ -90,7 +90,7 @@ impl LogFile {
         is_long && fs::rename(&self.path, &self.old).is_ok()
     }
 
-    /// As SQLite opens its files: a link put here must not name what is written to.
+    /// Opens the log without following a symbolic link, as SQLite opens its files.
     fn open(&self) -> std::io::Result<File> {
         let mut options = OpenOptions::new();
         options.create(true).append(true).mode(0o600);

@@ -1,4 +1,4 @@
-//! `acetate du`: what trees take, and how much of it the session.
+//! `acetate du`: shows the disk usage of trees, and the session's share of it.
 
 use std::ffi::OsString;
 
@@ -37,7 +37,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Shows directories as they are counted: what is in one before itself.
+/// Runs the command: prints each directory after its subdirectories.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();

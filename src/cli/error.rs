@@ -1,4 +1,4 @@
-//! Failures as the user sees them: `error:` says what happened and to what, `hint:` what to do.
+//! The error type of the commands: `error:` says what failed and where, `hint:` what to do.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -20,16 +20,16 @@ use crate::workspace::Error as WorkspaceError;
 pub(super) struct CliError {
     what: String,
     hint: Option<String>,
-    /// Whoever reads stdout has had enough, which is no failure.
+    /// The reader of stdout closed the pipe, which is not reported.
     is_closed: bool,
     /// A server has the session.
     is_in_use: bool,
-    /// It concerns one path, and says nothing of others.
+    /// The failure concerns one path; other paths may still succeed.
     is_about_path: bool,
 }
 
 impl CliError {
-    /// A failure without advice.
+    /// A failure without a hint.
     pub(super) fn new(what: impl fmt::Display) -> Self {
         Self {
             what: what.to_string(),
@@ -40,33 +40,33 @@ impl CliError {
         }
     }
 
-    /// Stdout takes no more.
+    /// A failed write to stdout.
     pub(super) fn stdout(error: &std::io::Error) -> Self {
         let is_closed = error.kind() == ErrorKind::BrokenPipe;
         Self { is_closed, ..Self::new(format_args!("cannot print: {error}")) }
     }
 
-    /// Whether there is nothing to be said, because nobody listens.
+    /// Whether the failure is silent because the reader of stdout closed the pipe.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Whether a server has the session that was to be opened.
+    /// Whether a server has the session.
     pub(super) fn is_in_use(&self) -> bool {
         self.is_in_use
     }
 
-    /// A failure that concerns one path: a command goes on with the others that it was given.
+    /// Marks a failure that concerns one path: the command continues with its other paths.
     pub(super) fn about_path(self) -> Self {
         Self { is_about_path: true, ..self }
     }
 
-    /// Whether a command goes on with other paths.
+    /// Whether the command can continue with other paths.
     pub(super) fn is_about_path(&self) -> bool {
         self.is_about_path
     }
 
-    /// A failure of the system, with all that it says.
+    /// A failure with the chain of its causes.
     pub(super) fn caused(what: impl fmt::Display, cause: &dyn std::error::Error) -> Self {
         let mut what = what.to_string();
         let mut cause = Some(cause);
@@ -78,18 +78,18 @@ impl CliError {
         Self::new(what)
     }
 
-    /// A failure after something that was done, which comes first.
+    /// Puts what was already done before the message.
     pub(super) fn after(self, done: &str) -> Self {
         Self { what: format!("{done}, but {}", self.what), ..self }
     }
 
-    /// Adds advice.
+    /// Adds a hint.
     pub(super) fn with_hint(mut self, hint: impl fmt::Display) -> Self {
         self.hint = Some(hint.to_string());
         self
     }
 
-    /// What to do about it.
+    /// What the user can do about the failure.
     pub(super) fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -119,7 +119,7 @@ impl CliError {
         Self::new(what).with_hint(hint)
     }
 
-    /// An address that cannot be listened at.
+    /// An address that the server cannot bind.
     pub(super) fn bind(error: &BindError) -> Self {
         let address = error.address;
         let hint = match error.source.kind() {
@@ -141,7 +141,7 @@ impl CliError {
         Self::caused(error, &error.source).with_hint(hint)
     }
 
-    /// Clients could not find us.
+    /// A failure to register with rpcbind, through which clients find the ports.
     pub(super) fn rpcbind(error: &RpcbindError) -> Self {
         let (what, hint) = match error {
             RpcbindError::Bind(bind) => (
@@ -176,7 +176,7 @@ impl CliError {
     }
 }
 
-/// A port that is likely free where `port` isn't.
+/// A port that is likely free if `port` is not.
 fn alternative(port: u16) -> u16 {
     port.checked_add(1).unwrap_or(2049)
 }

@@ -1,4 +1,4 @@
-//! `acetate export`: the merged tree as an archive or a directory.
+//! `acetate export`: writes the merged tree to an archive or a directory.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ use crate::inspect::export::{
 };
 use crate::inspect::opened::Opened;
 
-/// Bytes that are gathered before they are written.
+/// The size of the output buffer.
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// Write a session's merged tree to an archive or a directory.
@@ -85,7 +85,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Exports, and says what came of it.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let selection = args.leave_out.read(&opened, args.path.as_slice())?;
@@ -243,13 +243,13 @@ fn summary(
     Ok(ending(done))
 }
 
-/// What is seen of an export while it goes on.
+/// Reports on an export in progress.
 struct ExportObserver {
     progress: RefCell<ProgressLine>,
     left_out: RefCell<Vec<Map<String, Value>>>,
 }
 
-/// Of what is left out, so much is told; the rest is counted.
+/// The most objects that are listed as left out.
 const MAX_LEFT_OUT_TOLD: usize = 1000;
 
 impl ExportObserver {

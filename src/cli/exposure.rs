@@ -1,12 +1,12 @@
-//! Which exports let their clients be any user, where other machines are among these.
+//! Finds exports whose options let clients act as any user, when other machines can reach them.
 
 use crate::config::{ExportConfig, SquashMode};
 
-/// What to do about [`pretended`].
+/// The hint for [`pretended`].
 pub(super) const HINT: &str = "leave these options out, say `all_squash`, or listen on 127.0.0.1 \
     and use a tunnel";
 
-/// Whom its clients can pretend to be, in words, where options make that more than it has to be.
+/// Describes the users that clients can act as, if options make these more than necessary.
 pub(super) fn pretended(export: &ExportConfig) -> Option<String> {
     let lets_root = export.options.squash == SquashMode::Nobody;
     let lets_users = !export.options.is_secure && export.options.squash != SquashMode::All;

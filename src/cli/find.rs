@@ -1,4 +1,4 @@
-//! `acetate find`: objects of the merged tree that are alike in something.
+//! `acetate find`: searches the merged tree.
 
 use std::ffi::OsString;
 
@@ -67,7 +67,7 @@ enum ObjectType {
     Special,
 }
 
-/// Finds.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let wanted = wanted(args)?;
     let opened = args.source.open()?;

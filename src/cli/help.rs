@@ -1,6 +1,6 @@
-//! The program's own help: its commands by what they are for. clap knows no headings for
-//! subcommands, so these go where it puts text of ours. `acetate help COMMAND`, examples, and what
-//! there is in place of commands that other programs have.
+//! The help: commands by purpose, `acetate help COMMAND`, examples, hints for unknown commands.
+//!
+//! clap has no headings for subcommands, so the groups are put where it prints custom text.
 
 use std::fmt::Write;
 
@@ -10,13 +10,13 @@ use super::error::CliError;
 use super::output::Out;
 use super::{Cli, Ending};
 
-/// The example of the program itself.
+/// The example in the program's own help.
 pub(super) const EXAMPLE: &str = "\
 Example:
   sudo acetate run work.db --base ~/project -- CMD   changes that CMD makes go to work.db
   acetate serve work.db --base ~/project             the same, to be mounted by hand";
 
-/// Examples of commands, in their long help and their manual pages.
+/// Examples of commands, for their long help and their manual pages.
 const EXAMPLES: &[(&[&str], &str)] = &[
     (
         &["serve"],
@@ -174,7 +174,7 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// What there is in place of commands that people try.
+/// Hints for names of commands that other programs have.
 const INSTEAD: &[(&[&str], &str)] = &[
     (
         &["undo", "restore", "revert", "reset", "rollback", "checkout"],
@@ -215,7 +215,7 @@ pub(super) struct Args {
     words: Vec<String>,
 }
 
-/// Shows it.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut command = super::command();
     command.build();
@@ -230,7 +230,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
-/// A command that there is not.
+/// The error for an unknown command.
 pub(super) fn unknown(name: &str) -> CliError {
     let error = CliError::new(format!("there is no command `{name}`"));
     match INSTEAD.iter().find(|(names, _)| names.contains(&name)) {
@@ -239,16 +239,16 @@ pub(super) fn unknown(name: &str) -> CliError {
     }
 }
 
-/// Whether [`unknown`] says what there is instead.
+/// Whether [`unknown`] has a hint for this name.
 pub(super) fn has_instead(name: &str) -> bool {
     INSTEAD.iter().any(|(names, _)| names.contains(&name))
 }
 
-/// Examples of the command that these words lead to; the first line is a heading.
+/// The examples of the command with this path; the first line is a heading.
 pub(super) fn examples(words: &[&str]) -> Option<&'static str> {
     let own = EXAMPLES.iter().find(|(of, _)| *of == words).map(|(_, text)| *text);
     own.or_else(|| {
-        // Those that its short help shows too.
+        // Examples that the short help has as well.
         let command = Cli::command();
         let found = words.iter().try_fold(&command, |above, word| above.find_subcommand(word))?;
         let text = found.get_after_help()?.to_string();
@@ -256,14 +256,14 @@ pub(super) fn examples(words: &[&str]) -> Option<&'static str> {
     })
 }
 
-/// The other commands in a command's group.
+/// The other commands in the group of a command.
 pub(super) fn beside(name: &str) -> impl Iterator<Item = &'static str> {
     let group = GROUPS.iter().find(|(_, names)| names.contains(&name));
     let names = group.map(|(_, names)| *names).unwrap_or_default();
     names.iter().copied().filter(move |other| *other != name)
 }
 
-/// Puts the examples behind the long help of each command.
+/// Adds the examples to the long help of each command.
 fn with_examples(command: Command) -> Command {
     EXAMPLES.iter().fold(command, |command, (words, text)| add_example(command, words, text))
 }
@@ -275,7 +275,7 @@ fn add_example(command: Command, words: &[&'static str], text: &'static str) -> 
     }
 }
 
-/// The commands by what they are for.
+/// The commands by purpose.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["run", "mount", "umount", "serve", "init", "hide", "sessions", "config"]),
     ("What has changed", &["status", "diff", "log", "apply", "discard"]),
@@ -286,7 +286,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Set up this program", &["completions", "man", "help"]),
 ];
 
-/// Where the groups go.
+/// The template of the program's help.
 const TEMPLATE: &str = "\
 {about-with-newline}
 {usage-heading} {usage}
@@ -294,15 +294,15 @@ const TEMPLATE: &str = "\
 {before-help}Options:
 {options}{after-help}";
 
-/// Gives the program help by groups: names alone in the short one, and what each command does in
-/// the long one.
+/// Adds the groups to the program's help: only names in the short help, descriptions in the long
+/// one.
 pub(super) fn grouped(command: Command) -> Command {
     let (mut short, mut long) = ("Commands:\n".to_owned(), String::new());
     let visible = command.get_subcommands().filter(|c| !c.is_hide_set());
     let name_width = visible.map(|c| c.get_name().len()).max().unwrap_or(0);
     let title_width = GROUPS.iter().map(|(title, _)| title.len()).max().unwrap_or(0);
     for (title, names) in GROUPS {
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(short, "  {title:title_width$}  {}", names.join(", "));
         let _ = writeln!(long, "{title}:");
         for name in *names {

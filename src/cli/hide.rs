@@ -1,4 +1,4 @@
-//! `acetate hide`: what a session never shows of its base.
+//! `acetate hide`: shows and changes what a session hides of its base.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::inspect::opened::{Opened, host, open_session};
 use crate::vfs::{Pattern, PatternSet};
 use crate::workspace::layers;
 
-/// Paths that are named of those that the session changed.
+/// The most changed paths that are listed.
 const MAX_NAMED: usize = 10;
 
 /// Show what a session hides of its base, hide more, or show it again.
@@ -38,7 +38,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Changes what there is to change, and prints the patterns.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let more = args.more.patterns()?;
     let hidden = if more.is_empty() && args.remove.is_empty() {
@@ -80,14 +80,14 @@ fn change(args: &Args, more: &PatternSet) -> Result<PatternSet, CliError> {
     layers::remember_hidden(&mut session, hidden.clone())?;
     layers::close(&session)?;
     drop(session);
-    // A base that is gone has nothing to compare with; the patterns are remembered all the same.
+    // A missing base does not matter: the patterns are stored already.
     if let Ok(opened) = Opened::open(&args.session, None) {
         tell_changed(args, &opened, &before)?;
     }
     Ok(hidden)
 }
 
-/// Names what the session changed, and its patterns hide of the base from now on.
+/// Lists the session's changes at paths that the patterns newly hide.
 fn tell_changed(args: &Args, opened: &Opened, before: &PatternSet) -> Result<(), CliError> {
     let now = opened.session().hidden();
     let mut found = 0_usize;

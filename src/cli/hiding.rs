@@ -1,11 +1,11 @@
-//! What a session never shows of its base: the options for it, and how it is printed.
+//! The options that hide paths of the base, and how the patterns are printed.
 
 use super::error::CliError;
 use super::text;
 use crate::vfs::{Pattern, PatternSet};
 
-/// What `--hide-secrets` stands for. `.env*` and `*.pem` hide more than secrets: `.env.example`,
-/// and certificates.
+/// The patterns of `--hide-secrets`. `.env*` and `*.pem` also match files without secrets:
+/// `.env.example`, and certificates.
 const SECRETS: [&str; 17] = [
     ".env*",
     ".ssh",
@@ -26,7 +26,7 @@ const SECRETS: [&str; 17] = [
     "*.ppk",
 ];
 
-/// Patterns that are named in the line that says what is served; more are counted.
+/// The most patterns that the line about a served session lists.
 const MAX_NAMED: usize = 6;
 
 /// `--hide` and `--hide-secrets`.
@@ -49,7 +49,7 @@ pub(super) struct Hide {
 }
 
 impl Hide {
-    /// The patterns that were given.
+    /// The patterns of the options.
     pub(super) fn patterns(&self) -> Result<PatternSet, CliError> {
         let secrets = SECRETS.iter().filter(|_| self.hide_secrets).map(|text| Pattern::new(text));
         let all = secrets.chain(self.hide.iter().cloned().map(Ok)).collect::<Result<Vec<_>, _>>();
@@ -58,7 +58,7 @@ impl Hide {
     }
 }
 
-/// `; hides .env, /conf/*.key`; nothing where nothing is hidden. Many patterns are counted.
+/// A suffix such as `; hides .env, /conf/*.key`; empty without patterns. Many are only counted.
 pub(super) fn suffix(hidden: &PatternSet) -> String {
     let others: Vec<_> = texts(hidden).filter(|text| !SECRETS.contains(text)).collect();
     let (all, secrets) = (hidden.patterns().len(), hidden.patterns().len() - others.len());
@@ -78,13 +78,13 @@ pub(super) fn suffix(hidden: &PatternSet) -> String {
     }
 }
 
-/// The patterns in a line.
+/// The patterns in one line.
 pub(super) fn words(hidden: &PatternSet) -> String {
     let patterns: Vec<&str> = texts(hidden).collect();
     text::line(patterns.join(", ").as_bytes())
 }
 
-/// The patterns as they were written.
+/// The patterns as the user wrote them.
 pub(super) fn texts(hidden: &PatternSet) -> impl Iterator<Item = &str> {
     hidden.patterns().iter().map(Pattern::as_str)
 }

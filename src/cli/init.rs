@@ -30,7 +30,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Creates the session.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let hidden = args.hide.patterns()?;
     let session = layers::create(&args.session, args.base.as_deref(), args.chunk_size, &hidden)?;

@@ -1,4 +1,4 @@
-//! Where several things of the merged tree go: to a name, or into a directory under their own.
+//! The operands of commands with several sources: the target is a new name, or a directory for all.
 
 use std::ffi::OsString;
 
@@ -28,17 +28,17 @@ impl OperandPaths {
     }
 }
 
-/// The last path of `mv` and `ln`.
+/// The target of `mv` and `ln`.
 pub(super) struct LastOperand {
     path: MergedPath,
     is_dir: bool,
 }
 
 impl LastOperand {
-    /// What `path` is to so many `sources`.
+    /// Looks up the target `path` of this number of sources.
     ///
     /// # Errors
-    /// There are several, and it is no directory.
+    /// There are several sources and `path` is not a directory.
     pub(super) fn of(opened: &Opened, path: MergedPath, sources: usize) -> Result<Self, CliError> {
         let kind = kind(opened, &path)?;
         let is_dir = kind == Some(FileKind::Directory);
@@ -50,7 +50,7 @@ impl LastOperand {
         Ok(Self { path, is_dir })
     }
 
-    /// Where something goes.
+    /// The path that a source gets.
     pub(super) fn for_source(&self, source: &MergedPath) -> MergedPath {
         match source.name().filter(|_| self.is_dir) {
             Some(name) => self.path.join(&name),
@@ -58,13 +58,13 @@ impl LastOperand {
         }
     }
 
-    /// Whether anything is at a path.
+    /// Whether a path exists.
     pub(super) fn is_there(&self, opened: &Opened, path: &MergedPath) -> Result<bool, CliError> {
         Ok(kind(opened, path)?.is_some())
     }
 }
 
-/// What is at a path of the merged tree, right now.
+/// The type of the object at a path of the merged tree.
 pub(super) fn kind(opened: &Opened, path: &MergedPath) -> Result<Option<FileKind>, CliError> {
     Ok(opened.look(|view| {
         let found = view.find(path).map_err(|source| InspectError::at(path, source))?;

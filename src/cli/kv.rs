@@ -110,7 +110,7 @@ struct KvLsArgs {
     json: bool,
 }
 
-/// Runs the verb.
+/// Runs the subcommand.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match &args.command {
         KvCommand::Get(args) => get(args),
@@ -179,7 +179,7 @@ fn list(args: &KvLsArgs) -> Result<Ending, CliError> {
             out.line(format_args!("{}", text::name(&key.key)))?;
             continue;
         }
-        // One after the other, so that no transaction lasts as long as whoever reads this.
+        // One transaction per key: a slow reader of stdout does not keep a snapshot open.
         let Some(row) = kept.get(&key.key)? else { continue };
         if args.json {
             out.json(object(&row))?;

@@ -1,16 +1,15 @@
-//! Addresses to listen at, as people write them.
+//! Parses addresses to listen at.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 /// The port of NFS.
 const NFS_PORT: u16 = 2049;
 
-/// Reads `127.0.0.1:2049`, `[::1]:2049`, `localhost:2049`, a port alone (of 127.0.0.1), or an
-/// address or name alone (port 2049). A name that has several addresses stands for the first, one
-/// of IPv4 if there is any.
+/// Parses `127.0.0.1:2049`, `[::1]:2049`, `localhost:2049`, a port alone (of 127.0.0.1), or an
+/// address or name alone (port 2049). A name is resolved to its first address, preferably of IPv4.
 ///
 /// # Errors
-/// It is none of these, or the name has no address.
+/// The text is none of these, or the name has no address.
 pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);

@@ -1,4 +1,4 @@
-//! `acetate ln`: links in the merged tree.
+//! `acetate ln`: creates links in the merged tree.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -39,7 +39,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Makes the links.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, targets) = args.paths.split()?;
     let opened = args.paths.source.open()?;
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     several.end()
 }
 
-/// Makes one link; its path.
+/// Creates one link; returns its path.
 fn link(
     args: &Args,
     changer: &mut Changer,
@@ -72,7 +72,7 @@ fn link(
     target: &OsStr,
 ) -> Result<MergedPath, CliError> {
     let bytes = target.as_bytes();
-    // A symbolic link's target is no path of the tree, but its last name is the link's own.
+    // The target of a symbolic link need not be a path of the tree; only its last component counts.
     let last = bytes.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty());
     let named = match args.symbolic {
         false => merged_path(target)?,

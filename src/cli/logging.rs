@@ -1,6 +1,6 @@
-//! The log: what the library says through `tracing`, on stderr.
+//! The log of the library, from `tracing` to stderr.
 //!
-//! No client fills a disk with it: of each kind of line there are so many a minute, and no more.
+//! Each kind of line is limited per minute, so that a client cannot fill a disk with log lines.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -21,31 +21,31 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::text;
 
-/// Lines of one kind, said at one place in the code, in one [`INTERVAL`].
+/// The most lines of one call site in one [`INTERVAL`].
 const MAX_LINES: u32 = 60;
 
-/// For how long lines are counted together.
+/// The interval in which lines are counted.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Sends what `filter` lets through to stderr.
+/// Starts logging to stderr with this filter.
 pub(super) fn start(filter: &str) {
     let lines = lines()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        // A log that nobody takes, or whose disk is full, must not end what is being served:
-        // these would be reported by a print that panics.
+        // By default, tracing reports a failed write by a print that panics. A closed stderr or a
+        // full disk must not end the server.
         .log_internal_errors(false);
     let registry = tracing_subscriber::registry().with(EnvFilter::new(filter));
     registry.with(Sparing::default()).with(lines).init();
 }
 
-/// How a line looks.
+/// The format of lines.
 fn lines<S>() -> fmt::Layer<S, impl for<'w> fmt::FormatFields<'w> + 'static> {
     fmt::layer().with_target(false).fmt_fields(debug_fn(field).delimited(" "))
 }
 
-/// Writes a field of a line. Paths and the texts of other programs are in them: nothing there may
-/// steer a terminal, or end the line and begin another.
+/// Writes a field, with control characters escaped: paths and messages of other programs must not
+/// control a terminal or forge a line.
 fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
     let text = format!("{value:?}");
     let text = text::printable(&text);
@@ -55,32 +55,32 @@ fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt:
     }
 }
 
-/// Leaves out what was said too often. What only those see who asked for it (debug, trace) is
-/// not counted.
+/// Drops lines above the limit. Lines below INFO are not counted, because they appear only on
+/// request.
 #[derive(Debug, Default)]
 struct Sparing {
-    /// Each kind of line, of which the program has a fixed number.
+    /// Counts by call site; their number is fixed in the program.
     kinds: Mutex<HashMap<Identifier, LineKind>>,
 }
 
-/// Lines of one kind.
+/// The count of one kind of line.
 #[derive(Debug)]
 struct LineKind {
     since: Instant,
     lines: u32,
 }
 
-/// What becomes of a line.
+/// What happens to a line.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Say,
-    /// Left out, the first of its kind.
+    /// Dropped, as the first of its kind in the interval.
     Last,
     LeaveOut,
 }
 
 impl LineKind {
-    /// Counts a line that comes `now`.
+    /// Counts a line at the time `now`.
     fn count(&mut self, now: Instant) -> Verdict {
         if now.saturating_duration_since(self.since) >= INTERVAL {
             *self = Self { since: now, lines: 0 };
@@ -105,7 +105,7 @@ impl<S: Subscriber> Layer<S> for Sparing {
         let verdict = kind.or_insert(LineKind { since: now, lines: 0 }).count(now);
         drop(kinds);
         if verdict == Verdict::Last {
-            // Where stderr takes nothing, there is nobody to tell.
+            // A failed write to stderr cannot be reported.
             let _said = writeln!(
                 std::io::stderr(),
                 "note: {MAX_LINES} lines like the last one of {} in a minute; others are left out",
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// A place for lines.
+    /// A buffer for lines.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
 

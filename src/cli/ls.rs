@@ -1,4 +1,4 @@
-//! `acetate ls`: the entries of directories of the merged tree.
+//! `acetate ls`: lists directories of the merged tree.
 
 use std::ffi::OsString;
 
@@ -33,7 +33,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Lists.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let paths = paths(&args.paths)?;

@@ -1,4 +1,4 @@
-//! `acetate man`: manual pages.
+//! `acetate man`: writes manual pages.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use clap_mangen::Man;
 use super::error::CliError;
 use super::{Cli, Ending, help, output};
 
-/// The codes that all commands but `run` and `tool run` end with.
+/// The exit codes of all commands except `run` and `tool run`.
 const EXIT_STATUS: &str = "\
 .SH \"EXIT STATUS\"
 .TP
@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
-/// Writes the page of a command that these words lead to, and those of the commands in it.
+/// Writes the page of the command at this path, and the pages of its subcommands.
 fn write(command: &Command, words: &[&str], dir: &Path) -> std::io::Result<()> {
     let name = page_name(words);
     let examples = help::examples(words).or(words.is_empty().then_some(help::EXAMPLE));
@@ -68,7 +68,7 @@ fn write(command: &Command, words: &[&str], dir: &Path) -> std::io::Result<()> {
         page.extend(b".SH EXAMPLES\n.nf\n");
         for line in examples.lines().skip(1) {
             let line = line.trim_start().replace('\\', "\\e").replace('-', "\\-");
-            // A quote or a dot at the begin of a line is a request of roff.
+            // roff treats a line that begins with a quote or a dot as a request.
             page.extend(format!("\\&{line}\n").bytes());
         }
         page.extend(b".fi\n");
@@ -85,7 +85,7 @@ fn write(command: &Command, words: &[&str], dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The pages of the command above, of those in it, and of those that go with it.
+/// References to the parent command, the subcommands, and the other commands of the group.
 fn see_also(command: &Command, words: &[&str]) -> String {
     let mut names: Vec<String> = Vec::new();
     if let Some((_, above)) = words.split_last() {

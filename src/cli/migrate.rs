@@ -1,4 +1,4 @@
-//! `acetate migrate`: makes an old session one of version 0.4.
+//! `acetate migrate`: migrates a session to version 0.4 of the specification.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::delta::sqlite::{MigrateOptions, Migrated, OpenError, SPEC_VERSION};
 use crate::inspect::InspectError;
 use crate::inspect::migrate::migrate;
 
-/// Findings that are shown of each rule.
+/// The most findings of an invariant that are listed.
 const MOST: usize = 10;
 
 /// Bring a session of an older specification, or of another program, to version 0.4.
@@ -39,7 +39,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Migrates the session, and says what came of it.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let options =
         MigrateOptions { backup: args.backup.as_deref(), dry_run: args.dry_run, most: MOST };

@@ -1,4 +1,4 @@
-//! `acetate mkdir`: directories in the merged tree.
+//! `acetate mkdir`: creates directories in the merged tree.
 
 use std::ffi::OsString;
 
@@ -31,7 +31,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Makes the directories.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let meta = AttrChanges { mode: args.mode, ..AttrChanges::default() };
     let (parents, json) = (args.parents, args.json.then_some(("mkdir", "made")));

@@ -1,10 +1,9 @@
-//! The command line: parse, run, print, exit.
+//! The command line: parses, runs, prints, exits.
 //!
-//! The only place that prints, and the only one that knows clap. Data goes to stdout, all else
-//! to stderr. Exit codes: 0 done, 1 there are findings (or none, where some were looked for),
-//! 2 failed.
+//! The only module that prints, and the only one that uses clap. Data goes to stdout, everything
+//! else to stderr. Exit codes: 0 success, 1 findings (or no result of a search), 2 failure.
 //!
-//! One file per subcommand; `error` is how failures look, `text` and `object` how data does.
+//! Each subcommand has a file; `error` formats failures, `text` and `object` format data.
 
 mod apply;
 mod asking;
@@ -158,21 +157,21 @@ enum Command {
     SandboxChild(sandbox_child::Args),
 }
 
-/// How a command ended that did not fail.
+/// The result of a command that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// It did what it was asked for.
+    /// The command succeeded.
     Done,
-    /// There is something that a program should hear of: a difference, a finding, or nothing.
+    /// The command found differences or problems, or its search found nothing.
     Findings,
-    /// The command that it ran ended with this code.
+    /// The command that was run ended with this exit code.
     Exit(u8),
 }
 
-/// The exit code after [`Ending::Findings`].
+/// The exit code of [`Ending::Findings`].
 const FINDINGS: u8 = 1;
 
-/// The exit code after a failure, and after wrong usage.
+/// The exit code of a failure or of invalid usage.
 const FAILED: u8 = 2;
 
 /// The program's commands and options.
@@ -210,15 +209,15 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Prints wrong usage without what could steer a terminal, or help, which is ours.
+/// Prints help, or a usage error without control characters that the arguments may contain.
 fn print_usage(error: &mut clap::Error) {
     let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if is_help || !error.use_stderr() {
-        // Whoever closed the pipe wants no more of it.
+        // A closed pipe is not an error.
         let _printed = error.print();
         return;
     }
-    // What was given: else clap drops what looks like an escape sequence.
+    // Escapes the arguments: clap would drop what looks like an escape sequence.
     let printable = |text: &String| text::printable(text).into_owned();
     let given = error.context().filter_map(|(kind, value)| match value {
         ContextValue::String(text) => Some((kind, ContextValue::String(printable(text)))),
@@ -235,7 +234,7 @@ fn print_usage(error: &mut clap::Error) {
     }
 }
 
-/// The first word of wrong usage, if there is something else in place of such a command.
+/// The unknown subcommand of a usage error, if there is a hint for it.
 fn unknown_command(error: &clap::Error) -> Option<String> {
     match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) => {

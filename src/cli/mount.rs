@@ -1,4 +1,4 @@
-//! `acetate mount`: serves a session in the background, and mounts it.
+//! `acetate mount`: serves a session in the background and mounts it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Serves and mounts, and says how to take that back.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let means = privilege::check(Some(&args.dir), &privilege::as_root())?;
     let session = place::session(&args.session)?;
@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let base = base_of(&session, args.base.as_deref())?;
     release_other(named.path(), &session)?;
     let turn = MountLock::take(&session)?;
-    // The turn may have been long in coming.
+    // The directory may have changed while this process waited for the lock.
     let point = MountPoint::find(&args.dir)?;
     let wanted = AttachOptions {
         session,

@@ -1,4 +1,4 @@
-//! `acetate mv`: other names for things in the merged tree.
+//! `acetate mv`: renames files and directories in the merged tree.
 
 use super::change::{Several, with_changer};
 use super::error::CliError;
@@ -31,7 +31,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Moves what was named.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, from) = args.paths.split()?;
     let (to, from) = (one(to)?, parsed(from)?);
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     several.end()
 }
 
-/// Says more than rename(2) does of a move that leads nowhere.
+/// Refuses moves that change nothing, with a clearer message than that of rename(2).
 fn check(from: &crate::delta::MergedPath, to: &crate::delta::MergedPath) -> Result<(), CliError> {
     let path = text::name(from.as_bytes());
     match () {

@@ -1,4 +1,4 @@
-//! `acetate namespace-child`: the process of `run` that enters a mount namespace, and runs the
+//! `acetate namespace-child`: the process of `run` that enters a mount namespace and runs the
 //! command in it.
 
 use std::ffi::{OsStr, OsString};
@@ -68,7 +68,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// The words with which `run` starts this.
+    /// The arguments with which `run` starts this command.
     pub(super) fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["namespace-child".into()];
         let mut option = |name: &str, value: &OsStr| {
@@ -101,7 +101,7 @@ impl Args {
     }
 }
 
-/// Enters the namespace, runs the command, and takes everything back.
+/// Enters the namespace, runs the command, and undoes everything.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let means = privilege::check(None, "")?;
     let user = if args.as_root { None } else { User::behind_sudo() };
@@ -142,7 +142,7 @@ fn start(
 ) -> Result<u8, CliError> {
     let session = namespace.session(&args.session);
     if args.confinement().is_none() {
-        // A program of the system's in there could be another one than the system's own.
+        // A setuid program would trust files of another user that the session can change.
         let is_theirs = user.is_some_and(|user| namespace.base_owner() == Some(user.uid));
         runner.keep_from_privileges(user.is_some() && !is_theirs);
         let command = command(&args.command, session, &args.enter, &args.dir, user);
@@ -158,13 +158,13 @@ fn start(
         as_root: args.as_root,
         command: args.command.clone(),
     };
-    // Not by its path: another program may be there, as the session shows it.
+    // Not by its path, at which the session may show another program.
     let mut command = Command::new("/proc/self/exe");
     command.args(child.words());
     Ok(runner.run(command, None)?.code)
 }
 
-/// The command, where it begins and with what it has to know.
+/// The command with its directory and environment.
 pub(super) fn command(
     words: &[OsString],
     session: &Path,

@@ -1,11 +1,11 @@
-//! An object of the merged tree, as a line and as JSON.
+//! Formats an object of the merged tree, as a line and as JSON.
 
 use serde_json::{Map, Value};
 
 use super::text;
 use crate::overlay::TreeObject;
 
-/// Where an object's content is.
+/// The layer that holds the object.
 pub(super) fn layer(object: &TreeObject) -> &'static str {
     match (object.row().is_some(), object.origin().is_some()) {
         (false, _) => "base",
@@ -14,7 +14,7 @@ pub(super) fn layer(object: &TreeObject) -> &'static str {
     }
 }
 
-/// As an object of `--json`.
+/// The object for `--json`.
 pub(super) fn json(object: &TreeObject) -> Map<String, Value> {
     let mut json = text::json("object");
     text::put_path(&mut json, "path", object.path().as_bytes());
@@ -26,7 +26,7 @@ pub(super) fn json(object: &TreeObject) -> Map<String, Value> {
     json
 }
 
-/// How wide the columns of a long listing are.
+/// The widths of the columns of a long listing.
 #[derive(Debug, Default)]
 pub(super) struct ColumnWidths {
     nlink: usize,
@@ -36,7 +36,7 @@ pub(super) struct ColumnWidths {
 }
 
 impl ColumnWidths {
-    /// As wide as these objects need them.
+    /// The widths that these objects need.
     pub(super) fn of<'a>(objects: impl Iterator<Item = &'a TreeObject>) -> Self {
         let digits = |number: u64| number.checked_ilog10().unwrap_or(0) as usize + 1;
         objects.fold(Self::default(), |widths, object| {
@@ -50,7 +50,7 @@ impl ColumnWidths {
         })
     }
 
-    /// An object's line.
+    /// The line of an object.
     pub(super) fn line(&self, object: &TreeObject, name: &str) -> String {
         let attr = object.attr();
         format!(

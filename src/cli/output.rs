@@ -1,4 +1,4 @@
-//! Writing to the terminal. A reader that went away is no reason to fail.
+//! Writes to stdout and stderr. A closed pipe is not an error.
 
 use std::io::{BufWriter, StdoutLock, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 use super::pager::Pager;
 use super::{CliError, text};
 
-/// How often a line that is written over says something new.
+/// The shortest interval between two updates of a progress line.
 const SAY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Prints a failure: what happened, and what to do about it.
+/// Prints a failure and its hint.
 pub(super) fn error(error: &CliError) {
     line(format_args!("error: {error}"));
     if let Some(hint) = error.hint() {
@@ -21,23 +21,23 @@ pub(super) fn error(error: &CliError) {
     }
 }
 
-/// Prints a line to stderr, in one write: a reader that waits for it sees it whole.
+/// Prints a line to stderr in one write, so that a reader gets it whole.
 pub(super) fn line(text: std::fmt::Arguments<'_>) {
     let _written = std::io::stderr().lock().write_all(printable_line(text).as_bytes());
 }
 
-/// Prints a line of what was asked for to stdout.
+/// Prints a line of data to stdout.
 pub(super) fn data(text: std::fmt::Arguments<'_>) {
     let _written = std::io::stdout().lock().write_all(printable_line(text).as_bytes());
 }
 
-/// Prints an object of `--json` to stdout, in a line of its own.
+/// Prints a JSON object to stdout, on one line.
 pub(super) fn json(object: Map<String, Value>) {
     let line = json_text(&Value::Object(object)) + "\n";
     let _written = std::io::stdout().lock().write_all(line.as_bytes());
 }
 
-/// A value as `--json` prints it: in one line, with nothing that steers a terminal.
+/// Formats a JSON value on one line, without control characters.
 pub(super) fn json_text(value: &Value) -> String {
     text::printable_json(&value.to_string()).into_owned()
 }
@@ -48,10 +48,10 @@ fn printable_line(text: std::fmt::Arguments<'_>) -> String {
     line
 }
 
-/// What was asked for, to stdout: many lines, of which whoever reads them may have had enough.
+/// Buffered output of many lines to stdout; the reader may close the pipe at any time.
 pub(super) struct Out(BufWriter<OutputSink>);
 
-/// Where it goes.
+/// The destination of the output.
 #[derive(Debug)]
 enum OutputSink {
     Stdout(StdoutLock<'static>),
@@ -84,17 +84,17 @@ impl AsFd for OutputSink {
 }
 
 impl Out {
-    /// The process's stdout.
+    /// Output to stdout.
     pub(super) fn new() -> Self {
         Self(BufWriter::new(OutputSink::Stdout(std::io::stdout().lock())))
     }
 
-    /// A pager, which is waited for in the end.
+    /// Output to a pager; [`Out::end`] waits for it.
     pub(super) fn to_pager(pager: Pager) -> Self {
         Self(BufWriter::new(OutputSink::Pager(Box::new(pager))))
     }
 
-    /// Prints a line that has been made printable, and may have colours.
+    /// Prints a line that is already escaped and may have colours.
     pub(super) fn raw_line(&mut self, text: std::fmt::Arguments<'_>) -> Result<(), CliError> {
         self.bytes(format!("{text}\n").as_bytes())
     }
@@ -104,29 +104,29 @@ impl Out {
         self.bytes(printable_line(text).as_bytes())
     }
 
-    /// Prints an object of `--json`, in a line of its own.
+    /// Prints a JSON object on one line.
     pub(super) fn json(&mut self, object: Map<String, Value>) -> Result<(), CliError> {
         self.bytes((json_text(&Value::Object(object)) + "\n").as_bytes())
     }
 
-    /// Prints a value of a session over several lines, indented.
+    /// Prints a JSON value over several lines, indented.
     pub(super) fn pretty(&mut self, value: &Value) -> Result<(), CliError> {
         self.bytes(text::printable_json(&format!("{value:#}\n")).as_bytes())
     }
 
-    /// Prints bytes as they are.
+    /// Prints bytes unchanged.
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.0.write_all(bytes).map_err(|error| CliError::stdout(&error))
     }
 
-    /// Prints what is still in memory, and waits.
+    /// Flushes, and sleeps for `time`.
     ///
     /// # Errors
-    /// As the others; also where whoever reads it goes away meanwhile.
+    /// As the other methods; also if the reader closed the pipe.
     pub(super) fn wait(&mut self, time: Duration) -> Result<(), CliError> {
         self.0.flush().map_err(|error| CliError::stdout(&error))?;
         std::thread::sleep(time);
-        // Nothing is asked for but what comes unasked: that nobody reads any more.
+        // No events are requested: poll(2) always reports that the reader has closed the pipe.
         let mut stdout = [PollFd::new(self.0.get_ref(), PollFlags::empty())];
         let polled = rustix::event::poll(&mut stdout, Some(&Timespec::default()));
         let gone = PollFlags::ERR | PollFlags::HUP;
@@ -136,7 +136,7 @@ impl Out {
         Ok(())
     }
 
-    /// Prints what is still in memory.
+    /// Flushes, and waits for the pager.
     pub(super) fn end(mut self) -> Result<(), CliError> {
         let flushed = self.0.flush();
         let ended = match self.0.get_mut() {
@@ -157,7 +157,7 @@ impl Write for Out {
     }
 }
 
-/// How many columns a line may have: COLUMNS, or those of the terminal; else 80.
+/// The width of a line: COLUMNS, the width of the terminal, or 80.
 pub(super) fn columns() -> usize {
     let given = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let of_terminal = || {
@@ -167,7 +167,7 @@ pub(super) fn columns() -> usize {
     given.or_else(of_terminal).filter(|columns| *columns > 0).unwrap_or(80)
 }
 
-/// How far a long work is: one line that is written over, on a terminal, and nothing elsewhere.
+/// A progress line that overwrites itself; shown only on a terminal.
 pub(super) struct ProgressLine {
     what: &'static str,
     is_shown: bool,
@@ -176,12 +176,12 @@ pub(super) struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// Of the work `what`, shown where stderr `is_terminal`.
+    /// Reports on the work `what`, if stderr is a terminal.
     pub(super) fn new(what: &'static str, is_terminal: bool) -> Self {
         Self { what, is_shown: is_terminal, percent: None, said: None }
     }
 
-    /// `done` of `all` is done.
+    /// Shows the percentage of `done` in `all`.
     pub(super) fn tell(&mut self, done: u64, all: u64) {
         let percent = done.saturating_mul(100) / all.max(1);
         if self.is_shown && self.percent < Some(percent) {
@@ -190,7 +190,7 @@ impl ProgressLine {
         }
     }
 
-    /// So far it is; for work of which nobody knows how much it is.
+    /// Shows a text, for work of unknown size.
     pub(super) fn say(&mut self, text: impl FnOnce() -> String) {
         if self.is_shown && self.said.is_none_or(|said| said.elapsed() >= SAY_INTERVAL) {
             self.said = Some(Instant::now());
@@ -198,7 +198,7 @@ impl ProgressLine {
         }
     }
 
-    /// Leaves an empty line to whatever comes next.
+    /// Clears the line.
     pub(super) fn end(&self) {
         if self.percent.is_some() || self.said.is_some() {
             // "Erase in line" of ECMA-48.

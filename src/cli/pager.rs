@@ -1,4 +1,4 @@
-//! A pager for long output on a terminal, chosen as git chooses it, and colours.
+//! Colours, and a pager for long output on a terminal, chosen as git chooses it.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -39,31 +39,30 @@ impl Colour {
     }
 }
 
-/// Bytes of output that are kept until the pager ends. A pager that never reads gets no more: a
-/// pipe holds 64 KiB on Linux, and what is written at once is less than that.
+/// The most output that is kept until the pager ends, in bytes. More than a pager that never reads
+/// can have received: a pipe holds 64 KiB on Linux, and one write is smaller than that.
 const KEPT_BYTES: usize = 128 << 10;
 
-/// The characters for which git has a shell run the pager (run-command.c).
+/// The characters for which git runs the pager in a shell (run-command.c).
 const SHELL_CHARS: &str = "|&;<>()$`\\\"' \t\n*?[#~=%";
 
-/// A pager that shows what is written to it. It is waited for in the end; where it fails, what it
-/// got goes to stdout.
+/// A running pager. If it fails, the output it received goes to stdout.
 #[derive(Debug)]
 pub(super) struct Pager {
     name: OsString,
     child: Child,
-    /// `None` once it has ended.
+    /// `None` after the pager has ended.
     input: Option<ChildStdin>,
-    /// What was written, unless that is more than [`KEPT_BYTES`].
+    /// The output so far, unless it is longer than [`KEPT_BYTES`].
     kept: Option<Vec<u8>>,
-    /// It failed, and stdout is written to instead.
+    /// The pager failed, and output goes to stdout.
     has_failed: bool,
     stdout: Stdout,
 }
 
 impl Pager {
-    /// Starts the pager of GIT_PAGER, of git's core.pager, or of PAGER; else `less`. None where
-    /// stdout is no terminal, or the pager is empty or `cat`, or cannot be started: that is said.
+    /// Starts the pager of GIT_PAGER, git's core.pager or PAGER, or `less`. `None` if stdout is not
+    /// a terminal, the pager is empty or `cat`, or (reported) it cannot be started.
     pub(super) fn start() -> Option<Self> {
         if !io::stdout().is_terminal() {
             return None;
@@ -93,16 +92,16 @@ impl Pager {
         Some(Self { name, child, input, kept, has_failed: false, stdout })
     }
 
-    /// Waits until the pager has ended.
+    /// Waits for the end of the pager.
     ///
     /// # Errors
-    /// It failed, and stdout takes no more.
+    /// The pager failed, and stdout cannot be written.
     pub(super) fn end(&mut self) -> io::Result<()> {
         if self.input.take().is_none() {
             return Ok(());
         }
         let status = self.child.wait()?;
-        // A signal is the user's: the pager had begun.
+        // A signal is not a failure: the user ended a running pager.
         if let (Some(1..), Some(kept)) = (status.code(), self.kept.take()) {
             tell_failed(&self.name, &status);
             self.has_failed = true;
@@ -112,7 +111,7 @@ impl Pager {
     }
 }
 
-/// What runs the pager: a shell only where it is more than the name of a program.
+/// The command of the pager, in a shell only if it is more than a program name.
 fn command(pager: &OsStr) -> Command {
     let is_of_shell = |text: &str| text.contains(|char| SHELL_CHARS.contains(char));
     if pager.to_str().is_some_and(|text| !is_of_shell(text)) {

@@ -1,4 +1,4 @@
-//! A new file that has its name only once it is whole.
+//! A new file that gets its name only when it is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use super::error::CliError;
 
-/// A file under a name of its own until it is whole; it goes with this if it never is.
+/// A file under a temporary name; removed on drop unless it was completed.
 pub(super) struct Partial {
-    /// The file.
+    /// The open file.
     pub file: File,
-    /// Its name until then.
+    /// The temporary path.
     pub path: PathBuf,
 }
 
 impl Partial {
-    /// Creates it beside `file`.
+    /// Creates the file beside `file`.
     pub fn create(file: &Path) -> Result<Self, CliError> {
         let mut path = file.as_os_str().to_owned();
         path.push(format!(".partial-{}", std::process::id()));
@@ -26,12 +26,12 @@ impl Partial {
         Ok(Self { file, path })
     }
 
-    /// A failure of it.
+    /// An I/O error of the file.
     pub fn error(&self, error: &io::Error) -> CliError {
         CliError::caused(self.path.display(), error)
     }
 
-    /// Has its content on the disk, and gives it its name.
+    /// Syncs the file and renames it to `file`.
     pub fn keep_as(&self, file: &Path) -> Result<(), CliError> {
         self.file.sync_all().map_err(|error| self.error(&error))?;
         fs::rename(&self.path, file).map_err(|error| self.error(&error))
@@ -40,7 +40,7 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // It is not there any more where it was kept.
+        // Fails after [`Partial::keep_as`]: the temporary name is gone.
         let _ = fs::remove_file(&self.path);
     }
 }

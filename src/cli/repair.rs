@@ -1,4 +1,4 @@
-//! `acetate check --repair`: mends what the check finds.
+//! `acetate check --repair`: repairs what the check finds.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::inspect::InspectError;
 use crate::inspect::check::Soundness;
 use crate::inspect::repair::repair;
 
-/// What is asked for on the command line.
+/// The arguments of a repair.
 pub(super) struct RepairArgs<'a> {
     pub source: &'a SessionSource,
     pub backup: Option<&'a Path>,
@@ -23,7 +23,7 @@ pub(super) struct RepairArgs<'a> {
     pub json: bool,
 }
 
-/// Repairs, and says what was done, and what is left.
+/// Repairs a session, and prints the repairs and what is left.
 pub(super) fn run(wanted: &RepairArgs<'_>) -> Result<Ending, CliError> {
     let (session, base) = (&wanted.source.session, wanted.source.base.as_deref());
     let options =

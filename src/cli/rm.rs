@@ -1,4 +1,4 @@
-//! `acetate rm`: takes things out of the merged tree.
+//! `acetate rm`: removes files and directories from the merged tree.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -32,7 +32,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Removes what was named.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (by_turns, json) = (args.recursive, args.json.then_some(("rm", "removed")));
     let is_shown = !args.json && std::io::stderr().is_terminal();

@@ -1,4 +1,4 @@
-//! `acetate rmdir`: takes empty directories out of the merged tree.
+//! `acetate rmdir`: removes empty directories from the merged tree.
 
 use std::ffi::OsString;
 
@@ -27,7 +27,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Removes the directories.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let json = args.json.then_some(("rmdir", "removed"));
     ask_for_each(&args.source, &args.paths, json, |changer, path| {

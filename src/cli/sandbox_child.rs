@@ -1,4 +1,4 @@
-//! `acetate sandbox-child`: the first process of a sandbox of `run`, which runs the command.
+//! `acetate sandbox-child`: the first process in a sandbox of `run`, which runs the command.
 
 use std::ffi::OsString;
 use std::io;
@@ -45,7 +45,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// The words with which `namespace-child` starts this.
+    /// The arguments with which `namespace-child` starts this command.
     pub(super) fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec!["sandbox-child".into()];
         let fixed =
@@ -64,7 +64,7 @@ impl Args {
     }
 }
 
-/// Gives up what the command may not have, and runs it.
+/// Drops rights and runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let failed = |what: &'static str| {
         move |error: io::Error| CliError::caused(format_args!("no sandbox: {what}"), &error)

@@ -1,4 +1,4 @@
-//! `acetate seal`: makes a session readable to the letter of the specification.
+//! `acetate seal`: makes a session readable for any implementation of the specification.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::inspect::InspectError;
 use crate::inspect::opened::open_session;
 use crate::inspect::seal::{Obstacles, obstacles, plan, seal};
 
-/// From how many bytes of zeros on it is worth a warning.
+/// The least number of zero bytes that causes a warning.
 const MANY_ZERO_BYTES: u64 = 1 << 30;
 
 /// Make a session readable for programs that follow the specification to the letter.
@@ -52,7 +52,7 @@ enum SealReader {
     Agentfs,
 }
 
-/// Seals, and says what came of it.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if args.dry_run {
         return dry_run(args);
@@ -113,7 +113,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(if sealed.unfinished > 0 || has_left { Ending::Findings } else { Ending::Done })
 }
 
-/// Names what AgentFS cannot read.
+/// Lists what AgentFS cannot read.
 fn name(left: &Obstacles) {
     let told = |what: &str, count: u64, first: &[Vec<u8>]| {
         for path in first {
@@ -163,7 +163,7 @@ fn dry_run(args: &Args) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
-/// Other implementations read the base themselves.
+/// Warns that other implementations, which read the base themselves, ignore hidden patterns.
 fn warn_of_hidden(session: &Path) -> Result<(), CliError> {
     let opened = open_session(session)?;
     if !opened.hidden().is_empty() {

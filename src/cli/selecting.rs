@@ -1,4 +1,4 @@
-//! What part of a tree a command is about: paths, pathspecs, and what is left out of them.
+//! The options that select a part of a tree: paths, pathspecs and exclusions.
 
 use std::env;
 use std::ffi::OsString;
@@ -33,8 +33,8 @@ pub(super) struct LeaveOut {
 }
 
 impl LeaveOut {
-    /// What is asked for by these options and `paths`. Relative paths begin at the current
-    /// directory, where that is in the base or in a mount of the session; else at the root.
+    /// The selection as text. Relative paths start from the current directory if that is in the
+    /// base or in a mount of the session, otherwise from the root.
     pub(super) fn asked(
         &self,
         paths: &[OsString],
@@ -49,26 +49,26 @@ impl LeaveOut {
         }
     }
 
-    /// What is chosen by these options and `paths`.
+    /// The selection by these options and `paths`.
     pub(super) fn read(&self, opened: &Opened, paths: &[OsString]) -> Result<Selection, CliError> {
         let asked = self.asked(paths, opened.session().path(), opened.base_path());
         Ok(Selection::read(opened, &asked)?)
     }
 
-    /// Whether there is any of these options.
+    /// Whether any of these options is given.
     pub(super) fn is_given(&self) -> bool {
         self.gitignore || !self.exclude.is_empty()
     }
 }
 
-/// Says on stderr which patterns matched nothing, when all of it was looked at: no `what`.
+/// Reports globs that matched no `what`. Call it after everything has been examined.
 pub(super) fn tell_unmatched(selection: &Selection, what: &str) {
     for pattern in selection.unmatched() {
         output::line(format_args!("note: no {what} matches {pattern}"));
     }
 }
 
-/// The current directory in the tree.
+/// The path in the tree of the current directory, if it is in the base or in a mount.
 pub(super) fn current(session: &Path, base: Option<&Path>) -> Option<MergedPath> {
     let here = env::current_dir().ok()?;
     let session = fs::canonicalize(session).ok();
@@ -79,7 +79,7 @@ pub(super) fn current(session: &Path, base: Option<&Path>) -> Option<MergedPath>
     MergedPath::from_user(below.as_os_str().as_bytes())
 }
 
-/// The content of the user's file of ignore rules; of nothing, where there is none.
+/// The content of the user's core.excludesFile; empty if there is none.
 fn user_rules() -> Vec<u8> {
     let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".config"));
     let config = env::var_os("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
@@ -88,8 +88,8 @@ fn user_rules() -> Vec<u8> {
     path.and_then(|path| fs::read(path).ok()).unwrap_or_default()
 }
 
-/// A setting of the user or the machine in git's configuration. That of a repository is not
-/// read: a command in a session could have written it.
+/// A setting of git for the user or the machine. Those of repositories are ignored, because a
+/// command in a session could have written them.
 pub(super) fn git_config(key: &str) -> Option<OsString> {
     use std::os::unix::ffi::OsStringExt;
     let mut git = Command::new("git");

@@ -1,4 +1,4 @@
-//! `acetate sessions`: what is being served on this machine.
+//! `acetate sessions`: lists the sessions that are served on this machine.
 
 use super::change::connect;
 use super::error::CliError;
@@ -21,10 +21,10 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Lists them.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let found = entries().map_err(|error| CliError::caused("the list of servers", &error))?;
-    // What is mounted is told where the system tells it.
+    // Without a mount table, no mounts are shown.
     let mounted = mounted().unwrap_or_default();
     let mut out = Out::new();
     let mut is_empty = true;
@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(if is_empty { Ending::Findings } else { Ending::Done })
 }
 
-/// How a server stands; `None` if it is gone.
+/// The status of a server; `None` if it is gone.
 fn ask(entry: &RegistryEntry) -> Result<Option<ServerStatus>, CliError> {
     let Some(mut server) = connect(&entry.session)? else { return Ok(None) };
     match server.ask(&Request::Status) {
@@ -83,8 +83,8 @@ fn show(
     Ok(())
 }
 
-/// Whether a mount of this machine shows the session of a server that stands so. Where the system
-/// does not tell the server of a mount, it may be any.
+/// Whether a mount on this machine is one of the server's exports. A mount without a known server
+/// address may be.
 fn shows(mounted: &Mounted, status: &ServerStatus) -> bool {
     let is_here = status.addresses.iter().any(|at| mounted.is_from(reached(*at)));
     let exports = status.exports.as_ref();

@@ -1,4 +1,4 @@
-//! Signals that ask this process to end, for work that is to end at a good moment.
+//! Records signals that ask this process to end, for work that ends at a safe point.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,16 +8,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::error::CliError;
 
-/// Whether a signal came that asks to end: SIGINT, SIGTERM, SIGHUP.
+/// Whether SIGINT, SIGTERM or SIGHUP has arrived.
 #[derive(Debug, Clone)]
 pub(super) struct Interrupts(Arc<AtomicBool>);
 
 impl Interrupts {
-    /// Catches them from now on, in a thread of its own; but for those that are ignored
-    /// (`nohup`).
+    /// Catches the signals in a thread, except those that are ignored (`nohup`).
     ///
     /// # Errors
-    /// The system has no room for it.
+    /// The system has no resources for the thread or the runtime.
     pub(super) fn catch() -> Result<Self, CliError> {
         let failed = |error: std::io::Error| CliError::caused("cannot listen for signals", &error);
         let came = Arc::new(AtomicBool::new(false));
@@ -43,13 +42,13 @@ impl Interrupts {
         Ok(Self(came))
     }
 
-    /// Whether one came.
+    /// Whether a signal has arrived.
     pub(super) fn came(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-/// Whether this process ignores a signal; `false` where the system does not tell.
+/// Whether this process ignores a signal; `false` if the system does not report it.
 pub(super) fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,21 +1,21 @@
-//! A session whose name is like one that was given: that may be a typing error.
+//! Finds a session with a name similar to a given one, which may be a typing error.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Entries of a directory that are looked at, at most.
+/// The most directory entries that are compared.
 const MAX_ENTRIES: usize = 4096;
 
-/// Letters to insert, delete, change or swap between two names that are alike, at most.
+/// The most edits (insert, delete, replace or swap a letter) between similar names.
 const MAX_EDITS: usize = 2;
 
-/// Ends the names of sessions.
+/// The file extension of sessions.
 const EXTENSION: &str = "db";
 
-/// The file beside `path` that ends with `.db` and whose name is most like that of `path`, if one
-/// is alike: in another case, without `.db`, or by [`MAX_EDITS`] in a name of more than twice as
-/// many letters.
+/// The `.db` file beside `path` with the most similar name, if one is similar. Similar means: equal
+/// up to case and `.db`, or at most [`MAX_EDITS`] edits in a name of more than twice as many
+/// letters.
 pub(super) fn similar(path: &Path) -> Option<PathBuf> {
     let wanted = stem(path)?;
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -37,12 +37,12 @@ pub(super) fn similar(path: &Path) -> Option<PathBuf> {
     found.is_file().then_some(found)
 }
 
-/// The hint that names it.
+/// The hint that names a similar session.
 pub(super) fn did_you_mean(similar: &Path) -> String {
     format!("{} is there: did you mean that?", similar.display())
 }
 
-/// The name without `.db`, in small letters.
+/// The name without `.db`, in lower case.
 fn stem(path: &Path) -> Option<String> {
     let name = match path.extension() {
         Some(extension) if extension == EXTENSION => path.file_stem(),

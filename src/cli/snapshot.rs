@@ -1,4 +1,4 @@
-//! `acetate snapshot`: a copy of a session.
+//! `acetate snapshot`: copies a session.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Copies the session, and says what came of it.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut progress = output::ProgressLine::new("copying", std::io::stderr().is_terminal());
     let copied = snapshot(&args.session, &args.new, &mut |done, all| progress.tell(done, all));

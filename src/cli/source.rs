@@ -1,4 +1,4 @@
-//! The session that a tool looks at, and paths in it, on the command line.
+//! The arguments for a session, its base, and paths in it.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -24,10 +24,10 @@ pub(super) struct SessionSource {
 }
 
 impl SessionSource {
-    /// Opens both.
+    /// Opens the session and its base.
     ///
     /// # Errors
-    /// They cannot be opened, or the base cannot be seen from here.
+    /// One of them cannot be opened, or the path of the base shows the session itself.
     pub(super) fn open(&self) -> Result<Opened, CliError> {
         itself::refuse(&self.session, self.base.as_deref())?;
         Ok(Opened::open(&self.session, self.base.as_deref())?)
@@ -51,7 +51,7 @@ pub(super) struct LookSource {
 }
 
 impl LookSource {
-    /// Opens both, or the session alone.
+    /// Opens the session and its base, or the session alone with `--no-base`.
     pub(super) fn open(&self) -> Result<Opened, CliError> {
         if self.no_base {
             return Ok(Opened::open_without_base(&self.session)?);
@@ -67,7 +67,7 @@ impl LookSource {
     }
 }
 
-/// The paths that were given; the root where none was.
+/// Parses path arguments; the root if there are none.
 pub(super) fn paths(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
     if given.is_empty() {
         return Ok(vec![MergedPath::root()]);
@@ -75,12 +75,12 @@ pub(super) fn paths(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
     parsed(given)
 }
 
-/// The paths that were given, each as by [`one`].
+/// Parses path arguments.
 pub(super) fn parsed(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
     given.iter().map(one).collect()
 }
 
-/// A path that was given; one in double quotes as git prints it.
+/// Parses a path argument; one in double quotes has the escapes of git.
 pub(super) fn one(given: &OsString) -> Result<MergedPath, CliError> {
     Ok(match unquoted(given.as_bytes()) {
         Some(bytes) => merged_path(&OsString::from_vec(bytes))?,

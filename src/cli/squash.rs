@@ -1,4 +1,4 @@
-//! Whether the clients' root is squashed, where one session is served without an exports file.
+//! Whether a server of one session squashes the clients' root.
 
 use std::net::SocketAddr;
 
@@ -15,12 +15,12 @@ pub(super) struct RootSquash {
 }
 
 impl RootSquash {
-    /// Whether root is squashed by a server that listens at `addresses`.
+    /// Whether a server that listens at `addresses` squashes root.
     pub(super) fn applies_at(self, addresses: &[SocketAddr]) -> bool {
         self.root_squash || (!self.no_root_squash && addresses.iter().any(is_beyond_loopback))
     }
 
-    /// The option that was given.
+    /// The given option, if any.
     pub(super) fn option(self) -> Option<&'static str> {
         match self {
             Self { root_squash: true, .. } => Some("--root-squash"),

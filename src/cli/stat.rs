@@ -1,4 +1,4 @@
-//! `acetate stat`: all that is known of objects of the merged tree.
+//! `acetate stat`: shows the attributes of objects of the merged tree.
 
 use std::ffi::OsString;
 
@@ -29,7 +29,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Shows one object after another.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();

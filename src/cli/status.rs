@@ -1,4 +1,4 @@
-//! `acetate status`: how a session stands.
+//! `acetate status`: shows the status of a session.
 
 use serde_json::{Map, Value};
 
@@ -33,11 +33,11 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Shows it.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let found = status(&opened)?;
-    // A server that tells nothing of itself is no reason to tell nothing of its session.
+    // If the server cannot be asked, the session is shown without it.
     let mut asked = connect(opened.session().path()).ok().flatten();
     let server = match asked.as_mut().map(|server| server.ask(&Request::Status)) {
         Some(Ok(Answer::Status(server))) => Some(server),
@@ -127,12 +127,12 @@ fn print(
     concerns(status).into_iter().chain(exports).try_for_each(|(name, value)| field(name, value))
 }
 
-/// What the session keeps of its audit log.
+/// The bounds of the session's audit log.
 fn log_keep(opened: &Opened) -> LogKeep {
     opened.session().log_keep().unwrap_or_default()
 }
 
-/// What the session holds, and what that does to its base.
+/// The content of the session, and its effects on the base.
 fn holdings(figures: &Figures) -> [(&'static str, String); 2] {
     let holds = format!(
         "{}, {}, {}, {} special; {} of content",
@@ -157,7 +157,7 @@ fn originals(figures: &Figures) -> String {
     format!("{files}, {} of {}", text::bytes(bytes), text::bytes(bound))
 }
 
-/// What an apply keeps for its undo.
+/// What `apply` keeps for an undo.
 fn kept_line(session: &Session, kept: &KeptForUndo) -> String {
     let of = if kept.apply.is_taken_back { "of the undo" } else { "of the apply" };
     format!(
@@ -190,7 +190,7 @@ fn base(opened: &Opened) -> String {
     }
 }
 
-/// What is said only where there is any.
+/// Fields that are shown only if they apply.
 fn concerns(status: &SessionStatus) -> Vec<(&'static str, String)> {
     let (figures, drifted) = (&status.figures, status.touched.drifted);
     let mut concerns = Vec::new();
@@ -209,7 +209,7 @@ fn concerns(status: &SessionStatus) -> Vec<(&'static str, String)> {
     concerns
 }
 
-/// What a server says of itself.
+/// The addresses and clients of a server.
 fn about(server: &ServerStatus) -> Vec<(&'static str, String)> {
     let addresses = server.addresses.iter().map(|address| ("at", address.to_string()));
     let clients = server.peers.iter().map(|peer| {

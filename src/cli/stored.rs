@@ -1,4 +1,4 @@
-//! Texts and times of the agent's tables, on the command line and in what is printed.
+//! Texts and times of the agent's tables, as arguments and in output.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -10,7 +10,7 @@ use super::text;
 use crate::inspect::{InspectError, json};
 use crate::vfs::Time;
 
-/// A text that was given: stdin where it is `-`.
+/// An argument; `-` reads stdin.
 pub(super) fn given(text: &str) -> Result<Cow<'_, str>, CliError> {
     if text != "-" {
         return Ok(text.into());
@@ -24,13 +24,13 @@ pub(super) fn given(text: &str) -> Result<Cow<'_, str>, CliError> {
     Ok(read.into())
 }
 
-/// Whether a text was not the JSON that it should be.
+/// Whether the error is that a text is not JSON.
 pub(super) fn is_no_json(error: &InspectError) -> bool {
     matches!(error, InspectError::NotJson { .. })
 }
 
-/// Adds what a stored JSON text says. What is no JSON comes as a string, and `not_json` names
-/// it.
+/// Adds a stored JSON text. One that is not JSON becomes a string, and its key is listed in
+/// `not_json`.
 pub(super) fn put(object: &mut Map<String, Value>, key: &str, stored: Option<&[u8]>) {
     let Some(stored) = stored else {
         object.insert(key.to_owned(), Value::Null);
@@ -47,12 +47,12 @@ pub(super) fn put(object: &mut Map<String, Value>, key: &str, stored: Option<&[u
     object.insert(key.to_owned(), value);
 }
 
-/// Adds a moment, given in seconds since 1970.
+/// Adds a time, in seconds since 1970.
 pub(super) fn put_time(object: &mut Map<String, Value>, key: &str, secs: Option<i64>) {
     object.insert(key.to_owned(), secs.map_or(Value::Null, |_| time(secs).into()));
 }
 
-/// A moment, given in seconds since 1970; `-` where it is not known.
+/// Formats a time in seconds since 1970; `-` for `None`.
 pub(super) fn time(secs: Option<i64>) -> String {
     secs.map_or_else(|| "-".to_owned(), |secs| text::time(Time { secs, nanos: 0 }))
 }

@@ -1,4 +1,4 @@
-//! How things look: to people, and to programs (`--json`).
+//! Formats values for people, and for programs (`--json`).
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 
 use crate::vfs::{Attr, FileKind, Time};
 
-/// The version of what `--json` prints; fields may be added to it, and none changes.
+/// The version of the JSON output: fields may be added, but existing ones do not change.
 const JSON_VERSION: u32 = 1;
 
-/// Whether a character can steer a terminal, change the order of what it shows, or is not seen:
-/// controls (C0, DEL, C1), line and paragraph separators, the bidirectional controls of Unicode
-/// (UAX #9), the other format characters (general category Cf) that show nothing, and fillers. The
-/// joiners U+200C and U+200D are part of how words and emoji are written.
+/// Whether a character controls a terminal, changes the order of characters, or is invisible:
+/// controls (C0, DEL, C1), line and paragraph separators, bidirectional controls (UAX #9), other
+/// format characters (category Cf), and fillers. The joiners U+200C and U+200D are not: words and
+/// emoji need them.
 fn steers(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}')
@@ -26,8 +26,7 @@ fn steers(c: char) -> bool {
         || matches!(c, '\u{3164}' | '\u{ffa0}')
 }
 
-/// A line for a terminal, whatever was put into it: what could steer the terminal is escaped, but
-/// for tabs.
+/// Escapes a line for a terminal, except its tabs.
 pub(super) fn printable(line: &str) -> Cow<'_, str> {
     let is_escaped = |c| steers(c) && c != '\t';
     if !line.contains(is_escaped) {
@@ -43,8 +42,8 @@ pub(super) fn printable(line: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// JSON without characters that could steer a terminal: they are written as `\uXXXX` (RFC 8259
-/// §7), which only strings can hold. Line feeds between values stay.
+/// Escapes JSON as `\uXXXX` (RFC 8259, section 7); only strings can contain the escaped characters.
+/// Line feeds between values stay.
 pub(super) fn printable_json(json: &str) -> Cow<'_, str> {
     let is_escaped = |c| steers(c) && c != '\n';
     if !json.contains(is_escaped) {
@@ -64,7 +63,7 @@ pub(super) fn printable_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// A name or path for a terminal: what could steer the terminal, or is no text, is escaped.
+/// Escapes a name or path: control characters, backslashes, and bytes that are not UTF-8.
 pub(super) fn name(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -82,23 +81,23 @@ pub(super) fn name(bytes: &[u8]) -> String {
     text
 }
 
-/// A text for a line of a terminal: as [`name`], but a backslash stays one.
+/// Escapes a text for one line, like [`name`], but leaves backslashes.
 pub(super) fn line(bytes: &[u8]) -> String {
     let escape = |part: &str| name(part.as_bytes());
     String::from_utf8_lossy(bytes).split('\\').map(escape).collect::<Vec<_>>().join("\\")
 }
 
-/// A moment in UTC, to the nanosecond (RFC 3339).
+/// A time in UTC, with nanoseconds (RFC 3339).
 pub(super) fn time(time: Time) -> String {
     let nanos = i32::try_from(time.nanos).unwrap_or(0);
     match Timestamp::new(time.secs, nanos) {
         Ok(stamp) => stamp.to_string(),
-        // Before the year -9999 or after 9999.
+        // The year is before -9999 or after 9999.
         Err(_) => format!("@{}.{nanos:09}", time.secs),
     }
 }
 
-/// The same to the millisecond, always with three digits for it.
+/// A time in UTC, with exactly three digits for milliseconds.
 pub(super) fn time_millis(at: Time) -> String {
     match Timestamp::new(at.secs, i32::try_from(at.nanos).unwrap_or(0)) {
         Ok(stamp) => format!("{stamp:.3}"),
@@ -106,12 +105,12 @@ pub(super) fn time_millis(at: Time) -> String {
     }
 }
 
-/// The same to the second.
+/// A time in UTC, in seconds.
 pub(super) fn time_short(at: Time) -> String {
     time(Time { nanos: 0, ..at })
 }
 
-/// Bytes with a unit, to one digit after the point.
+/// A size with a unit and one decimal place.
 pub(super) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let Some(unit) = (bytes.max(1).ilog2() / 10).checked_sub(1) else {
@@ -121,7 +120,7 @@ pub(super) fn bytes(bytes: u64) -> String {
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit as usize])
 }
 
-/// So many of what has this name: `1 file`, `2 files`, `3 directories`.
+/// A number with a noun: `1 file`, `2 files`, `3 directories`.
 pub(super) fn count<N: Display + PartialEq + From<u8>>(number: N, what: &str) -> String {
     if number == N::from(1) {
         return format!("{number} {what}");
@@ -133,13 +132,13 @@ pub(super) fn count<N: Display + PartialEq + From<u8>>(number: N, what: &str) ->
     }
 }
 
-/// Permission bits as an octal number.
+/// Parses permission bits in octal.
 pub(super) fn parse_mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
     mode.ok_or_else(|| "expected an octal number, 0 to 7777".to_owned())
 }
 
-/// A type in one word.
+/// The name of a file type.
 pub(super) fn kind(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "file",
@@ -152,7 +151,7 @@ pub(super) fn kind(kind: FileKind) -> &'static str {
     }
 }
 
-/// Type and permissions as `ls -l` shows them.
+/// Type and permissions, like `ls -l`.
 pub(super) fn mode(attr: &Attr) -> String {
     let kind = match attr.kind {
         FileKind::Regular => '-',
@@ -163,7 +162,7 @@ pub(super) fn mode(attr: &Attr) -> String {
         FileKind::Fifo => 'p',
         FileKind::Socket => 's',
     };
-    // The special bits, with the letters for each where it may be executed and where not.
+    // The special bits, each with its letters for executable and not executable.
     let groups = [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')];
     let mut text = String::from(kind);
     for (shift, special, with, without) in groups {
@@ -180,7 +179,7 @@ pub(super) fn mode(attr: &Attr) -> String {
     text
 }
 
-/// An object of `--json`: its version, and what it is.
+/// A new JSON object with the version and this type.
 pub(super) fn json(what: &str) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("v".to_owned(), JSON_VERSION.into());
@@ -188,8 +187,8 @@ pub(super) fn json(what: &str) -> Map<String, Value> {
     object
 }
 
-/// Adds a name or path. What is no text is replaced, and comes once more in hexadecimal digits
-/// as `KEY_hex`.
+/// Adds a name or path. If it is not UTF-8, invalid bytes are replaced, and `KEY_hex` has the bytes
+/// in hexadecimal.
 pub(super) fn put_path(object: &mut Map<String, Value>, key: &str, bytes: &[u8]) {
     object.insert(key.to_owned(), String::from_utf8_lossy(bytes).into());
     if std::str::from_utf8(bytes).is_err() {
@@ -223,7 +222,7 @@ mod tests {
         assert_eq!(name(b"a b\\c\n\x1b[2J\xff\xc3\xa9"), "a b\\\\c\\n\\u{1b}[2J\\xffé");
     }
 
-    /// One of each range that steers a terminal.
+    /// A character of each range that is escaped.
     const STEERING: [(char, &str); 19] = [
         ('\u{7}', "0007"),
         ('\u{1b}', "001b"),
@@ -259,7 +258,7 @@ mod tests {
             assert_eq!(serde_json::from_str::<String>(&printed).unwrap(), text);
         }
         assert_eq!(printable("a\tb\nc"), "a\tb\\nc");
-        // Joiners and directions that letters have by themselves are text.
+        // Joiners, and letters of right-to-left scripts, are plain text.
         let plain = "\u{5d0}\u{200d}\u{e9}";
         assert_eq!((name(plain.as_bytes()).as_str(), &*printable(plain)), (plain, plain));
     }

@@ -1,4 +1,4 @@
-//! `acetate touch`: times of what is in the merged tree, and empty files.
+//! `acetate touch`: sets times in the merged tree, or creates empty files.
 
 use std::ffi::OsString;
 
@@ -48,7 +48,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Sets the times.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let time = when::time(args.date.unwrap_or_else(Timestamp::now));
     let time = Some((time.secs, time.nanos));

@@ -1,4 +1,4 @@
-//! `acetate tree`: the merged tree, drawn.
+//! `acetate tree`: draws the merged tree.
 
 use std::ffi::OsString;
 
@@ -38,7 +38,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Draws.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();
@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         opened.look(|view| {
             let from = find(view, &path)?;
             let name = text::name(path.as_bytes());
-            // Nothing gets into the session without its directory.
+            // An object with a row has a parent with a row.
             let wanted = |object: &TreeObject| !args.changed || object.row().is_some();
             walk_some(view, &from, &wanted, &mut |child, object, standing| {
                 if standing.depth > 0 {
@@ -94,11 +94,11 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
-/// An object's line, with the branches that lead to it.
+/// The line of an object, with the branches that lead to it.
 fn line(standing: Standing<'_>, object: &TreeObject, name: &str, target: &str) -> String {
     let is_root = *object.path() == MergedPath::root();
     let mark = match object::layer(object) {
-        // It is in every session.
+        // Every session has the root.
         _ if is_root => "",
         "session" => " +",
         "copied" => " *",

@@ -1,4 +1,4 @@
-//! `acetate validator-child`: a process of a server's in which content is checked against a schema.
+//! `acetate validator-child`: a child process of a server that checks content against schemas.
 
 use std::io;
 use std::time::Duration;
@@ -19,10 +19,10 @@ pub(super) struct Args {
     time: u64,
 }
 
-/// Checks until standard input ends.
+/// Checks content until stdin ends.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let time = Duration::from_millis(args.time);
-    // Standard output gathers lines, which replies are not.
+    // `Stdout` is line-buffered, and replies are not lines: the callee flushes each of them.
     serve_validator(args.memory, time, io::stdin().lock(), io::stdout().lock())
         .map_err(|error| CliError::caused("cannot check content", &error))?;
     Ok(Ending::Done)

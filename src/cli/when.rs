@@ -1,4 +1,4 @@
-//! Moments on the command line: a date and time, a day in words, or an age.
+//! Parses times: a date and time, a day in words, or an age.
 
 use jiff::civil::{DateTime, Time as Clock};
 use jiff::tz::TimeZone;
@@ -6,22 +6,22 @@ use jiff::{Span, Timestamp, ToSpan};
 
 use crate::vfs::Time;
 
-/// Reads a moment: `2026-11-21T12:00:00Z`, a local `2026-11-21` or `2026-11-21 12:00`, a local
-/// `today` or `yesterday` with or without a time of day, `now`, or how long ago it was: `2h30m`,
-/// `90s`, `3 days`, `2 weeks ago`.
+/// Parses `2026-11-21T12:00:00Z`, a local `2026-11-21` or `2026-11-21 12:00`, a local `today` or
+/// `yesterday` with or without a time of day, `now`, or an age such as `2h30m`, `90s`, `3 days` or
+/// `2 weeks ago`.
 pub(super) fn parse(text: &str) -> Result<Timestamp, String> {
     parse_at(text, Timestamp::now(), TimeZone::system())
 }
 
-/// The same moment as the session's rows have it.
+/// Converts a timestamp to the form of the session's rows.
 pub(super) fn time(stamp: Timestamp) -> Time {
-    // Before 1970 the nanoseconds of a stamp are negative.
+    // Before 1970, the nanoseconds of a timestamp are negative.
     let (secs, nanos) = (stamp.as_second(), stamp.subsec_nanosecond());
     let secs = if nanos < 0 { secs - 1 } else { secs };
     Time { secs, nanos: u32::try_from(nanos.rem_euclid(1_000_000_000)).unwrap_or(0) }
 }
 
-/// Reads a span that goes back from now, in seconds: `30d`, `2 weeks`.
+/// Parses a span before now, in seconds: `30d`, `2 weeks`.
 pub(super) fn secs(text: &str) -> Option<u64> {
     let now = Timestamp::now().to_zoned(TimeZone::UTC);
     let then = now.checked_sub(age(text).filter(|span| span.is_positive())?).ok()?;
@@ -48,7 +48,7 @@ fn parse_at(text: &str, now: Timestamp, zone: TimeZone) -> Result<Timestamp, Str
     })
 }
 
-/// How long ago something is: `2h30m`, `2 hours ago`, `an hour ago`.
+/// Parses an age: `2h30m`, `2 hours ago`, `an hour ago`.
 fn age(text: &str) -> Option<Span> {
     let text = text.strip_suffix("ago").unwrap_or(text).trim();
     let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
@@ -58,7 +58,7 @@ fn age(text: &str) -> Option<Span> {
     }
 }
 
-/// `now`, or the begin of a day in words, or a time of day in it.
+/// Parses `now`, or the start of a day in words, or a time on that day.
 fn day_in_words(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     if text == "now" {
         return Some(now);

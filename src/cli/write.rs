@@ -1,4 +1,4 @@
-//! `acetate write`: content into a file of the merged tree.
+//! `acetate write`: writes content to a file of the merged tree.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -54,7 +54,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Writes the file.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let path = merged_path(&args.path)?;
     let content = match &args.from {
@@ -90,7 +90,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
-/// Says of a directory what it is before anything is written.
+/// Refuses a directory before anything is written.
 fn not_a_directory(file: File) -> io::Result<File> {
     match file.metadata()?.is_dir() {
         true => Err(io::ErrorKind::IsADirectory.into()),

@@ -1,4 +1,4 @@
-//! Whether a session is sound: every invariant of docs/SCHEMA.md.
+//! Checks a session against every invariant of docs/SCHEMA.md.
 
 use std::path::Path;
 
@@ -11,52 +11,54 @@ use crate::delta::sqlite::{
 use crate::overlay::is_as_it_was;
 use crate::vfs::FileKind;
 
-/// What checking a session came to.
+/// The findings of a check.
 #[derive(Debug)]
 pub struct Soundness {
-    /// The broken rules, in the order of docs/SCHEMA.md.
+    /// The broken invariants, in the order of docs/SCHEMA.md.
     pub broken: Vec<Broken>,
-    /// Whether another implementation made the file, or wrote to it since it was last served.
+    /// Another implementation created the file, or wrote to it since acetate last served it.
     pub is_foreign: bool,
 }
 
 impl Soundness {
-    /// Whether nothing is broken but what acetate can live with.
+    /// Whether every finding is a note: acetate works with the session as it is.
     pub fn is_sound(&self) -> bool {
         self.findings() == 0
     }
 
-    /// Whether another program wrote to it, and broke what acetate can live with: `repair` would
-    /// mend that.
+    /// Whether another program wrote to the session and left notes that `repair` would clear. Notes
+    /// of C3 and R1 do not count: they are about the base.
     pub fn is_odd(&self) -> bool {
         let is_of_file = |broken: &Broken| broken.is_note && !matches!(broken.rule, "C3" | "R1");
         self.is_foreign && self.broken.iter().any(is_of_file)
     }
 
-    /// How much is broken that acetate cannot live with.
+    /// The number of findings that are not notes.
     pub fn findings(&self) -> u64 {
         self.broken.iter().filter(|broken| !broken.is_note).map(|broken| broken.count).sum()
     }
 
-    /// How much is worth a note only.
+    /// The number of notes.
     pub fn notes(&self) -> u64 {
         self.broken.iter().filter(|broken| broken.is_note).map(|broken| broken.count).sum()
     }
 }
 
-/// Checks the session `path`; a server may have it. The base is `base`, or the one that the session
-/// names. Only the files whose content is partly still there, and the directories that moved, are
-/// looked up in it; where the base cannot be read, the files get a note.
+/// Checks the session `path`, also while a server has it open. The base is `base`, or the one that
+/// the session records.
+///
+/// The base is read only for files with pending chunks and for redirected directories. Where the
+/// base cannot be read, the check of the pending files becomes a note.
 ///
 /// # Errors
-/// It is no session, or cannot be read.
+/// `path` is not a session, or cannot be read.
 pub fn check(path: &Path, base: Option<&Path>, options: &CheckOptions) -> Result<Soundness> {
     let report = Session::check(path, options)?;
     let CheckReport { mut broken, is_foreign, pending, redirected, base_path } = report;
     let base = base.or(base_path.as_deref());
     if !pending.is_empty() {
         let lost = believed(&pending, base, options.most);
-        // Behind its neighbours, where docs/SCHEMA.md has it.
+        // Keeps the order of docs/SCHEMA.md.
         let at = broken.iter().position(|broken| matches!(broken.rule, "R1" | "L1"));
         let at = at.unwrap_or(broken.len());
         broken.splice(at..at, lost);
@@ -66,11 +68,11 @@ pub fn check(path: &Path, base: Option<&Path>, options: &CheckOptions) -> Result
     Ok(Soundness { broken, is_foreign })
 }
 
-/// R1: nothing of the base shows through a directory whose base directory is gone. It may come
-/// back, so that is a note.
+/// R1: a directory whose redirect target is missing shows nothing of the base. This is a note,
+/// because the base directory may come back.
 fn led_nowhere(dirs: &[RedirectedDir], base: Option<&Path>, most: usize) -> Option<Broken> {
     let base = HostDir::open(base.filter(|_| !dirs.is_empty())?, HostDirOptions::default()).ok()?;
-    // A directory may be on its way.
+    // An unfinished apply may still have to put the directory in place.
     if base.has_unfinished_apply().unwrap_or(true) {
         return None;
     }
@@ -89,7 +91,7 @@ fn led_nowhere(dirs: &[RedirectedDir], base: Option<&Path>, most: usize) -> Opti
     (count > 0).then_some(Broken { rule: "R1", is_note: true, count, first })
 }
 
-/// C3: what is pending of a file is believed while its base file is as it was.
+/// C3: pending chunks are valid only while the base file is unchanged.
 fn believed(pending: &[Pending], base: Option<&Path>, most: usize) -> Option<Broken> {
     let not_asked = |what: String| {
         let first = vec![Breach { ino: None, path: None, what }];

@@ -1,17 +1,17 @@
-//! Giving back the space of what was deleted.
+//! Gives free pages of a session back to the disk.
 
 use std::path::Path;
 
 use crate::delta::Compacted;
 use crate::delta::sqlite::{OpenError, Session};
 
-/// Gives the free pages of the session `path` back to the disk; what it holds stays as it is.
+/// Gives the free pages of the session `path` back to the disk; its content does not change.
 ///
-/// `tell` hears how many bytes of how many are copied, every now and then.
+/// Calls `tell` at intervals with the bytes copied and the bytes in all.
 ///
 /// # Errors
-/// A server has the session, there is too little room for copying, or it is no session; it is
-/// as it was.
+/// A server has the session, the disk has too little space for the copy, or `path` is not a
+/// session. The session is unchanged then.
 pub fn compact(path: &Path, tell: &mut dyn FnMut(u64, u64)) -> Result<Compacted, OpenError> {
     Session::compact(path, tell)
 }

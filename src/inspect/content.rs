@@ -1,15 +1,15 @@
-//! All of a file's content, of the session or of the base.
+//! Reads the whole content of a file, of the session or of the base.
 
 use super::diff::at;
 use super::error::Result;
 use crate::base::{Base, BaseError};
 use crate::overlay::{BaseObject, TreeObject, TreeView};
 
-/// The largest file that is divided into hunks or merged, in bytes: a merge has it in memory three
-/// times.
+/// The largest file that is divided into hunks or merged, in bytes: a merge holds three versions of
+/// it in memory.
 pub(super) const MAX_TEXT_BYTES: u64 = 8 << 20;
 
-/// All of a file's content.
+/// Reads the whole content of a file of the merged tree.
 pub(super) fn content(view: &TreeView<'_>, file: &TreeObject) -> Result<Vec<u8>> {
     let mut content = vec![0; usize::try_from(file.attr().size).unwrap_or(usize::MAX)];
     let mut end = 0;
@@ -24,7 +24,7 @@ pub(super) fn content(view: &TreeView<'_>, file: &TreeObject) -> Result<Vec<u8>>
     Ok(content)
 }
 
-/// All of a base file, if it is small enough and still the one of `base`.
+/// Reads a whole base file; `None` if it is over [`MAX_TEXT_BYTES`] or not as in `base`.
 pub(super) fn read_base(
     tree: &dyn Base,
     base: &BaseObject,

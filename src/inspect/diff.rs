@@ -1,5 +1,5 @@
-//! What a session changed, with contents compared: what is in it and yet as in the base does not
-//! come up.
+//! Lists what a session changed, with contents compared: an object in the delta that equals its
+//! base object is not a difference.
 
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
@@ -15,73 +15,73 @@ use crate::delta::{MergedPath, Original};
 use crate::overlay::{BaseObject, BlobDigest, Change, TreeObject, TreeView};
 use crate::vfs::{Device, FileKind, FsError, Name};
 
-/// How much of two files is compared at a time, in bytes.
+/// Bytes of two files that are compared at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What happened to an object.
+/// The kind of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DifferenceKind {
-    /// It is new.
+    /// Only the merged tree has the object.
     Added,
-    /// It is gone.
+    /// Only the base has the object.
     Deleted,
-    /// It is still at its path.
+    /// The object is still at its path.
     Modified,
-    /// It has another path.
+    /// The object has another path.
     Renamed,
-    /// Something of another type is at its path.
+    /// The path has an object of another type.
     Retyped,
 }
 
-/// In what an object differs from the one before.
+/// The properties in which an object differs from its earlier state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Differs {
-    /// A file's content, a link's target, a device's number.
+    /// The content of a file, the target of a symbolic link, or the number of a device.
     pub content: bool,
-    /// Permission bits.
+    /// The permission bits.
     pub mode: bool,
     /// Owner or group.
     pub owner: bool,
-    /// The time of the last change of content.
+    /// The modification time.
     pub mtime: bool,
 }
 
 /// A difference between the base and the merged tree.
 #[derive(Debug, Clone)]
 pub struct Difference {
-    /// What happened.
+    /// The kind of the difference.
     pub kind: DifferenceKind,
-    /// In what the object differs, where there is one before and after.
+    /// The properties that differ, if the object exists before and after.
     pub differs: Differs,
-    /// What it is compared with: the base object, or the original where that is kept and the base
-    /// object is not that any more. `None` for what the session added.
+    /// The earlier state: the base object, or the original where it is kept and the base object has
+    /// drifted from it. `None` for what the session added.
     pub old: Option<BaseObject>,
-    /// Where it is, or was if it is gone.
+    /// The current path, or the last one of a deleted object.
     pub path: MergedPath,
-    /// What the change is made of.
+    /// The change of the session behind the difference.
     pub change: Change,
 }
 
-/// What is compared.
+/// Options of [`diff`].
 #[derive(Debug, Clone, Default)]
 pub struct DiffOptions {
-    /// Only what is at, below, or came from what is chosen.
+    /// Only changes whose path, or path before a rename, is selected.
     pub selection: Selection,
-    /// Also what clients leave behind for themselves: see [`is_dropping`].
+    /// Include files that clients create for themselves: see [`is_dropping`].
     pub droppings: bool,
-    /// Also where nothing but the time of the last change of content differs.
+    /// Include objects in which only the modification time differs.
     pub times: bool,
-    /// Also what only shows in an exact copy: times of directories, and whether two names lead
-    /// to one file.
+    /// Include what matters only to an exact copy: times of directories, and which names are hard
+    /// links of one file.
     pub exact: bool,
 }
 
-/// Calls `each` for every difference until it breaks off, directories before what is in them.
+/// Calls `each` for every difference until it breaks; a directory comes before its entries.
 ///
-/// Contents are read only where a file of the base was copied up and has the same size.
+/// Contents are read only of files that were copied up and still have the size of the base file.
 ///
 /// # Errors
-/// Those of `each`, and that the session or the base cannot be read.
+/// An error of `each`, or the session or the base cannot be read.
 pub fn diff(
     opened: &Opened,
     options: &DiffOptions,
@@ -104,7 +104,7 @@ pub fn diff(
     })
 }
 
-/// Calls `each` for what a change makes different, or those parts of it that are chosen.
+/// Calls `each` for the difference that a change makes, or for its selected parts.
 fn compare_parts(
     opened: &Opened,
     view: &TreeView<'_>,
@@ -126,9 +126,9 @@ fn compare_parts(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Whether a name is of a file that a client makes for itself: a removed file that is still open
-/// (`.nfs…`), what macOS puts beside files of other filesystems (`._…`, `.DS_Store`), or content
-/// that `write` or `cp` has not written to its end (`.acetate-write-…`).
+/// Whether a name belongs to a file that a client creates for itself: a removed file that is still
+/// open (`.nfs…`), macOS metadata (`._…`, `.DS_Store`), or an unfinished `write` or `cp`
+/// (`.acetate-write-…`).
 pub fn is_dropping(path: &MergedPath) -> bool {
     path.name().is_some_and(|name| {
         let name = name.as_bytes();
@@ -137,13 +137,13 @@ pub fn is_dropping(path: &MergedPath) -> bool {
     })
 }
 
-/// Whether a change is one of those that are asked for.
+/// Whether the options include a change.
 pub(super) fn is_chosen(options: &DiffOptions, view: &TreeView<'_>, change: &Change) -> bool {
     options.selection.has_change(view, change)
         && (options.droppings || !name(change).as_ref().is_some_and(is_dropping))
 }
 
-/// Where an object of a change is, or was if it is gone.
+/// The current path of a changed object, or the last one of a deleted object.
 fn name(change: &Change) -> Option<MergedPath> {
     let before = change.before.as_ref().filter(|_| !change.is_link);
     match change.after {
@@ -152,7 +152,7 @@ fn name(change: &Change) -> Option<MergedPath> {
     }
 }
 
-/// What a change makes different, if anything.
+/// The difference that a change makes; `None` if nothing differs that the options include.
 pub(super) fn compare(
     opened: &Opened,
     view: &TreeView<'_>,
@@ -204,12 +204,12 @@ pub(super) fn compare(
     Ok(is_other.then_some(Difference { kind, differs, path, old, change }))
 }
 
-/// The original of a change, if its content is known and the base has another object now.
+/// The original of a change, if its digest is known and the base object has drifted from it.
 pub(super) fn started_from(change: &Change) -> Option<&Original> {
     change.original.as_ref().filter(|original| change.is_drifted && original.digest.is_some())
 }
 
-/// What a change is compared with.
+/// The earlier state that a change is compared with.
 fn old_object(change: &Change) -> Option<BaseObject> {
     if change.is_link {
         return None;
@@ -234,7 +234,7 @@ fn old_object(change: &Change) -> Option<BaseObject> {
     Some(BaseObject { path: original.path.clone(), attr })
 }
 
-/// Whether a file's content, or a link's target, is not that of an original of its type.
+/// Whether a file's content, or a link's target, differs from that of an original of its type.
 pub(super) fn differs_from_original(
     view: &TreeView<'_>,
     original: &Original,
@@ -261,14 +261,14 @@ pub(super) fn differs_from_original(
     Ok(original.digest != Some(digest.finish()))
 }
 
-/// Whether a file takes the place of another, and one of them has further names.
+/// Whether one file replaces another and either of them has more than one hard link.
 fn is_relinked(base: &BaseObject, after: &TreeObject) -> bool {
     after.attr().kind != FileKind::Directory
         && base.attr.fileid != after.attr().fileid
         && (base.attr.nlink > 1 || after.attr().nlink > 1)
 }
 
-/// In what two objects of one type differ.
+/// The properties in which two objects of one type differ.
 pub(super) fn differences(
     opened: &Opened,
     view: &TreeView<'_>,
@@ -280,7 +280,7 @@ pub(super) fn differences(
     Ok(Differs { content, ..attributes_differ(options, base, after) })
 }
 
-/// The same without their content.
+/// Like [`differences`], without the content.
 fn attributes_differ(options: &DiffOptions, base: &BaseObject, after: &TreeObject) -> Differs {
     let (old, new) = (&base.attr, after.attr());
     let is_dir = new.kind == FileKind::Directory;
@@ -288,12 +288,12 @@ fn attributes_differ(options: &DiffOptions, base: &BaseObject, after: &TreeObjec
         content: false,
         mode: new.kind != FileKind::Symlink && old.mode != new.mode,
         owner: (old.uid, old.gid) != (new.uid, new.gid),
-        // A directory's mtime follows its entries.
+        // The mtime of a directory follows from its entries.
         mtime: (!is_dir || options.exact) && old.mtime != new.mtime,
     }
 }
 
-/// Whether two objects of one type have another content.
+/// Whether the contents of two objects of one type differ.
 pub(super) fn content_differs(
     opened: &Opened,
     view: &TreeView<'_>,
@@ -321,7 +321,7 @@ fn bytes_differ(
 ) -> Result<bool> {
     let (mut old, mut new) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
     let mut offset = 0;
-    // What is a hole in both is alike.
+    // A range that is a hole in both files is equal.
     while let Some(start) = next_data(opened, view, base, after, offset)? {
         let got = view.read(after, start, &mut new).map_err(|source| at(after.path(), source))?;
         let there = read_base(opened, &base.path, &base.attr, start, &mut old)?;
@@ -333,7 +333,7 @@ fn bytes_differ(
     Ok(false)
 }
 
-/// Where one of two files of one size has data next, at or after byte `offset`.
+/// The first offset at or after `offset` where either of two files of one size has data.
 fn next_data(
     opened: &Opened,
     view: &TreeView<'_>,
@@ -348,10 +348,10 @@ fn next_data(
     Ok(starts.into_iter().flatten().min().filter(|start| *start < after.attr().size))
 }
 
-/// Reads a file of the base; returns how many bytes there were.
+/// Reads from a file of the base; returns the number of bytes read.
 ///
 /// # Errors
-/// It cannot be read, or is not the one of `attr` any more.
+/// The file cannot be read, or is no longer the one that `attr` describes.
 pub fn read_base(
     opened: &Opened,
     path: &BasePath,
@@ -366,12 +366,12 @@ pub fn read_base(
 /// The target of a symbolic link of the base.
 ///
 /// # Errors
-/// It cannot be read.
+/// The link cannot be read.
 pub fn base_target(opened: &Opened, path: &BasePath) -> Result<Vec<u8>> {
     opened.base().read_link(path).map_err(|source| base_error(opened, path, source))
 }
 
-/// A failure of the base at a path in it.
+/// Turns a failure of the base at `path` into an error of a tool.
 pub(super) fn base_error(opened: &Opened, path: &BasePath, source: BaseError) -> InspectError {
     let below = OsStr::from_bytes(path.as_bytes());
     let dir = opened.base_path().unwrap_or(Path::new(""));

@@ -1,4 +1,4 @@
-//! What giving up changes would take.
+//! Plans what `discard` removes from a session.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::split;
 use crate::delta::MergedPath;
 use crate::overlay::Undo;
 
-/// What it takes that `asked` show the base again; nothing is changed.
+/// The steps after which the paths `asked` show the base again. Changes nothing.
 ///
 /// # Errors
 /// The session or the base cannot be read.
@@ -21,8 +21,8 @@ pub fn undo(opened: &Opened, asked: &[MergedPath]) -> Result<Undo> {
     })
 }
 
-/// The paths to give up for what is chosen, where that is not only named by paths: none within
-/// another, and none with something below it that is not chosen.
+/// The paths to discard for a selection that is more than a list of paths. No path is within
+/// another, and none has unselected changes below it.
 ///
 /// # Errors
 /// The session or the base cannot be read.
@@ -57,12 +57,11 @@ pub fn chosen(opened: &Opened, selection: &Selection) -> Result<DiscardChoice> {
     })
 }
 
-/// What is to be given up.
+/// The paths of a selection that `discard` removes.
 #[derive(Debug, Clone, Default)]
 pub struct DiscardChoice {
-    /// The paths that are to show the base again.
+    /// The paths that will show the base again.
     pub paths: Vec<MergedPath>,
-    /// Directories that are gone with something that is not chosen: they come back whole or not
-    /// at all.
+    /// Deleted directories that are selected only in part: they come back as a whole or not at all.
     pub whole: Vec<MergedPath>,
 }

@@ -1,4 +1,4 @@
-//! Why a tool could not do what it was asked for.
+//! The error type of the tools.
 
 use std::path::PathBuf;
 
@@ -16,47 +16,47 @@ pub enum InspectError {
     /// The session cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The session cannot be read, or written, any further.
+    /// The open session can no longer be read or written.
     #[error("{}: {source}", .session.display())]
     Store {
         /// The session file.
         session: PathBuf,
-        /// What SQLite says.
+        /// The error of the store.
         source: StoreError,
     },
-    /// The base that the session names, or that was given, cannot be used.
+    /// The base that the session records, or that the caller gave, cannot be used.
     #[error("base {}: {source}", .path.display())]
     Base {
         /// The directory.
         path: PathBuf,
-        /// Whether the session names it, and nobody gave another.
+        /// The path comes from the session, not from the caller.
         is_recorded: bool,
-        /// What is wrong with it.
+        /// The cause.
         source: BaseError,
     },
-    /// Nothing is there in the merged tree.
+    /// An operation on a path of the merged tree failed.
     #[error("{}: {source}", .path.display())]
     Path {
         /// The path in the merged tree.
         path: MergedPath,
-        /// What is wrong with it.
+        /// The cause.
         source: FsError,
     },
-    /// A session without an audit log.
+    /// The session has no audit log.
     #[error("{}: has no audit log", .session.display())]
     NoAudit {
         /// The session file.
         session: PathBuf,
     },
-    /// Something that was to be made cannot be written.
+    /// An output file cannot be written.
     #[error("{}: {source}", .path.display())]
     Write {
-        /// What.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The disk is too full for what a session has to take in.
+    /// The disk has too little free space to seal a session.
     #[error(
         "{}: sealing needs {} MiB of free space beside it, and there are {}",
         .session.display(), .needed.div_ceil(1 << 20), .available >> 20
@@ -64,44 +64,44 @@ pub enum InspectError {
     NoRoom {
         /// The session file.
         session: PathBuf,
-        /// What it takes, in bytes.
+        /// The space that is needed, in bytes.
         needed: u64,
-        /// What there is, in bytes.
+        /// The space that is free, in bytes.
         available: u64,
     },
-    /// A text that should be JSON.
+    /// A text is not valid JSON.
     #[error("{what}: not JSON: {source}")]
     NotJson {
-        /// Which text.
+        /// A name for the text.
         what: &'static str,
-        /// What is wrong with it.
+        /// The cause.
         source: serde_json::Error,
     },
-    /// Nothing can be written there, or not that.
+    /// The operation is not allowed on this target.
     #[error("{what}")]
     Refused {
-        /// What, and why not.
+        /// What is refused, and why.
         what: String,
-        /// What to do about it.
+        /// What the user can do about it.
         hint: &'static str,
     },
-    /// The directory that is written to fails in the middle.
+    /// A write to the target directory failed after some steps were done.
     #[error("{source}; {done} of {all} steps are done, and the rest is not")]
     Unfinished {
-        /// Steps that were done.
+        /// The number of steps done.
         done: usize,
-        /// All.
+        /// The number of all steps.
         all: usize,
-        /// What it says.
+        /// The cause.
         source: TargetError,
     },
-    /// The directory that is written to fails.
+    /// An operation on the target directory failed.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// Something that was asked for with words that make no sense.
+    /// The arguments make no sense.
     #[error("{what}")]
     Invalid {
-        /// What does not.
+        /// The message.
         what: String,
     },
 }
@@ -113,12 +113,12 @@ impl From<ChangesError> for InspectError {
 }
 
 impl InspectError {
-    /// What the merged tree says of a path.
+    /// An error of the merged tree at `path`.
     pub fn at(path: &MergedPath, source: FsError) -> Self {
         Self::Path { path: path.clone(), source }
     }
 
-    /// What to do about it.
+    /// What the user can do about the error.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Open(error) => error.hint(),
@@ -149,5 +149,5 @@ impl InspectError {
     }
 }
 
-/// The result of a tool's step.
+/// The result of a tool.
 pub type Result<T> = std::result::Result<T, InspectError>;

@@ -1,4 +1,4 @@
-//! Objects of the merged tree that are alike in something.
+//! Searches the merged tree for objects that meet criteria.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,32 +11,32 @@ use super::walk::{Next, walk};
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileKind, Time};
 
-/// What is looked for: all of it has to be so.
+/// Criteria; an object has to meet all that are set.
 #[derive(Debug, Clone, Default)]
 pub struct FindCriteria {
-    /// The name matches this pattern.
+    /// The name matches.
     pub name: Option<FindPattern>,
-    /// The path does.
+    /// The path matches.
     pub path: Option<FindPattern>,
-    /// It is of one of these types; of any, where none is named.
+    /// The type is one of these; empty for any.
     pub kinds: Vec<FileKind>,
-    /// It is in the session.
+    /// The object has a row in the session.
     pub in_session: bool,
-    /// It is a regular file with more bytes than this.
+    /// A regular file larger than this, in bytes.
     pub larger_than: Option<u64>,
-    /// Its content changed later.
+    /// The mtime is later than this.
     pub newer_than: Option<Time>,
 }
 
-/// A glob, as a shell has it: `*` and `?` stop at a slash, `**` does not.
+/// A glob with the rules of a shell: `*` and `?` do not match a slash, `**` does.
 #[derive(Debug, Clone)]
 pub struct FindPattern(GlobMatcher);
 
 impl FindPattern {
-    /// Reads a glob.
+    /// Compiles a glob.
     ///
     /// # Errors
-    /// It is none.
+    /// The text is not a valid glob.
     pub fn new(text: &str) -> Result<Self> {
         let glob = GlobBuilder::new(text).literal_separator(true).build();
         let glob = glob.map_err(|error| InspectError::Invalid { what: error.to_string() })?;
@@ -49,7 +49,7 @@ impl FindPattern {
 }
 
 impl FindCriteria {
-    /// Whether an object is what is looked for.
+    /// Whether an object meets all criteria.
     pub fn is_met_by(&self, object: &TreeObject) -> bool {
         let attr = object.attr();
         let is_file = attr.kind == FileKind::Regular;
@@ -64,10 +64,10 @@ impl FindCriteria {
     }
 }
 
-/// Calls `each` for what is looked for, at and below `from`, until it says `false`.
+/// Calls `each` for every match at and below `from`, until it returns `false`.
 ///
 /// # Errors
-/// Something cannot be read.
+/// The session or the base cannot be read.
 pub fn find_all(
     view: &TreeView<'_>,
     from: &TreeObject,
@@ -76,7 +76,7 @@ pub fn find_all(
 ) -> Result<()> {
     walk(view, from, &mut |_, object, _| {
         if wanted.in_session && object.row().is_none() {
-            // Nothing gets into the session without its directory.
+            // An object with a row has a parent with a row.
             return Ok(Next::Past);
         }
         let goes_on = !wanted.is_met_by(object) || each(object);

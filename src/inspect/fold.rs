@@ -1,5 +1,5 @@
-//! Differences as a person reviews them: in the order of their paths, with one entry for a
-//! directory that is new or gone as a whole, and one for what programs keep for themselves.
+//! Prepares differences for review: sorted by path, with one entry for a directory that is new or
+//! deleted as a whole, and one for files that git or context nodes own.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -15,52 +15,52 @@ use crate::delta::MergedPath;
 use crate::overlay::{BaseObject, Change, TreeView};
 use crate::vfs::FileKind;
 
-/// What is folded.
+/// What is folded into one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoldOptions {
-    /// Directories that are new or gone as a whole, unless something in them is named.
+    /// New and deleted directories, unless the selection names something in them.
     pub dirs: bool,
     /// git's own files, and context nodes.
     pub own: bool,
 }
 
-/// What stands in a line.
+/// One line of a review.
 #[derive(Debug, Clone)]
 pub enum FoldedLine {
-    /// A difference.
+    /// One difference.
     One(Box<Difference>),
-    /// Several.
+    /// Several differences.
     Folded(Folded),
 }
 
-/// Why several differences are in one entry.
+/// Why differences are folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// Their directory is new.
     Added,
-    /// Their directory is gone.
+    /// Their directory is deleted.
     Deleted,
-    /// They are a program's own.
+    /// git or a context node owns them.
     Own(OwnedBy),
 }
 
 /// Differences in one entry.
 #[derive(Debug, Clone)]
 pub struct Folded {
-    /// The directory that they are in.
+    /// The directory that contains them.
     pub path: MergedPath,
     /// Why they are folded.
     pub reason: Reason,
-    /// Files, links and other things that are no directories.
+    /// The number of objects that are not directories.
     pub files: u64,
-    /// Bytes of the files.
+    /// The sum of the sizes of the files.
     pub bytes: u64,
     /// The differences.
     pub differences: Vec<Difference>,
 }
 
-/// The differences in the order of their paths. Each of `moved`, by the path where it is, is told
-/// as renamed from another path, instead of new here and gone there.
+/// The differences, sorted by path. `moved` maps current paths to earlier ones: each such pair
+/// becomes one rename instead of an addition and a deletion.
 ///
 /// # Errors
 /// The session or the base cannot be read.
@@ -104,7 +104,7 @@ fn base_object(opened: &Opened, path: &MergedPath) -> Result<Option<BaseObject>>
     }
 }
 
-/// The entries of all these differences, in the order of their paths.
+/// Folds the differences into entries, sorted by path.
 ///
 /// # Errors
 /// The session or the base cannot be read.
@@ -126,7 +126,7 @@ pub fn entries(
 }
 
 impl FoldedLine {
-    /// Where it is.
+    /// The path of the difference or of the folded directory.
     pub fn path(&self) -> &MergedPath {
         match self {
             Self::One(difference) => &difference.path,
@@ -134,7 +134,7 @@ impl FoldedLine {
         }
     }
 
-    /// The differences that stand in it.
+    /// The differences in the entry.
     fn differences(&self) -> &[Difference] {
         match self {
             Self::One(difference) => std::slice::from_ref(difference),
@@ -148,7 +148,7 @@ struct Folder<'a> {
     view: &'a TreeView<'a>,
     options: &'a DiffOptions,
     folding: FoldOptions,
-    /// Base objects that are elsewhere now.
+    /// Base objects that were renamed.
     moved: BTreeSet<BasePath>,
     entries: Vec<FoldedLine>,
 }
@@ -167,9 +167,9 @@ impl<'a> Folder<'a> {
         Self { opened, view, options, folding, moved, entries: Vec::new() }
     }
 
-    /// Folds directories that are new or gone; returns the rest.
+    /// Folds new and deleted directories; returns the other differences.
     fn dirs(&mut self, mut all: Vec<Difference>) -> Result<Vec<Difference>> {
-        // What is in a directory comes right behind it.
+        // Sorting by components puts a directory right before everything in it.
         let key = |d: &Difference| {
             d.path.as_bytes().split(|&b| b == b'/').map(<[u8]>::to_vec).collect::<Vec<_>>()
         };
@@ -198,7 +198,7 @@ impl<'a> Folder<'a> {
         Ok(rest)
     }
 
-    /// A directory that is gone: in one entry with what was in it, or that in entries of its own.
+    /// Folds a deleted directory with its content, or adds one entry for each object in it.
     fn removed(
         &mut self,
         dir: Difference,
@@ -247,7 +247,7 @@ impl<'a> Folder<'a> {
         self.view.is_moved_away(object).map_err(|source| at(&path, source))
     }
 
-    /// Folds what is git's own, and context nodes; returns the rest.
+    /// Folds files that git or context nodes own; returns the other differences.
     fn own(&mut self, all: Vec<Difference>) -> Result<Vec<Difference>> {
         let outside = self.opened.base_path().map(|path| path.as_os_str().as_bytes());
         let inside = self.entries.iter().flat_map(FoldedLine::differences);
@@ -298,7 +298,7 @@ impl Folded {
     }
 }
 
-/// Whether a difference is that a directory is gone, with nothing at its path.
+/// Whether a difference is a deleted directory without a replacement at its path.
 fn is_removed_dir(difference: &Difference) -> bool {
     let before = difference.old.as_ref();
     difference.kind == DifferenceKind::Deleted

@@ -7,22 +7,22 @@ use super::json;
 use crate::delta::StoreError;
 use crate::delta::sqlite::{AgentAccess, AgentTables, KvKey, KvRow};
 
-/// An open key-value store; others may change it at any time.
+/// An open key-value store; other processes may change it at any time.
 #[derive(Debug)]
 pub struct KeyValues {
     tables: AgentTables,
 }
 
 impl KeyValues {
-    /// Opens that of the session file `session`.
+    /// Opens the key-value store of the session file `session`.
     ///
     /// # Errors
-    /// It is no session, or, to be written, may not be.
+    /// `session` is not a session, or `access` asks to write and it cannot be written.
     pub fn open(session: &Path, access: AgentAccess) -> Result<Self> {
         Ok(Self { tables: AgentTables::open(session, access)? })
     }
 
-    /// What is kept under a key.
+    /// The value of a key.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -38,19 +38,19 @@ impl KeyValues {
         self.tables.kv_keys(prefix).map_err(|error| self.failed(error))
     }
 
-    /// Keeps a JSON text under a key, since `now` (in seconds since 1970).
+    /// Stores a JSON text under a key. `now` is the time of the change, in seconds since 1970.
     ///
     /// # Errors
-    /// The text is no JSON, or the session cannot be written; it is as it was.
+    /// The text is not JSON, or the session cannot be written. The store is unchanged then.
     pub fn set(&self, key: &str, value: &str, now: i64) -> Result<()> {
         let value = json::checked("value", value)?;
         self.tables.kv_set(key, value, now).map_err(|error| self.failed(error))
     }
 
-    /// Removes a key; what was kept under it, if it was there.
+    /// Removes a key; returns its last value, if it had one.
     ///
     /// # Errors
-    /// The session cannot be written; it is as it was.
+    /// The session cannot be written. The store is unchanged then.
     pub fn remove(&self, key: &[u8]) -> Result<Option<KvRow>> {
         self.tables.kv_remove(key).map_err(|error| self.failed(error))
     }

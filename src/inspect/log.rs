@@ -1,5 +1,4 @@
-//! The audit log: who changed what, and when; of one path, under the names that it had before
-//! too.
+//! Reads the audit log: who changed what, and when. For a path, also under its earlier names.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,25 +15,25 @@ use crate::vfs::Time;
 
 pub use super::names::Now;
 
-/// Ids that are looked at in one step, where a path is watched.
+/// Row ids that one step of [`AuditLog::read_on`] reads.
 const STEP_IDS: i64 = 10_000;
 
-/// Which changes are asked for.
+/// Which rows to read.
 #[derive(Debug, Clone, Default)]
 pub struct LogOptions {
-    /// What a row by itself has to be.
+    /// Conditions on the row itself.
     pub filter: AuditFilter,
-    /// Only what happened at or below this path, and to what is there.
+    /// Only rows about this path, about anything below it, and about the object that is there.
     pub path: Option<(MergedPath, Now)>,
-    /// Only rows that this takes.
+    /// Only rows that this filter accepts.
     pub rows: Option<RowFilter>,
-    /// Only the last ones: so many of those that are asked for.
+    /// Only the last rows of the result, at most this many.
     pub last: Option<u64>,
-    /// Which come first.
+    /// The order of the rows.
     pub order: Order,
 }
 
-/// Says which rows are asked for.
+/// A filter of rows.
 #[derive(Clone)]
 pub struct RowFilter(pub Rc<dyn Fn(&AuditRow) -> bool>);
 
@@ -44,8 +43,8 @@ impl fmt::Debug for RowFilter {
     }
 }
 
-/// Takes a row, with its id, and says whether to go on. A row that cannot be read comes as the
-/// reason why.
+/// Called for each row, with its id; breaks to stop. A row that cannot be decoded arrives as the
+/// reason.
 pub type EachRow<'a> =
     dyn FnMut(i64, std::result::Result<AuditRow, OddRow>) -> ControlFlow<()> + 'a;
 
@@ -55,11 +54,11 @@ pub struct AuditLog {
     session: PathBuf,
     options: LogOptions,
     watch: Option<PathWatch>,
-    /// The last row that was there when it was last looked at.
+    /// The id of the last row at the time of the last read.
     seen: i64,
 }
 
-/// What a path leads to now, where that can be seen: it tells what is known by several names.
+/// The object at a path now; its number identifies it under all its names.
 pub fn now(opened: &Opened, path: &MergedPath) -> Now {
     match opened.look(|view| Ok(view.find(path))) {
         Ok(Ok(Some(object))) => Now::Object(object.attr().fileid),
@@ -72,19 +71,19 @@ impl AuditLog {
     /// Opens the audit log of a session.
     ///
     /// # Errors
-    /// The session has none, or cannot be read.
+    /// The session has no audit log, or cannot be read.
     pub fn open(session: &Session, mut options: LogOptions) -> Result<Self> {
         let path = session.path().to_owned();
         let reader = session.audit().map_err(|source| failed(&path, source))?;
         let reader = reader.ok_or_else(|| InspectError::NoAudit { session: path.clone() })?;
-        // All is below the root.
+        // A filter by the root would match every row.
         options.path = options.path.filter(|(path, _)| *path != MergedPath::root());
         let watch = options.path.as_ref().map(|(path, now)| PathWatch::of(path, *now));
         Ok(Self { reader, session: path, options, watch, seen: 0 })
     }
 
-    /// The last row that may be pruned at `now`, if the `keep` newest ones stay and all of `since`
-    /// or later do; 0 where none may.
+    /// The id of the last row that may be pruned at `now`, such that the `keep` newest rows and all
+    /// rows from `since` on stay; 0 if no row may be pruned.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -102,7 +101,7 @@ impl AuditLog {
         last().map_err(|source| failed(&self.session, source))
     }
 
-    /// Calls `each` for the changes up to the row `last`, oldest first.
+    /// Calls `each` for the rows up to the id `last`, oldest first.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -110,7 +109,7 @@ impl AuditLog {
         self.pages(Order::OldestFirst, i64::MIN..=last, &|_| true, each)
     }
 
-    /// Rows deleted from the audit log by its size bound, if any.
+    /// The rows that the log's size bound deleted, if any.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -118,7 +117,7 @@ impl AuditLog {
         self.reader.dropped().map_err(|source| failed(&self.session, source))
     }
 
-    /// Whether there are changes about a path.
+    /// Whether any row is about a path.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -132,7 +131,7 @@ impl AuditLog {
         Ok(past.ends().is_some())
     }
 
-    /// Calls `each` for the changes up to now.
+    /// Calls `each` for the rows written so far.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -162,8 +161,9 @@ impl AuditLog {
         })
     }
 
-    /// Calls `each` for all changes that have a meaning, and for those that were kept for this when
-    /// the log was pruned, as of one moment. A filter of procedures applies, nothing else.
+    /// Calls `each`, in one snapshot, for all readable rows and for the rows that pruning kept for
+    /// `apply`. Ignores all options but `order` and `filter`; to the rows that pruning kept, only
+    /// `filter.procedures` applies.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -201,8 +201,8 @@ impl AuditLog {
         read.map_err(|source| failed(session, source))
     }
 
-    /// Calls `each` for the changes since the last call of this or of [`AuditLog::read`], in the
-    /// order in which they happened. Of a path these are the changes under its present name.
+    /// Calls `each`, oldest first, for the rows since the last call of this method or of
+    /// [`AuditLog::read`]. With a path, these are the rows about its current name.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -216,7 +216,7 @@ impl AuditLog {
             if let Some(watch) = &mut self.watch {
                 let mentions =
                     self.reader.mentions(Order::OldestFirst, &ids, &mut |id, mention| {
-                        // What cannot be read may be about it.
+                        // A row that cannot be decoded may be about the path.
                         if mention.is_none_or(|mention| watch.take(&mention)) {
                             about.insert(id);
                         }
@@ -234,7 +234,7 @@ impl AuditLog {
         Ok(())
     }
 
-    /// What rows are about the path, if one is asked for.
+    /// The rows about the path of the options, if there is one.
     fn past(&self, ids: &RangeInclusive<i64>) -> Result<Option<PathHistory>> {
         let Some((path, now)) = &self.options.path else { return Ok(None) };
         let mut past = PathHistory::of(path, *now);
@@ -245,7 +245,7 @@ impl AuditLog {
         Ok(Some(past))
     }
 
-    /// The id of the row with which the last `count` rows begin.
+    /// The id of the first of the last `count` rows.
     fn nth_last(
         &self,
         count: u64,

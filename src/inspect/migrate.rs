@@ -1,4 +1,4 @@
-//! Bringing old sessions, and those of other implementations, to acetate's form.
+//! Migrates sessions of older versions and of other implementations to acetate's format.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use super::error::Result;
 use super::opened::host;
 use crate::delta::sqlite::{MigrateOptions, Migrated, Session};
 
-/// Makes the session `path` one of acetate's: see [`Session::migrate`].
+/// Migrates the session `path`: see [`Session::migrate`].
 ///
-/// `tell` hears how many bytes of how many are copied before, every now and then.
+/// Calls `tell` at intervals with the bytes copied and the bytes in all of the backup.
 ///
 /// # Errors
-/// Another program has the session, there is a file in the place of the copy, or it is no
-/// session. It is as it was.
+/// Another program has the session open, the name of the copy is taken, or `path` is not a session.
+/// The session is unchanged then.
 pub fn migrate(
     path: &Path,
     options: &MigrateOptions<'_>,

@@ -1,7 +1,7 @@
-//! Tools for sessions, served or not: they return data, and never print.
+//! Tools for sessions, whether a server has them open or not. They return data and never print.
 //!
-//! One file per tool; what a user sees of it is the business of the subcommand of the same name.
-//! [`opened`] is where they begin: a session with its base, and the merged tree at one moment.
+//! Each tool has a file; the subcommand of the same name prints its result. Most tools start from
+//! [`opened`]: a session with its base, and a snapshot of the merged tree.
 
 pub mod apply;
 pub mod check;

@@ -1,11 +1,10 @@
-//! Which rows of the audit log are about a path: what it was called before, and what was there.
+//! Finds the rows of the audit log that are about a path, under its earlier names too.
 //!
-//! Paths in the log are as they were then, so [`PathHistory`] reads it backwards, from the path
-//! that was given: at each RENAME that brought the object there, or a directory above it, the name
-//! becomes the one before; at what made it, it ends. The given path itself stays one of the names:
-//! what was there earlier is a part of its history too. Numbers of objects are never used again, so
-//! once an object is known to be one of those, its rows are known by its number, whichever of its
-//! names they give.
+//! Rows have the paths of their time, so [`PathHistory`] reads the log backwards from the given
+//! path. At a RENAME that moved the object or a directory above it, the name becomes the earlier
+//! one. At the row that created the object, its history ends. The given path stays one of the
+//! names, because earlier objects at it belong to its history. Numbers of objects are never reused:
+//! rows of an object found at one of the names are also recognized by its number.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -14,32 +13,32 @@ use crate::delta::sqlite::MentionedNames;
 use crate::delta::{AuditProcedure, MergedPath};
 use crate::vfs::FileId;
 
-/// What is known to be at a path now.
+/// What is at a path now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Now {
-    /// It was not looked up.
+    /// The path was not looked up.
     Unknown,
-    /// Nothing.
+    /// The path is free.
     Nothing,
-    /// This.
+    /// The path leads to this object.
     Object(FileId),
 }
 
-/// Reads the log backwards, from a path as it is now.
+/// Reads the log backwards, from the current state of a path.
 pub(super) struct PathHistory {
     asked: Vec<u8>,
-    /// Whether something may have been at the asked path after the row that comes next.
+    /// Whether the asked path may have had an object right after the next row.
     is_there: bool,
-    /// What the object at the asked path was called then, where that is another path.
+    /// Other names at that time of the objects that came to the asked path.
     others: Vec<Vec<u8>>,
-    /// What is known to have been there later, or to have come there.
+    /// Objects that were at the asked path later, or came there.
     objects: HashSet<FileId>,
-    /// The rows that are about it, the last ones first.
+    /// Ids of the rows about the path, newest first.
     rows: Vec<RangeInclusive<i64>>,
 }
 
 impl PathHistory {
-    /// From `path` on, which leads to `now`.
+    /// Starts at `path`, which has `now`.
     pub(super) fn of(path: &MergedPath, now: Now) -> Self {
         let object = if let Now::Object(id) = now { Some(id) } else { None };
         Self {
@@ -51,9 +50,9 @@ impl PathHistory {
         }
     }
 
-    /// Takes the row before the last one.
+    /// Processes the next older row.
     pub(super) fn take(&mut self, id: i64, mention: Option<MentionedNames<'_>>) {
-        // What cannot be read may be about it.
+        // A row that cannot be decoded may be about the path.
         let is_about = mention.is_none_or(|mention| self.go_back(&mention));
         if !is_about {
             return;
@@ -64,29 +63,29 @@ impl PathHistory {
         }
     }
 
-    /// Whether a row that was taken is about the path.
+    /// Whether a processed row is about the path.
     pub(super) fn has(&self, id: i64) -> bool {
         let at = self.rows.partition_point(|rows| *rows.start() > id);
         self.rows.get(at).is_some_and(|rows| rows.contains(&id))
     }
 
-    /// The first and the last of those rows.
+    /// The first and the last id of the rows about the path.
     pub(super) fn ends(&self) -> Option<RangeInclusive<i64>> {
         Some(*self.rows.last()?.start()..=*self.rows.first()?.end())
     }
 
-    /// Undoes the change: whether it was about any of the names, or any of the objects.
+    /// Undoes a change; returns whether it was about one of the names or objects.
     fn go_back(&mut self, mention: &MentionedNames<'_>) -> bool {
         let MentionedNames { procedure, path, path2, fileid } = *mention;
         if takes_away(procedure) {
-            // What left before cannot be what was there later.
+            // The change made `path` free, so no object of later rows had that name.
             self.others.retain(|name| below(name, path).is_none());
         }
         let paths = || [Some(path), path2].into_iter().flatten();
         let names = || self.others.iter().chain([&self.asked]);
         let is_below = names().any(|name| paths().any(|path| below(path, name).is_some()));
         let is_known = self.objects.contains(&fileid);
-        // Where the object is after the change, and before.
+        // The object's path after the change, and before it.
         let (after, before) = match (procedure, path2) {
             (AuditProcedure::Rename | AuditProcedure::Link, Some(path2)) => {
                 (Some(path2), Some(path))
@@ -133,7 +132,7 @@ impl PathHistory {
         is_below || is_known || moved
     }
 
-    /// Whether one of the names was moved, by itself or with a directory above it.
+    /// Undoes a RENAME; returns whether it moved one of the names, directly or with a directory.
     fn undo_rename(&mut self, from: &[u8], to: &[u8]) -> bool {
         let mut moved = false;
         let mut earlier = Vec::new();
@@ -145,7 +144,8 @@ impl PathHistory {
         });
         if let Some(rest) = below(&self.asked, to).filter(|_| self.is_there || self.asked == to) {
             earlier.push([from, rest].concat());
-            // What it replaced was there before; a directory can only have been empty.
+            // The RENAME may have replaced an object at the path itself. Below a replaced directory
+            // there was nothing: RENAME only replaces empty ones.
             self.is_there = rest.is_empty();
         } else if below(&self.asked, from).is_some() {
             self.is_there = true;
@@ -158,7 +158,7 @@ impl PathHistory {
         moved
     }
 
-    /// The name `new` was a second one of the object at `old`.
+    /// Undoes a LINK that made `new` a name of the object at `old`.
     fn undo_link(&mut self, old: &[u8], new: &[u8]) {
         let count = self.others.len();
         self.others.retain(|name| name != new);
@@ -177,20 +177,20 @@ impl PathHistory {
     }
 }
 
-/// Watches a path from now on: by its name, and by the object that is there.
+/// Follows a path forwards from now on: by its name, and by the object that is there.
 pub(super) struct PathWatch {
     path: Vec<u8>,
     object: Option<FileId>,
 }
 
 impl PathWatch {
-    /// From now on, where `path` leads to `now`.
+    /// Starts at `path`, which has `now`.
     pub(super) fn of(path: &MergedPath, now: Now) -> Self {
         let object = if let Now::Object(id) = now { Some(id) } else { None };
         Self { path: path.as_bytes().to_vec(), object }
     }
 
-    /// Whether the next change is about the path.
+    /// Whether the next row is about the path.
     pub(super) fn take(&mut self, mention: &MentionedNames<'_>) -> bool {
         let MentionedNames { procedure, path, path2, fileid } = *mention;
         let watched = &*self.path;
@@ -210,12 +210,12 @@ impl PathWatch {
     }
 }
 
-/// Whether nothing is at the path of the change after it.
+/// Whether `path` of a row is free after the change.
 fn takes_away(procedure: AuditProcedure) -> bool {
     matches!(procedure, AuditProcedure::Remove | AuditProcedure::Rmdir | AuditProcedure::Rename)
 }
 
-/// What is behind `dir` in `path`, where that is `dir` or below it.
+/// The rest of `path` after `dir`, if `path` is `dir` or below it.
 fn below<'p>(path: &'p [u8], dir: &[u8]) -> Option<&'p [u8]> {
     let rest = path.strip_prefix(dir)?;
     (rest.is_empty() || rest[0] == b'/').then_some(rest)

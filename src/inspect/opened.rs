@@ -1,4 +1,4 @@
-//! A session that is looked at, with its base, whoever serves it meanwhile.
+//! Opens a session with its base to read them; a server may have the session open as well.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,24 +19,24 @@ pub struct Opened {
     session: Session,
     base: Option<PathBuf>,
     lower: Arc<dyn Base>,
-    /// The base with what the session hides.
+    /// The base, including what the session hides.
     whole: Arc<dyn Base>,
     tree: Tree,
 }
 
 impl Opened {
-    /// Opens the session file `path` over the directory `base`, or over the one that it names.
+    /// Opens the session file `path` over the directory `base`, or over the one that it records.
     ///
     /// # Errors
-    /// It is no session, or the base is not there.
+    /// `path` is not a session, or the base cannot be opened.
     pub fn open(path: &Path, base: Option<&Path>) -> Result<Self> {
         Self::open_as(path, base, OpenMode::Inspect)
     }
 
-    /// The same for more than looking, as `mode` says.
+    /// Like [`Opened::open`], in another mode.
     ///
     /// # Errors
-    /// Also that a server has the session.
+    /// Also that a server has the session, in a mode that excludes this.
     pub fn open_as(path: &Path, base: Option<&Path>, mode: OpenMode) -> Result<Self> {
         let session = Session::open(path, mode, &host()?)?;
         let (base, is_recorded) = match (base, session.base_path()) {
@@ -60,11 +60,11 @@ impl Opened {
         Ok(Self { session, base, lower, whole, tree })
     }
 
-    /// The session alone, as if its base were empty: what it holds itself can be read without it,
-    /// but for content that is still the base's (invariant C2).
+    /// Opens the session with an empty base. What the session stores itself can be read; content
+    /// that is still pending in the base cannot (invariant C2).
     ///
     /// # Errors
-    /// It is no session.
+    /// `path` is not a session.
     pub fn open_without_base(path: &Path) -> Result<Self> {
         let session = Session::open(path, OpenMode::Inspect, &host()?)?;
         let tree = Tree::without_base(&session).map_err(|source| failed(&session, source))?;
@@ -77,30 +77,30 @@ impl Opened {
         &self.session
     }
 
-    /// The base directory; `None` where there is none.
+    /// The base directory, if there is one.
     pub fn base_path(&self) -> Option<&Path> {
         self.base.as_deref()
     }
 
-    /// The base as the session shows it where it has nothing: without what it hides.
+    /// The base without what the session hides: the lower layer of the merged tree.
     pub fn base(&self) -> &dyn Base {
         &*self.lower
     }
 
-    /// The base with what the session hides, for what is written to it.
+    /// The base including what the session hides, for writes to the base.
     pub(super) fn whole_base(&self) -> &dyn Base {
         &*self.whole
     }
 
-    /// [`Self::base`], to be kept.
+    /// Like [`Self::base`], shared.
     pub(super) fn lower(&self) -> Arc<dyn Base> {
         Arc::clone(&self.lower)
     }
 
-    /// Runs `f` on the tree as it is now.
+    /// Runs `f` on a snapshot of the merged tree.
     ///
     /// # Errors
-    /// Those of `f`, and that the session cannot be read.
+    /// An error of `f`, or the session cannot be read.
     pub fn look<T>(&self, f: impl FnOnce(&TreeView<'_>) -> Result<T>) -> Result<T> {
         let mut failed = None;
         let looked = self.tree.look(|view| {
@@ -116,7 +116,7 @@ impl Opened {
     }
 }
 
-/// Refuses paths at which neither the session nor its base has, or had, anything.
+/// Refuses paths at which neither the session nor its base has or had an object.
 ///
 /// # Errors
 /// There is such a path, or the session or the base cannot be read.
@@ -134,7 +134,7 @@ pub fn check_known(opened: &Opened, paths: &[MergedPath]) -> Result<()> {
     })
 }
 
-/// Whether the session or its base has, or had, something at a path.
+/// Whether the session or its base has or had an object at a path.
 ///
 /// # Errors
 /// The session or the base cannot be read.
@@ -150,37 +150,37 @@ pub fn is_known(opened: &Opened, view: &TreeView<'_>, path: &MergedPath) -> Resu
         || base.is_some_and(|base| opened.base().stat(&base).is_ok()))
 }
 
-/// Opens a session to be looked at, without its base.
+/// Opens a session to read it, without its base.
 ///
 /// # Errors
-/// It is no session.
+/// `path` is not a session.
 pub fn open_session(path: &Path) -> Result<Session> {
     Ok(Session::open(path, OpenMode::Inspect, &host()?)?)
 }
 
-/// The machine.
+/// The properties of this machine that a session needs.
 ///
 /// # Errors
-/// It gives no random bytes.
+/// The system has no random bytes.
 pub fn host() -> Result<Host> {
     Host::current().map_err(|error| InspectError::Invalid {
         what: format!("cannot get random bytes: {error}"),
     })
 }
 
-/// What a path leads to.
+/// The object at a path.
 ///
 /// # Errors
-/// Nothing, or it cannot be read.
+/// The path is free, or cannot be looked up.
 pub fn find(view: &TreeView<'_>, path: &MergedPath) -> Result<TreeObject> {
     let found = view.find(path).and_then(|found| found.ok_or(FsError::NotFound));
     found.map_err(|source| InspectError::Path { path: path.clone(), source })
 }
 
-/// Reads a path of the merged tree as a person writes it.
+/// Parses a path of the merged tree as a user writes it.
 ///
 /// # Errors
-/// It has `..` or a name that cannot be.
+/// The path has a `..` or an invalid name.
 pub fn merged_path(text: &OsStr) -> Result<MergedPath> {
     MergedPath::from_user(text.as_bytes()).ok_or_else(|| InspectError::Invalid {
         what: format!("{}: not a path in the session's tree", text.display()),
@@ -196,7 +196,7 @@ fn open_base(session: &Session, dir: &Path) -> std::result::Result<HostDir, Base
     HostDir::open(&real, HostDirOptions { hidden: below(&session.files(), &real) })
 }
 
-/// The paths in the base of those files of this machine that are in it.
+/// The paths relative to `base` of those `files` that are in it.
 pub fn below(files: &[PathBuf], base: &Path) -> Vec<BasePath> {
     let inside = |file: &PathBuf| {
         let path: &OsStr = file.strip_prefix(base).ok()?.as_os_str();

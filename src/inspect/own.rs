@@ -1,5 +1,5 @@
-//! Files that programs keep for themselves in a tree, and that are not what a person reviews: the
-//! insides of git repositories, and context nodes.
+//! Recognizes files that git and context nodes keep for themselves, which are not reviewed one by
+//! one: the contents of git directories, and context nodes.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -11,31 +11,31 @@ use crate::delta::MergedPath;
 use crate::overlay::TreeView;
 use crate::vfs::{FileKind, FsError, Name};
 
-/// The largest file that may say where a repository is, in bytes.
+/// The largest `.git` file that is read, in bytes.
 const MAX_LINK_BYTES: u64 = 8 << 10;
 
-/// Where the directories of context nodes are (docs/CONTEXT.md).
+/// The top directory of context nodes (docs/CONTEXT.md).
 const NODES: &[u8] = b"accounts";
 
-/// Whose a file is.
+/// The owner of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OwnedBy {
-    /// git's: in a directory `.git`, or in one that a file of this name names.
+    /// git: the file is in a `.git` directory, or in a directory that a `.git` file names.
     Git,
-    /// A context node's.
+    /// A context node.
     Nodes,
 }
 
-/// What is known of such files in a tree.
+/// The git directories that a tree has outside `.git`.
 #[derive(Debug, Clone, Default)]
 pub struct OwnFiles {
-    /// Directories that files with the name `.git` name, as those of worktrees and submodules do.
+    /// Directories named by `.git` files, as worktrees and submodules have them.
     linked: Vec<MergedPath>,
 }
 
 impl OwnFiles {
-    /// Looks for links to repositories in the directories that lead to these paths. `outside` is
-    /// where the tree's root is on this machine, for absolute links.
+    /// Reads the `.git` files in the parents of these paths. `outside` is the tree's root on this
+    /// machine, to resolve absolute paths in them.
     ///
     /// # Errors
     /// The session or the base cannot be read.
@@ -58,7 +58,7 @@ impl OwnFiles {
         Ok(Self { linked })
     }
 
-    /// Whose a path is, and the directory that stands for all of these.
+    /// The owner of a path, and the directory that all its files are grouped by.
     pub fn owner(&self, path: &MergedPath) -> Option<(OwnedBy, MergedPath)> {
         let mut above = MergedPath::root();
         for name in path.names() {
@@ -77,7 +77,7 @@ fn node_root() -> MergedPath {
     Name::new(NODES).map_or_else(|_| MergedPath::root(), |name| MergedPath::root().join(&name))
 }
 
-/// Whether a path is in a node, or in a directory that only leads to some:
+/// Whether a path is in a context node or is a directory between two of them:
 /// `/accounts/{account}/{users|agents}/{name}/{memories|skills}/…`.
 fn is_node(path: &MergedPath) -> bool {
     let names: Vec<_> = path.names().collect();
@@ -87,8 +87,7 @@ fn is_node(path: &MergedPath) -> bool {
     is(0, &[NODES]) && is(2, &[b"users", b"agents"]) && is(4, &[b"memories", b"skills"])
 }
 
-/// The repository that a file `.git` in a directory names, where that is in the tree and not in a
-/// directory `.git` anyway.
+/// The git directory that a `.git` file in `dir` names, if it is in the tree.
 fn link(
     view: &TreeView<'_>,
     dir: &MergedPath,
@@ -129,15 +128,15 @@ fn link(
             },
         }
     }
-    // What belongs to one worktree is below what all of a repository share.
+    // A worktree's git directory is below the repository's own.
     let shared = target.parent();
     let is_shared = shared.name().is_some_and(|name| name.as_bytes() == b"worktrees");
     let target = if is_shared { shared.parent() } else { target };
     Ok((target != MergedPath::root() && is_repository(view, &target)?).then_some(target))
 }
 
-/// Whether a directory is a repository, as git tells one: a file `.git` that names any other hides
-/// nothing.
+/// Whether a directory is a git directory by git's own test. A `.git` file that names any other
+/// directory thus cannot hide it from review.
 fn is_repository(view: &TreeView<'_>, dir: &MergedPath) -> Result<bool> {
     for name in [&b"HEAD"[..], b"objects", b"refs"] {
         let Ok(name) = Name::new(name) else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! What a session takes, and how much it may.
+//! Reads and sets the quota of a session.
 
 use std::path::Path;
 
@@ -7,29 +7,29 @@ use super::opened::{host, open_session};
 use crate::delta::sqlite::{OpenMode, Session};
 use crate::delta::{Limits, Store, StoreError, Usage};
 
-/// What a session takes, and its own limits.
+/// The usage of a session, and its own limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotaReport {
-    /// What it takes.
+    /// The usage.
     pub usage: Usage,
-    /// How much it may take.
+    /// The limits.
     pub limits: Limits,
 }
 
-/// Counts what the session file `path` takes, whoever serves it meanwhile.
+/// Counts the usage of the session file `path`, also while a server has it open.
 ///
 /// # Errors
-/// It is no session, or cannot be read.
+/// `path` is not a session, or cannot be read.
 pub fn quota(path: &Path) -> Result<QuotaReport> {
     let session = open_session(path)?;
     let (usage, limits) = session.quota().map_err(|source| failed(path, source))?;
     Ok(QuotaReport { usage, limits })
 }
 
-/// Gives a session that nobody serves limits of its own, `change`d from those that it has.
+/// Changes the limits of a session that no server has open.
 ///
 /// # Errors
-/// It is no session, a server has it, or it cannot be written: the limits are as they were.
+/// `path` is not a session, a server has it, or it cannot be written.
 pub fn set(path: &Path, change: impl FnOnce(Limits) -> Limits) -> Result<QuotaReport> {
     let session = Session::open(path, OpenMode::Serve, &host()?)?;
     let limits = change(session.limits());

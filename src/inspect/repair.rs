@@ -1,4 +1,4 @@
-//! Mending what [`check`] finds.
+//! Repairs what [`check`] finds.
 
 use std::path::Path;
 
@@ -8,15 +8,14 @@ use super::opened::host;
 use crate::base::{Base, BaseError, BasePath, HostDir, HostDirOptions};
 use crate::delta::sqlite::{BaseListing, CheckOptions, RepairOptions, RepairReport, Session};
 
-/// Mends the session `path`, and checks it again; a dry run only says what would be mended. The
-/// base, which is `base` or the one that the session names, is only read: for names that must
-/// stay hidden.
+/// Repairs the session `path` and checks it again; a dry run only reports the repairs. The base is
+/// `base`, or the one that the session records. It is only read, for names that must stay hidden.
 ///
-/// `tell` hears how many bytes of how many are copied before, every now and then.
+/// Calls `tell` at intervals with the bytes copied and the bytes in all of the backup.
 ///
 /// # Errors
-/// A server has the session, there is a file in the place of the copy, or SQLite finds the file
-/// itself damaged. It is as it was.
+/// A server has the session, the name of the copy is taken, or SQLite reports the file as corrupt.
+/// The session is unchanged then.
 pub fn repair(
     path: &Path,
     base: Option<&Path>,

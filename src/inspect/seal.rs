@@ -1,5 +1,5 @@
-//! Making a session readable to the letter of the specification: dense, without redirects, and
-//! whatever else only our own tables say.
+//! Makes a session readable for any implementation of the specification: without holes, redirects
+//! and anything else that only acetate's own tables record.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,54 +13,54 @@ use crate::delta::{MergedPath, Store, StoreError};
 use crate::overlay::{SealStep, Sealed, Sealing, TreeObject};
 use crate::vfs::{FileKind, FsError, Time};
 
-/// Bytes that the session's log and its tables take besides contents.
+/// Space for the WAL and for tables, in bytes.
 const MARGIN_BYTES: u64 = 64 << 20;
 
-/// What another implementation stumbles over, named at most.
+/// The most obstacles that are listed by name.
 const MAX_NAMED: usize = 100;
 
-/// What sealing takes.
+/// The work that sealing takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SealPlan {
     /// Directories with a redirect.
     pub redirects: u64,
-    /// Directories that are opaque by a mark.
+    /// Opaque directories.
     pub opaque: u64,
-    /// Objects that are copied up because of these.
+    /// Objects that are copied up because of redirects.
     pub objects: u64,
     /// Bytes of the files among them.
     pub moved_bytes: u64,
-    /// Bytes of contents that are still the base's, at most.
+    /// Bytes of pending content, at most.
     pub pending_bytes: u64,
     /// Bytes of zeros in place of holes.
     pub zero_bytes: u64,
 }
 
 impl SealPlan {
-    /// All that is written.
+    /// All bytes that are written.
     pub fn bytes(&self) -> u64 {
         self.moved_bytes.saturating_add(self.pending_bytes).saturating_add(self.zero_bytes)
     }
 
-    /// The free space that it takes: content, pages around it, and the log.
+    /// The free space that sealing needs, in bytes: content, overhead of pages, and the WAL.
     fn needed(&self) -> u64 {
         let bytes = self.bytes();
         bytes.saturating_add(bytes / 16).saturating_add(self.objects * 1024 + MARGIN_BYTES)
     }
 }
 
-/// What is left for which sealing can do nothing.
+/// Obstacles for other implementations that sealing cannot remove.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Obstacles {
-    /// Names that are no UTF-8.
+    /// Names that are not UTF-8.
     pub odd_names: OddNames,
     /// Entries that a whiteout hides from other implementations (W1).
     pub hidden: u64,
-    /// The first of these.
+    /// The paths of the first of these entries.
     pub first_hidden: Vec<Vec<u8>>,
 }
 
-/// Says what sealing takes.
+/// Computes the work that sealing takes.
 ///
 /// # Errors
 /// The session or its base cannot be read.
@@ -100,14 +100,14 @@ fn is_below(dir: &TreeObject, outer: &TreeObject) -> bool {
     rest.is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
-/// Seals the session `path` over `base`, or over the one that it names. With `for_agentfs` the
-/// table of origins is emptied; without, it is filled again where it was.
+/// Seals the session `path` over `base`, or over the base that it records. With `for_agentfs`, the
+/// table of origins is emptied; otherwise, it is filled again if it had been emptied.
 ///
-/// `tell` hears how many bytes of how many are written.
+/// Calls `tell` with the bytes written and the bytes in all.
 ///
 /// # Errors
-/// A server has the session, its base cannot be read, or there is too little room. What was done
-/// until then stays, the session is valid, and sealing it again goes on there.
+/// A server has the session, its base cannot be read, or there is too little space. Work done so
+/// far stays, the session is valid, and the next call continues.
 pub fn seal(
     path: &Path,
     base: Option<&Path>,
@@ -165,10 +165,10 @@ fn stopped(session: &Path, path: MergedPath, source: FsError) -> InspectError {
     }
 }
 
-/// Finds what another implementation stumbles over in a session, sealed or not.
+/// Finds what other implementations cannot handle in a session, sealed or not.
 ///
 /// # Errors
-/// It cannot be read.
+/// The session cannot be read.
 pub fn obstacles(path: &Path) -> Result<Obstacles> {
     let session = super::opened::open_session(path)?;
     let odd_names = session

@@ -1,4 +1,4 @@
-//! A copy of a session, as it is at one moment.
+//! Copies a session at one point in time.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use super::error::Result;
 use super::opened::host;
 use crate::delta::sqlite::{Session, SessionCopy};
 
-/// Copies the session `path` to the new file `to`, whoever serves it meanwhile. The copy is a
-/// session of its own: see [`Session::copy_to`].
+/// Copies the session `path` to the new file `to`, also while a server has the session open. The
+/// copy is a session of its own: see [`Session::copy_to`].
 ///
-/// `tell` hears how many bytes of how many are copied, every now and then.
+/// Calls `tell` at intervals with the bytes copied and the bytes in all.
 ///
 /// # Errors
-/// There is a file `to` already, there is too little room, or `path` is no session. Nothing is
-/// left of the copy.
+/// The file `to` exists, there is too little space, or `path` is not a session. An incomplete copy
+/// is removed.
 pub fn snapshot(path: &Path, to: &Path, tell: &mut dyn FnMut(u64, u64)) -> Result<SessionCopy> {
     Ok(Session::copy_to(path, to, &host()?, tell)?)
 }

@@ -1,4 +1,4 @@
-//! Directories that were removed or moved, and of which only a part is chosen.
+//! Splits changes of removed and renamed directories that are selected only in part.
 
 use super::diff::{DiffOptions, at, base_error};
 use super::error::Result;
@@ -9,11 +9,11 @@ use crate::delta::MergedPath;
 use crate::overlay::{BaseObject, Change, TreeView};
 use crate::vfs::FileKind;
 
-/// Calls `each` for a base object and all below it, a directory before what is in it, in the
-/// order of their names; it says whether to go into a directory.
+/// Calls `each` for a base object and everything below it, a directory before its entries, sorted
+/// by name. `each` returns whether to enter a directory.
 ///
 /// # Errors
-/// Those of `each`, and that the base cannot be read.
+/// An error of `each`, or the base cannot be read.
 pub(super) fn walk_base(
     opened: &Opened,
     from: &BaseObject,
@@ -41,7 +41,7 @@ pub(super) fn walk_base(
     Ok(())
 }
 
-/// The base directory that a change takes away with all that is in it.
+/// The base directory that a change removes with all its entries.
 fn removed_dir(change: &Change) -> Option<&BaseObject> {
     let is_dir = |base: &&BaseObject| base.attr.kind == FileKind::Directory;
     let stays = change.after.as_ref().is_some_and(|a| a.attr().kind == FileKind::Directory);
@@ -49,7 +49,7 @@ fn removed_dir(change: &Change) -> Option<&BaseObject> {
     base.filter(|_| !stays)
 }
 
-/// What a change would take away or move with a directory, and is not chosen: the first of it.
+/// The first object that a change removes or moves with a directory and that is not selected.
 pub(super) fn unchosen(
     opened: &Opened,
     view: &TreeView<'_>,
@@ -71,8 +71,8 @@ pub(super) fn unchosen(
     Ok(kept)
 }
 
-/// What a change would move with a directory of the base, and is excluded by its old or new path:
-/// the first of it.
+/// The first object that a change moves with a base directory and that is excluded by its old or
+/// new path.
 fn excluded_in_moved(
     view: &TreeView<'_>,
     options: &DiffOptions,
@@ -100,8 +100,8 @@ fn excluded_in_moved(
     Ok(kept)
 }
 
-/// Replaces the change of a directory of which only a part is chosen by the changes of the chosen
-/// files; `None` where it applies as a whole.
+/// Replaces the change of a partly selected directory by changes of the selected files; `None` if
+/// the change applies as a whole.
 pub(super) fn parts(
     opened: &Opened,
     view: &TreeView<'_>,
@@ -166,8 +166,8 @@ pub(super) fn parts(
     Ok(Some(parts))
 }
 
-/// Calls `each` for everything below a removed directory but directories, with whether it is
-/// chosen.
+/// Calls `each` for everything below a removed directory except directories, with whether it is
+/// selected.
 fn gone_below(
     opened: &Opened,
     view: &TreeView<'_>,

@@ -1,4 +1,4 @@
-//! How a session stands: what it holds, what it changed, and whether all is well with it.
+//! The status of a session: its content, its changes, and its server.
 
 use super::diff::is_dropping;
 use super::error::{InspectError, Result};
@@ -7,36 +7,36 @@ use crate::base::BaseAttr;
 use crate::delta::sqlite::Figures;
 use crate::vfs::{Attr, FileKind};
 
-/// How a session stands.
+/// The status of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionStatus {
-    /// What its file holds.
+    /// Figures about the session file.
     pub figures: Figures,
-    /// The server that has it: its process id, where that is known.
+    /// The server that has the session, with its process id if it is known.
     pub served_by: Option<Option<u32>>,
-    /// What it changes, by path and without a look into contents.
+    /// Changes by path, without comparing contents.
     pub touched: TouchedCounts,
 }
 
-/// Objects that a session touched, directories left out that only lead to others.
+/// Counts of changed objects, without directories that only lead to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TouchedCounts {
-    /// Made in the session.
+    /// Objects that the session created.
     pub added: u64,
-    /// Gone; a directory with all that was in it counts as one.
+    /// Deleted objects; a directory counts as one, with all its content.
     pub deleted: u64,
-    /// Copied up, or replaced, at their path; directories with another mode or owner.
+    /// Objects copied up or replaced at their path, and directories with another mode or owner.
     pub modified: u64,
-    /// At another path than in the base.
+    /// Objects at another path than in the base.
     pub renamed: u64,
-    /// Objects that changed in the base since the session changed, replaced or removed them.
+    /// Objects that changed in the base after the session changed, replaced or removed them.
     pub drifted: u64,
 }
 
-/// Looks at a session.
+/// Collects the status of a session.
 ///
 /// # Errors
-/// It, or its base, cannot be read.
+/// The session or its base cannot be read.
 pub fn status(opened: &Opened) -> Result<SessionStatus> {
     let session = opened.session();
     let figures = session
@@ -45,10 +45,10 @@ pub fn status(opened: &Opened) -> Result<SessionStatus> {
     Ok(SessionStatus { figures, served_by: session.served_by(), touched: touched(opened)? })
 }
 
-/// Counts what a session touched.
+/// Counts the objects that a session changed.
 ///
 /// # Errors
-/// It, or its base, cannot be read.
+/// The session or its base cannot be read.
 pub fn touched(opened: &Opened) -> Result<TouchedCounts> {
     let mut sum = TouchedCounts::default();
     opened.look(|view| {

@@ -1,4 +1,4 @@
-//! Changes of the audit log, counted in groups: by path, client, export or tool.
+//! Counts rows of the audit log in groups: by path, client, export or tool.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -11,26 +11,26 @@ use crate::delta::sqlite::{AgentAccess, CallFilter, CallRow};
 use crate::delta::{AuditProcedure, AuditRow};
 use crate::vfs::Time;
 
-/// The changes of one group.
+/// The counts of one group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tally {
-    /// The first of them.
+    /// The time of the first row.
     pub first: Time,
-    /// The last of them.
+    /// The time of the last row.
     pub last: Time,
-    /// Bytes of their WRITEs, and of content that was published.
+    /// Bytes of WRITEs and of published drafts.
     pub written_bytes: u64,
     ops: [u64; AuditProcedure::ALL.len()],
     paths: HashSet<Vec<u8>>,
 }
 
 impl Tally {
-    /// How many of each operation there are, without those that there are none of.
+    /// The number of rows of each operation, without zeros.
     pub fn ops(&self) -> impl Iterator<Item = (AuditProcedure, u64)> {
         AuditProcedure::ALL.into_iter().zip(self.ops).filter(|(_, count)| *count > 0)
     }
 
-    /// How many different paths they name.
+    /// The number of different paths.
     pub fn paths(&self) -> usize {
         self.paths.len()
     }
@@ -58,12 +58,12 @@ impl Tally {
     }
 }
 
-/// Groups by name; changes that belong to none have a group without a name.
+/// Groups by name; rows without a group are under `None`.
 #[derive(Debug, Default)]
 pub struct Tallies(BTreeMap<Option<Vec<u8>>, Tally>);
 
 impl Tallies {
-    /// Counts a change in a group.
+    /// Counts a row in a group.
     pub fn add(&mut self, name: Option<&[u8]>, row: &AuditRow) {
         let name = name.map(<[u8]>::to_vec);
         let tally = self.0.entry(name).or_insert_with(|| Tally {
@@ -76,8 +76,8 @@ impl Tallies {
         tally.add(row);
     }
 
-    /// The same with groups in one with another name, where `fold` has one for theirs. Such a
-    /// group names no path but those of the groups that are in it.
+    /// Merges the groups for which `fold` returns a common name. A merged group counts the names of
+    /// its groups as its paths.
     pub fn folded(&self, fold: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Self {
         let mut sum = Self::default();
         for (name, tally) in &self.0 {
@@ -95,14 +95,14 @@ impl Tallies {
         sum
     }
 
-    /// The groups, by name; the one without comes first.
+    /// The groups, sorted by name; `None` is first.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&[u8]>, &Tally)> {
         self.0.iter().map(|(name, tally)| (name.as_deref(), tally))
     }
 }
 
-/// What a client is called in groups: its address without the port, as each connection has another
-/// one; port 0 stays, which stands for commands on this machine.
+/// The name of a client's group: its address without the port, which differs between connections.
+/// Port 0 is kept: it marks commands on this machine.
 pub fn client_name(client: SocketAddr) -> String {
     match client.port() {
         0 => client.to_string(),
@@ -110,17 +110,17 @@ pub fn client_name(client: SocketAddr) -> String {
     }
 }
 
-/// When which tools ran, to the second.
+/// The time ranges in which tools ran, in seconds.
 #[derive(Debug, Default)]
 pub struct ToolWindows {
-    /// Calls that ended, by their first second, each with the last second of all up to it.
+    /// Ended calls sorted by start: start, end, the latest end up to this call, and name.
     ended: Vec<(i64, i64, i64, Vec<u8>)>,
-    /// Since when each tool has a call that has not ended.
+    /// The first start of each tool's calls that have not ended.
     pending: BTreeMap<Vec<u8>, i64>,
 }
 
 impl ToolWindows {
-    /// Those of the tool calls that the session file `session` has.
+    /// Reads the tool calls of the session file `session`.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -147,7 +147,7 @@ impl ToolWindows {
         windows
     }
 
-    /// The tools that ran in this second: all of a call's first and last second counts.
+    /// The tools that ran in this second. The first and the last second of a call count in full.
     pub fn at(&self, second: i64) -> BTreeSet<&[u8]> {
         let pending = self.pending.iter().filter(|(_, since)| **since <= second);
         let mut names: BTreeSet<&[u8]> = pending.map(|(name, _)| name.as_slice()).collect();

@@ -1,10 +1,10 @@
-//! Three-way merges of text, as `git merge-file` makes them (Myers' diff, xdiff/xmerge.c);
-//! `git merge` compares with another diff, and may find other conflicts.
+//! Three-way merge of texts like `git merge-file` (Myers' diff, xdiff/xmerge.c). `git merge` uses
+//! another diff and may find other conflicts.
 //!
 //! Both sides are compared with the original. A run of lines that one side changed is taken from
-//! it, if the other side changed none of them and none next to them. Otherwise both sides have to
-//! have changed them alike, or they conflict; in a conflict, lines that both sides have stand
-//! outside the markers.
+//! it, if the other side changed none of these lines and none next to them. Otherwise both sides
+//! must have made the same change, or they conflict. Lines of a conflict that both sides have are
+//! put outside the markers.
 
 use std::ops::Range;
 
@@ -19,48 +19,48 @@ const BETWEEN: &[u8] = b"=======";
 /// The marker after the lines of the session.
 const AFTER_SESSION: &[u8] = b">>>>>>> session";
 
-/// Conflicts with at most so many lines between them are one.
+/// Conflicts with at most this many lines between them are joined.
 const JOINED_LINES: usize = 3;
 
-/// What comes of merging two texts.
+/// The result of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TextMerge {
-    /// Each line is from the only side that changed it, or both sides made the same change.
+    /// No conflicts.
     Clean(Vec<u8>),
-    /// Lines conflict: the text, with markers around both sides of each conflict.
+    /// The text with markers around both sides of each conflict.
     Conflicts(Vec<u8>),
 }
 
-/// Merges what the base and the session made of the original.
+/// Merges the changes that the base and the session made to the original.
 pub fn merge(original: &[u8], base: &[u8], session: &[u8]) -> TextMerge {
     let texts = Texts { original: lines(original), base: lines(base), session: lines(session) };
     let regions = texts.split(texts.regions());
     texts.write(&texts.joined(regions))
 }
 
-/// The three texts in lines, each with its end.
+/// The three texts as lines with their newlines.
 struct Texts<'a> {
     original: Vec<&'a [u8]>,
     base: Vec<&'a [u8]>,
     session: Vec<&'a [u8]>,
 }
 
-/// A run of lines that a side replaced, by which lines of its own.
+/// A run of the original's lines, and the side's lines that replaced it.
 struct LineChange {
     old: Range<usize>,
     new: Range<usize>,
 }
 
-/// Where the merged text has a region from.
+/// The side that a region of the merged text comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RegionSource {
     Base,
     Session,
-    /// Both changed it.
+    /// Both sides changed the region.
     Conflict,
 }
 
-/// A run of lines that a side changed, in each of the three texts.
+/// A run of changed lines, as a range in each of the three texts.
 #[derive(Debug, Clone)]
 struct Region {
     side: RegionSource,
@@ -69,10 +69,10 @@ struct Region {
     session: Range<usize>,
 }
 
-/// The changes of a side that are still to be looked at.
+/// The changes of a side that are not processed yet.
 struct SideChanges<'c> {
     left: &'c [LineChange],
-    /// Offset of the side's lines to the original's, after the changes that were passed.
+    /// The offset of the side's lines from the original's, after the processed changes.
     shift: isize,
 }
 
@@ -89,15 +89,15 @@ impl<'c> SideChanges<'c> {
         }
     }
 
-    /// Where the side has lines of the original that none of its changes touch.
+    /// The side's range for lines of the original that none of its changes touch.
     fn unchanged(&self, old: &Range<usize>) -> Range<usize> {
         old.start.saturating_add_signed(self.shift)..old.end.saturating_add_signed(self.shift)
     }
 }
 
 impl LineChange {
-    /// The side's lines for all of `old`, which holds the change. Where an earlier change of the
-    /// side is in it too, only the end counts: the region begins with that one.
+    /// The side's range for all of `old`, which contains the change. If `old` contains an earlier
+    /// change of the side too, only the end is used: the region starts with the earlier change.
     fn widened(&self, old: &Range<usize>) -> Range<usize> {
         let start = self.new.start.saturating_sub(self.old.start - old.start);
         start..self.new.end + (old.end - self.old.end)
@@ -105,8 +105,8 @@ impl LineChange {
 }
 
 impl Texts<'_> {
-    /// The regions that the sides changed, in their order, without those that both changed alike:
-    /// the base has these already.
+    /// The changed regions, in order. Regions that both sides changed alike are omitted: the base
+    /// has their result.
     fn regions(&self) -> Vec<Region> {
         let all = [&self.base, &self.session].map(|side| changes(&self.original, side));
         let [mut base, mut session] =
@@ -152,7 +152,7 @@ impl Texts<'_> {
         }
     }
 
-    /// Leaves of each conflict only the lines that one of the sides does not have.
+    /// Reduces each conflict to the lines in which the sides differ.
     fn split(&self, regions: Vec<Region>) -> Vec<Region> {
         let mut all = Vec::new();
         for region in regions {
@@ -172,7 +172,7 @@ impl Texts<'_> {
         all
     }
 
-    /// Joins conflicts that are separated by few lines, or by lines without letters and digits.
+    /// Joins conflicts that only few lines, or lines without letters and digits, separate.
     fn joined(&self, regions: Vec<Region>) -> Vec<Region> {
         let mut all: Vec<Region> = Vec::new();
         for region in regions {
@@ -217,7 +217,7 @@ impl Texts<'_> {
         if has_conflicts { TextMerge::Conflicts(text) } else { TextMerge::Clean(text) }
     }
 
-    /// Writes both sides of a conflict, each ended with a line's end, and the markers.
+    /// Writes both sides of a conflict between markers; each side ends with a newline.
     fn write_conflict(&self, region: &Region, text: &mut Vec<u8>) {
         let has_crlf = ends_in_crlf(&self.base, region.base.start) != Some(false)
             && ends_in_crlf(&self.session, region.session.start) != Some(false)
@@ -241,7 +241,7 @@ fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|&byte| byte == b'\n').collect()
 }
 
-/// What a side made of the original.
+/// The changes from `old` to `new`.
 fn changes(old: &[&[u8]], new: &[&[u8]]) -> Vec<LineChange> {
     let mut input = InternedInput::default();
     input.update_before(old.iter().copied());
@@ -254,7 +254,7 @@ fn changes(old: &[&[u8]], new: &[&[u8]]) -> Vec<LineChange> {
         .collect()
 }
 
-/// Adds a region, or makes it and the last one a conflict where they touch.
+/// Adds a region, or joins it with a last one that it touches: of two sides, as a conflict.
 fn add(regions: &mut Vec<Region>, region: Region) {
     match regions.last_mut() {
         Some(last)
@@ -271,13 +271,13 @@ fn add(regions: &mut Vec<Region>, region: Region) {
     }
 }
 
-/// Whether the line before line `at` ends in CRLF; `None` where no line tells.
+/// Whether the line before `at` ends in CRLF; `None` if no line shows it.
 fn ends_in_crlf(lines: &[&[u8]], at: usize) -> Option<bool> {
     let at = at.saturating_sub(1);
     let line = lines.get(at)?;
     if line.ends_with(b"\n") {
         return Some(line.ends_with(b"\r\n"));
     }
-    // The last line has no end.
+    // The last line may lack a newline.
     Some(lines.get(at.checked_sub(1)?)?.ends_with(b"\r\n"))
 }

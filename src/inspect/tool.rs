@@ -1,4 +1,4 @@
-//! The tool calls that an agent made, as a session has them, and what each of them changed.
+//! Reads and records the tool calls of an agent, and finds what each of them changed.
 
 use std::path::{Path, PathBuf};
 
@@ -11,34 +11,34 @@ use crate::delta::sqlite::{
 };
 use crate::delta::{AuditRow, StoreError};
 
-/// An open log of tool calls; others may add to it at any time.
+/// The open table of tool calls; other processes may add to it at any time.
 #[derive(Debug)]
 pub struct ToolCalls {
     tables: AgentTables,
 }
 
 impl ToolCalls {
-    /// Opens that of the session file `session`.
+    /// Opens the tool calls of the session file `session`.
     ///
     /// # Errors
-    /// It is no session, or, to be written, may not be.
+    /// `session` is not a session, or `access` asks to write and it cannot be written.
     pub fn open(session: &Path, access: AgentAccess) -> Result<Self> {
         Ok(Self { tables: AgentTables::open(session, access)? })
     }
 
-    /// Checks that calls can be recorded, and records none.
+    /// Checks that calls can be recorded, without recording one.
     ///
     /// # Errors
-    /// They cannot.
+    /// Calls cannot be recorded.
     pub fn require_writable(&self) -> Result<()> {
         self.tables.require_calls().map_err(|error| self.failed(error))
     }
 
-    /// Records a call that has ended; its number.
+    /// Records a call that has ended; returns its id.
     ///
     /// # Errors
-    /// Parameters or result are no JSON, it ended before it began, or the session cannot be
-    /// written; it is as it was.
+    /// Parameters or result are not JSON, the end is before the start, or the session cannot be
+    /// written. Nothing is recorded then.
     pub fn record(&self, call: &NewCall<'_>) -> Result<i64> {
         if call.completed_at < call.started_at {
             let what = "the call cannot end before it began".to_owned();
@@ -53,7 +53,7 @@ impl ToolCalls {
         self.tables.record_call(&call).map_err(|error| self.failed(error))
     }
 
-    /// The calls that are looked for, in the order in which they were recorded.
+    /// The calls that match a filter, in the order in which they were recorded.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -61,7 +61,7 @@ impl ToolCalls {
         self.tables.calls(filter).map_err(|error| self.failed(error))
     }
 
-    /// All that is known of a call.
+    /// The record of a call.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -69,7 +69,7 @@ impl ToolCalls {
         self.tables.call(id).map_err(|error| self.failed(error))
     }
 
-    /// What the calls of each tool came to, the most frequent first.
+    /// Statistics of each tool's calls, the most frequent tool first.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -77,7 +77,7 @@ impl ToolCalls {
         self.tables.call_stats().map_err(|error| self.failed(error))
     }
 
-    /// The changes of the tree while any of `calls` ran.
+    /// Prepares to read the changes of the tree while any of `calls` ran.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -98,21 +98,21 @@ impl ToolCalls {
     }
 }
 
-/// A change of the tree with its id; or the reason why its row cannot be read.
+/// A row of the audit log with its id, or the reason why it cannot be decoded.
 pub type ToolChange = (i64, std::result::Result<AuditRow, OddRow>);
 
-/// The changes of the tree in some time.
+/// The rows of the audit log in a range of time.
 pub struct ToolChanges {
     path: PathBuf,
-    /// `None` where the session has no audit log, as acetate has never served it.
+    /// `None` if acetate never served the session: it has no audit log then.
     audit: Option<AuditReader>,
-    /// Second and id of each, in order: an index by time, which the table has not.
+    /// Second and id of each row, sorted: the table itself has no index by time.
     times: Vec<(i64, i64)>,
 }
 
 impl ToolChanges {
-    /// Those while a call ran, in order. The call's times are whole seconds, and all of the
-    /// first and the last one counts.
+    /// The rows written while a call ran, in order. The first and the last second of the call count
+    /// in full.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -121,7 +121,7 @@ impl ToolChanges {
         let end = self.times.partition_point(|(time, _)| *time <= last_second(call));
         let times = self.times.get(begin..end).unwrap_or_default();
         let mut rows = Vec::with_capacity(times.len());
-        // Ids that follow each other are read at once.
+        // Reads runs of consecutive ids at once.
         for run in times.chunk_by(|(_, one), (_, next)| one.checked_add(1) == Some(*next)) {
             let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else { continue };
             let mut rest = Some(*first..=*last);
@@ -137,7 +137,7 @@ impl ToolChanges {
     }
 }
 
-/// The last second in which a call ran; one that has not ended still does.
+/// The last second in which a call ran; without an end, it still runs.
 fn last_second(call: &CallRow) -> i64 {
     call.completed_at.unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What was changed since a row of the audit log.
+//! Collects what was changed after a row of the audit log.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -7,17 +7,17 @@ use crate::delta::sqlite::{AuditReader, MentionedNames, Order, Session};
 use crate::delta::{AuditProcedure, MergedPath, StoreError};
 use crate::vfs::FileId;
 
-/// Objects and paths that rows of the audit log are about.
+/// Objects and paths that rows of the audit log name.
 #[derive(Debug, Default)]
 pub struct Touched {
     objects: HashSet<FileId>,
-    /// As they were called then.
+    /// Paths at the time of the row.
     paths: BTreeSet<Vec<u8>>,
-    /// Whether all rows since then were there.
+    /// Whether the log still has all rows of the range.
     pub is_complete: bool,
 }
 
-/// The id of the last row of the audit log; 0 where there is none.
+/// The id of the last row of the audit log; 0 if there is none.
 ///
 /// # Errors
 /// The session cannot be read.
@@ -28,7 +28,7 @@ pub fn last_change(session: &Session) -> Result<i64> {
 }
 
 impl Touched {
-    /// Reads the rows behind the one with the id `last`.
+    /// Reads the rows after the id `last`.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -69,7 +69,7 @@ impl Touched {
         self.objects.contains(&object)
     }
 
-    /// Whether something was done at the path, or to what was in it.
+    /// Whether a row names the path or a path below it.
     pub fn has(&self, path: &MergedPath) -> bool {
         let path = path.as_bytes();
         let from = self.paths.range(path.to_vec()..);

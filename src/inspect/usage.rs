@@ -1,4 +1,4 @@
-//! What trees take: in the merged tree, and of it in the session.
+//! Sums up disk usage in the merged tree, and the session's share of it.
 
 use std::collections::HashSet;
 
@@ -7,23 +7,23 @@ use super::walk::{Next, walk};
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind};
 
-/// What an object and all below it take.
+/// The usage of an object and everything below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskUsage {
-    /// Objects, the directories among them.
+    /// The number of objects, including directories.
     pub objects: u64,
-    /// Bytes of the files' sizes.
+    /// The sum of the files' sizes, in bytes.
     pub size: u64,
-    /// Bytes on disk, wherever they are.
+    /// Allocated bytes, in the session or the base.
     pub used: u64,
-    /// Bytes of those that are in the session.
+    /// Allocated bytes of objects in the session.
     pub session: u64,
 }
 
 impl DiskUsage {
     fn of(object: &TreeObject) -> Self {
         let attr = object.attr();
-        // A directory's size is not of its content.
+        // The size of a directory is not about content.
         let is_dir = attr.kind == FileKind::Directory;
         let (size, used) = if is_dir { (0, 0) } else { (attr.size, attr.used) };
         let session = if object.row().is_some() { used } else { 0 };
@@ -38,18 +38,18 @@ impl DiskUsage {
     }
 }
 
-/// Sums up `from` and all below it, and calls `each` for each directory with what it takes,
-/// after those in it. A file with several names counts once.
+/// Sums up `from` and everything below it. Calls `each` for each directory with its sum, after its
+/// subdirectories. A file with several hard links counts once.
 ///
 /// # Errors
-/// Something cannot be read.
+/// The session or the base cannot be read.
 pub fn usage(
     view: &TreeView<'_>,
     from: &TreeObject,
     each: &mut dyn FnMut(&TreeObject, usize, DiskUsage),
 ) -> Result<DiskUsage> {
     let mut seen: HashSet<FileId> = HashSet::new();
-    // The directories that lead to where we are, with the sum of each so far.
+    // The directories on the path to the current object, with the sum of each so far.
     let mut open: Vec<(TreeObject, DiskUsage)> = Vec::new();
     let mut alone = DiskUsage::default();
     walk(view, from, &mut |_, object, standing| {
@@ -76,7 +76,7 @@ pub fn usage(
     Ok(total)
 }
 
-/// Ends the innermost directory: what it takes is a part of what the next one does.
+/// Ends the innermost directory and adds its sum to its parent's.
 fn close(
     open: &mut Vec<(TreeObject, DiskUsage)>,
     each: &mut dyn FnMut(&TreeObject, usize, DiskUsage),

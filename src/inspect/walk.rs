@@ -1,43 +1,43 @@
-//! Going through the merged tree, each directory before what is in it, names in order.
+//! Walks the merged tree: a directory before its entries, sorted by name.
 
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileKind, Name};
 
 use super::error::{InspectError, Result};
 
-/// What to do after an object.
+/// How a walk continues after an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Go into it, if it is a directory, and on.
+    /// Enter the object, if it is a directory.
     Deeper,
-    /// Go on behind it.
+    /// Skip what is below the object.
     Past,
-    /// End.
+    /// End the walk.
     Stop,
 }
 
-/// Where an object stands among those that are gone through.
+/// The position of an object in a walk.
 #[derive(Debug, Clone, Copy)]
 pub struct Standing<'a> {
-    /// Levels below where it began: 0 for that itself.
+    /// The depth below the start, which has 0.
     pub depth: usize,
-    /// For each level from the first on: whether the ancestor there, or it itself, is the last
-    /// one in its directory.
+    /// For each level from 1 on, whether the ancestor at this level, or the object itself, is the
+    /// last entry of its directory.
     pub is_last: &'a [bool],
 }
 
-/// What is called for an object: with its name, but for the one where it began.
+/// Called for each object with its name; the start has no name.
 pub type EachObject<'a> = dyn FnMut(Option<&Name>, &TreeObject, Standing<'_>) -> Result<Next> + 'a;
 
-/// Calls `each` for `from` and all below it; whether it went to the end.
+/// Calls `each` for `from` and everything below it; returns whether the walk reached the end.
 ///
 /// # Errors
-/// Those of `each`, and that something cannot be read.
+/// An error of `each`, or the session or the base cannot be read.
 pub fn walk(view: &TreeView<'_>, from: &TreeObject, each: &mut EachObject<'_>) -> Result<bool> {
     walk_some(view, from, &|_| true, each)
 }
 
-/// The same for what is `wanted` below `from`; the rest does not count as being there.
+/// Like [`walk`], as if objects below `from` that are not `wanted` did not exist.
 ///
 /// # Errors
 /// As [`walk`].
@@ -58,7 +58,7 @@ pub fn walk_some(
         Next::Deeper if from.attr().kind == FileKind::Directory => {}
         next => return Ok(next != Next::Stop),
     }
-    // Not by recursion: a tree may be deeper than the stack.
+    // No recursion: a tree may be deeper than the stack.
     let mut levels = vec![children(from)?];
     while let Some(level) = levels.last_mut() {
         let next = level.next().map(|(name, object)| (name, object, level.len() == 0));
@@ -83,7 +83,7 @@ pub fn walk_some(
 /// The entries of a directory.
 ///
 /// # Errors
-/// They cannot be read.
+/// The directory cannot be read.
 pub fn children(view: &TreeView<'_>, dir: &TreeObject) -> Result<Vec<(Name, TreeObject)>> {
     view.children(dir).map_err(|source| InspectError::Path { path: dir.path().clone(), source })
 }

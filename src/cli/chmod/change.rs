@@ -1,32 +1,32 @@
-//! Changes of permissions as chmod(1) writes them.
+//! Parses and applies a mode of chmod(1).
 
 use super::super::text::parse_mode;
 
-/// A change of permissions: clauses that are applied one after the other.
+/// A change of permissions: clauses that are applied in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ModeChange(Vec<Clause>);
 
-/// What a clause does with the bits of those it is about.
+/// One clause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clause {
-    /// These are all.
+    /// Replaces the mode.
     Octal(u32),
-    /// `who` is the bits of user, group and others that may change.
+    /// `who` is a mask of the bits that may change.
     Symbolic { who: u32, how: char, bits: Bits },
 }
 
-/// Permissions of a clause.
+/// The permissions of a clause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bits {
-    /// These, for all of `who`; with `x_if` also execution of a directory, or of what anyone may
-    /// execute.
+    /// Fixed bits for all of `who`. `x_if` adds execute permission for directories and for objects
+    /// that already have it for any class.
     Named { bits: u32, x_if: bool },
-    /// Those that another class has: by how much its bits are shifted.
+    /// The bits of another class; the number is the shift to them.
     CopyOf(u32),
 }
 
 impl ModeChange {
-    /// Reads `755`, `u+x`, `go=rX,a-w`.
+    /// Parses a mode such as `755`, `u+x`, or `go=rX,a-w`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let expected = || "expected an octal number, or changes such as u+x or go=rX".to_owned();
         if text.starts_with(|c: char| c.is_ascii_digit()) {
@@ -59,7 +59,7 @@ impl ModeChange {
         Ok(Self(clauses))
     }
 
-    /// The mode that comes of another.
+    /// The new mode of an object with this mode.
     pub(super) fn apply(&self, mode: u32, is_dir: bool) -> u32 {
         self.0.iter().fold(mode, |mode, clause| match *clause {
             Clause::Octal(bits) => bits,
@@ -68,7 +68,7 @@ impl ModeChange {
                 match how {
                     '+' => mode | bits,
                     '-' => mode & !bits,
-                    // A directory keeps the set-ID bits that are not named, as chmod(1) does it.
+                    // As in chmod(1), a directory keeps set-ID bits that are not named.
                     _ => mode & !(who & if is_dir { 0o1777 } else { 0o7777 }) | bits,
                 }
             }

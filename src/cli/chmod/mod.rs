@@ -1,4 +1,4 @@
-//! `acetate chmod`: permissions of what is in the merged tree.
+//! `acetate chmod`: changes permissions in the merged tree.
 
 mod change;
 
@@ -47,7 +47,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Changes the permissions.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();
@@ -75,8 +75,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     several.end()
 }
 
-/// The objects that get another mode, what is in a directory before itself: the new mode may keep
-/// us out of it.
+/// The objects whose mode changes, entries before their directory: the new mode of the directory
+/// may deny access to them.
 fn modes(
     args: &Args,
     opened: &Opened,

@@ -1,4 +1,4 @@
-//! `acetate config check`: whether an exports file can be served, and what clients mount.
+//! `acetate config check`: checks an exports file and shows what clients mount.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Checks.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let config = config::read(&args.file, Missing::Leave)?;
     let findings = look(&config);

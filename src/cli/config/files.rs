@@ -1,4 +1,4 @@
-//! What is behind a mount before it is served: a session as it is, or the base of a new one.
+//! Opens the tree behind a mount before it is served: a session, or the base of a new one.
 
 use std::fs;
 use std::path::Path;
@@ -11,31 +11,31 @@ use crate::inspect::InspectError;
 use crate::inspect::opened::{Opened, find};
 use crate::vfs::{FileKind, FsError};
 
-/// The tree that a mount is a part of.
+/// The tree behind a mount.
 pub(super) enum MountTree {
-    /// A session that exists, and its base.
+    /// An existing session and its base.
     Session(Box<Opened>),
-    /// A base without changes.
+    /// The base of a new session.
     Base(Arc<dyn Base>),
-    /// Nothing: a new session without a base.
+    /// An empty tree: a new session without a base.
     Empty,
 }
 
-/// How far a path goes.
+/// How far a path exists.
 pub(super) enum PathReach {
-    /// To a directory.
+    /// The path leads to a directory.
     There,
-    /// It is not there, or not all of it; the directories could be made.
+    /// The rest of the path is missing; its directories can be created.
     Missing,
-    /// To something else, which is at this path.
+    /// This part of the path is not a directory.
     Blocked(String),
 }
 
 impl MountTree {
-    /// Opens what is behind a mount; nothing is made or changed.
+    /// Opens the tree behind a mount. Creates and changes nothing.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The message if the session or the base cannot be opened.
     pub(super) fn open(mount: &MountConfig) -> Result<Self, String> {
         if let Some(session) = mount.session().filter(|session| is_there(session)) {
             let opened = Opened::open(session, mount.base.as_deref());
@@ -45,10 +45,10 @@ impl MountTree {
         Ok(Self::Base(open_base(base)?))
     }
 
-    /// How far the path of these names goes.
+    /// How far the path with these components exists.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The message if the path cannot be looked up.
     pub(super) fn way(&self, names: &[&str]) -> Result<PathReach, String> {
         let mut path = String::new();
         for name in names {
@@ -90,7 +90,7 @@ impl MountTree {
 /// Opens a directory as a base.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The message if the directory cannot be opened.
 pub(super) fn open_base(dir: &Path) -> Result<Arc<dyn Base>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("base {}: {error}", dir.display());
     let real = fs::canonicalize(dir).map_err(|error| failed(&error))?;
@@ -101,7 +101,7 @@ pub(super) fn open_base(dir: &Path) -> Result<Arc<dyn Base>, String> {
     Ok(Arc::new(opened.map_err(|error| failed(&error))?))
 }
 
-/// Whether there is anything at `path`, as serving sees it.
+/// Whether `path` exists, without following a link; serving makes the same check.
 pub(super) fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }

@@ -1,4 +1,4 @@
-//! What this machine has to say to an exports file: what is missing, and what does not fit.
+//! Compares an exports file with this machine: what is missing, and what does not fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -15,15 +15,15 @@ use crate::delta::sqlite::Session;
 use crate::inspect::opened::open_session;
 use crate::workspace::guards;
 
-/// Something that does not fit.
+/// A problem that was found.
 pub(super) struct ConfigFinding {
-    /// Where the file asks for it.
+    /// The position in the exports file.
     pub(super) position: Position,
-    /// What is wrong, in words.
+    /// A description of the problem.
     pub(super) what: String,
 }
 
-/// Looks at all that `config` names; nothing is made or changed.
+/// Checks everything that `config` names. Creates and changes nothing.
 pub(super) fn look(config: &Config) -> Vec<ConfigFinding> {
     let mut looker = Looker::default();
     for export in &config.exports {
@@ -50,12 +50,12 @@ pub(super) fn look(config: &Config) -> Vec<ConfigFinding> {
     looker.findings
 }
 
-/// What was looked at so far: each session and each base is told of once.
+/// The results so far; each session and each base is reported once.
 #[derive(Default)]
 struct Looker {
     findings: Vec<ConfigFinding>,
     bases: BTreeSet<PathBuf>,
-    /// Whether each can be used.
+    /// Whether each session can be used.
     sessions: BTreeMap<PathBuf, bool>,
 }
 
@@ -85,7 +85,7 @@ impl Looker {
         }
     }
 
-    /// Looks at a session, the first time whole; whether it can be used.
+    /// Checks a session, once; returns whether it can be used.
     fn session(&mut self, mount: &MountConfig, file: &Path, chunk_size: Option<u64>) -> bool {
         let key = real_path(file);
         if let Some(is_usable) = self.sessions.get(&key) {
@@ -101,7 +101,7 @@ impl Looker {
     }
 }
 
-/// What is odd about a session; `Err` is what keeps it from being served.
+/// Warnings about a session; `Err` if it cannot be served.
 fn session_faults(
     file: &Path,
     mount: &MountConfig,
@@ -145,7 +145,7 @@ fn session_faults(
     }
 }
 
-/// What is wrong with a mount's subtree.
+/// The problem with a mount's subtree, if any.
 fn way_fault(mount: &MountConfig) -> Option<String> {
     if mount.subtree.is_root() {
         return None;
@@ -154,7 +154,7 @@ fn way_fault(mount: &MountConfig) -> Option<String> {
     fault_on_way(mount, &names, &format!("subtree {}", mount.subtree))
 }
 
-/// What is wrong with the directory that a mount is to be in.
+/// The problem with the directory that contains a mount point, if any.
 fn above_fault(export: &ExportConfig, mount: &MountConfig) -> Option<String> {
     let names: Vec<&str> = mount.at.components().collect();
     let (_, above) = names.split_last()?;
@@ -169,7 +169,7 @@ fn above_fault(export: &ExportConfig, mount: &MountConfig) -> Option<String> {
     fault_on_way(outer, &way, &format!("the directory above {}", mount.at))
 }
 
-/// What keeps a directory from being there, or from being made.
+/// Why a directory neither exists nor can be created, if so.
 fn fault_on_way(mount: &MountConfig, names: &[&str], which: &str) -> Option<String> {
     match MountTree::open(mount).and_then(|tree| tree.way(names)) {
         Ok(PathReach::There) => None,
@@ -182,7 +182,7 @@ fn fault_on_way(mount: &MountConfig, names: &[&str], which: &str) -> Option<Stri
     }
 }
 
-/// A guard's program: a path, or a name to be looked for in `PATH`.
+/// The problem with a guard's program: a path, or a name that is searched in `PATH`.
 fn program_fault(program: &str) -> Option<String> {
     let can_run = |path: &Path| {
         fs::metadata(path)

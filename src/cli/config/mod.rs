@@ -1,4 +1,4 @@
-//! `acetate config`: the exports file of `acetate serve --config`.
+//! `acetate config`: checks the exports file of `acetate serve --config`.
 
 mod check;
 mod files;
@@ -20,7 +20,7 @@ enum ConfigCommand {
     Check(check::Args),
 }
 
-/// Runs the verb.
+/// Runs the subcommand.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match &args.command {
         ConfigCommand::Check(args) => check::run(args),

@@ -1,6 +1,6 @@
-//! An export as its owner is to see it: what a client mounts, who may, and what it is made of.
+//! Shows an export: what a client mounts, which clients may, and what it consists of.
 //!
-//! What an exports file says is taken apart by name here, so that nothing new in it is forgotten.
+//! Structs of the exports file are destructured by name, so that new fields cannot be forgotten.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::config::{
 };
 use crate::vfs::{Caller, Pattern, PatternSet};
 
-/// Lines for people: the path, and below it what there is to say of the export.
+/// The path of the export, and a line for each property.
 pub(super) fn lines(export: &ExportConfig) -> Vec<String> {
     #[rustfmt::skip]
     let ExportConfig {
@@ -25,7 +25,7 @@ pub(super) fn lines(export: &ExportConfig) -> Vec<String> {
         None => format!("/{name}-TOKEN, with a token that the first start makes"),
     }];
     let mut put = |key: &str, value: &str| lines.push(format!("  {key:<8} {value}"));
-    // A secret path begins with the name, and most others are it.
+    // A secret path begins with the name, and most others equal it.
     let is_told = |name: &str| path.as_ref().is_some_and(|path| path.as_str()[1..] == *name);
     if !is_secret && !is_told(name) {
         put("name", &text::name(name.as_bytes()));
@@ -62,10 +62,10 @@ pub(super) fn lines(export: &ExportConfig) -> Vec<String> {
     lines
 }
 
-/// What a client calls ids, and what the server does.
+/// A range of an id map: ids of the client and of the server.
 fn range(range: &IdRange) -> String {
     let IdRange { client, server, count } = *range;
-    // The file is checked: no range goes past the last id.
+    // The file is checked: no range exceeds the last id.
     let last = |first: u32| first.saturating_add(count.saturating_sub(1));
     match count {
         1 => format!("{client}={server}"),
@@ -73,7 +73,7 @@ fn range(range: &IdRange) -> String {
     }
 }
 
-/// Where the changes of a mount go, and what shows through.
+/// The session and the base of a mount, with its options.
 fn source(mount: &MountConfig) -> String {
     #[rustfmt::skip]
     let MountConfig {
@@ -128,7 +128,7 @@ fn patterns(hide: &PatternSet) -> Vec<&str> {
     hide.patterns().iter().map(Pattern::as_str).collect()
 }
 
-/// The words of exports(5) that say all of it; anonymous ids only where they are not as usual.
+/// The options as words of exports(5). Anonymous ids appear only if they are not the default.
 fn words(options: &ExportOptions) -> Vec<String> {
     #[rustfmt::skip]
     let ExportOptions {
@@ -157,7 +157,7 @@ fn words(options: &ExportOptions) -> Vec<String> {
     words
 }
 
-/// The same for programs.
+/// The export as JSON.
 pub(super) fn json(export: &ExportConfig) -> Map<String, Value> {
     let mut object = text::json("export_config");
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
@@ -177,7 +177,7 @@ pub(super) fn json(export: &ExportConfig) -> Map<String, Value> {
     object
 }
 
-/// The ranges of a map; null where there is none.
+/// The ranges of a map; null if there is no map.
 fn ranges_json(map: Option<&IdMap>) -> Value {
     let range_json = |range: &IdRange| {
         let IdRange { client, server, count } = range;

@@ -1,4 +1,4 @@
-//! Small files of the tree that are read many at a time: a snapshot for each costs more than its
+//! Reads many small files of the tree in one snapshot: a snapshot per file costs more than its
 //! content.
 
 use std::collections::VecDeque;
@@ -10,17 +10,17 @@ use crate::delta::MergedPath;
 use crate::inspect::opened::find;
 use crate::vfs::FileKind;
 
-/// Files that are read at a time.
+/// The most files that are read in one snapshot.
 const MAX_READ_AHEAD_FILES: usize = 256;
 
-/// What was read, in the order in which it is copied; no content of a file that is not small, has
+/// Files that were read, in the order of copying. Content is `None` for files that are large, have
 /// holes, or cannot be read.
 #[derive(Debug, Default)]
 pub(super) struct CopyReadAhead(VecDeque<(MergedPath, Option<Vec<u8>>)>);
 
 impl Copying<'_> {
-    /// The content of a small file of the tree without holes. `next` are the objects that are
-    /// copied after it, the last one first.
+    /// The content of a small file of the tree without holes. `next` is the stack of objects that
+    /// are copied after it.
     pub(super) fn read_ahead(
         &mut self,
         file: &CopyObject,
@@ -44,7 +44,7 @@ impl Copying<'_> {
         });
         let mut bytes = 0;
         let mut read = VecDeque::new();
-        // What cannot be read is told by who copies it.
+        // Errors are reported when the file itself is copied.
         let _looked = self.opened.look(|view| {
             for path in std::iter::once(first).chain(paths).take(MAX_READ_AHEAD_FILES) {
                 let content = find(view, path).ok().and_then(|file| {

@@ -1,4 +1,4 @@
-//! Small objects on their way into the tree, many in a request.
+//! Writes small objects to the tree, many per request.
 
 use std::fs::File;
 
@@ -7,24 +7,24 @@ use super::{CopyObject, CopyPath, Copying};
 use crate::control::limits::{BULK_ITEMS, PIECE_BYTES};
 use crate::control::{Answer, ContentPart, ItemKind, MakeItem, Reading, Request};
 
-/// The largest content that is sent with others, in bytes.
+/// The largest file that is sent with others, in bytes.
 pub(super) const MAX_BULK_FILE_BYTES: u64 = 256 << 10;
 
-/// What is to be made by the next request.
+/// The objects of the next request.
 #[derive(Debug, Default)]
 pub(super) struct Bulk {
     items: Vec<MakeItem>,
-    /// Which source each of them is of.
+    /// The index of each item's source.
     sources: Vec<usize>,
-    /// Content of the files, one behind the other.
+    /// The concatenated content of the files.
     content: Vec<u8>,
 }
 
 impl Copying<'_> {
-    /// Makes an object in the tree, with others that follow.
+    /// Queues an object for the next request.
     ///
     /// # Errors
-    /// An object of the same source could not be made.
+    /// An object of this source could not be created.
     pub(super) fn put(&mut self, item: MakeItem, content: &[u8]) -> Result<(), CliError> {
         let bytes = self.bulk.content.len() + content.len();
         if self.bulk.items.len() >= BULK_ITEMS || bytes > PIECE_BYTES {
@@ -37,10 +37,10 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Makes what waits for others.
+    /// Sends the queued objects.
     ///
     /// # Errors
-    /// Nobody knows what was made.
+    /// The request failed; how much of it was done is unknown.
     pub(super) fn flush(&mut self) -> Result<(), CliError> {
         while !self.bulk.items.is_empty() {
             let Bulk { items, sources, content } = std::mem::take(&mut self.bulk);
@@ -61,7 +61,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Lets items from the place `from` on wait again, but for those of the source `failed`.
+    /// Queues the items from index `from` on again, except those of the source `failed`.
     fn put_back(
         &mut self,
         from: usize,
@@ -80,7 +80,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Fails where an object of the source at hand could not be made.
+    /// Fails if an object of the current source could not be created.
     pub(super) fn check_source(&mut self) -> Result<(), CliError> {
         let of_this = |(source, _): &(usize, CliError)| *source == self.source;
         match self.failed.iter().position(of_this) {
@@ -89,8 +89,8 @@ impl Copying<'_> {
         }
     }
 
-    /// The content of a small file without holes. `next` are the objects that are copied after it,
-    /// the last one first.
+    /// The content of a small file without holes. `next` is the stack of objects that are copied
+    /// after it.
     pub(super) fn small_content(
         &mut self,
         file: &CopyObject,

@@ -1,7 +1,7 @@
-//! Copies object by object, from the merged tree or this machine to either.
+//! Copies objects from the merged tree or this machine to either.
 //!
-//! `reading` is where things come from, `ahead` reads many small files at once; `placing` is where
-//! they go, `bulk` sends many at once.
+//! `reading` reads the sources, `ahead` many small files at once; `placing` writes the copies,
+//! `bulk` many at once.
 
 mod ahead;
 mod bulk;
@@ -23,37 +23,37 @@ use crate::vfs::{FileKind, Name};
 use ahead::CopyReadAhead;
 use bulk::Bulk;
 
-/// Skipped objects that are named; further ones are only counted by the exit code.
+/// Skipped objects that are listed; more only show in the exit code.
 const MAX_NAMED: usize = 100;
 
-/// A path on one of the sides.
+/// A path on either side.
 #[derive(Debug, Clone)]
 pub(super) enum CopyPath {
-    /// In the merged tree.
+    /// A path in the merged tree.
     Tree(MergedPath),
-    /// On this machine.
+    /// A path on this machine.
     Host(PathBuf),
 }
 
-/// A path as it was given, and whether it is what is in a directory, as for cp(1): `dir/.`.
+/// A path argument. `is_content` is set for `dir/.`, which cp(1) takes as the directory's content.
 #[derive(Debug, Clone)]
 pub(super) struct Named {
     pub(super) place: CopyPath,
     pub(super) is_content: bool,
 }
 
-/// What was done.
+/// The counts of a copy.
 #[derive(Debug, Default)]
 pub(super) struct CopyReport {
-    /// Files, directories and links.
+    /// The number of files, directories and links.
     pub(super) objects: u64,
-    /// Content, in bytes.
+    /// Bytes of content.
     pub(super) bytes: u64,
-    /// What was left out, and why.
+    /// Descriptions of skipped objects.
     pub(super) skipped: Vec<String>,
 }
 
-/// An object to be copied.
+/// An object to copy.
 struct CopyObject {
     place: CopyPath,
     kind: FileKind,
@@ -61,25 +61,25 @@ struct CopyObject {
     meta: AttrChanges,
 }
 
-/// A copying in progress.
+/// A copy in progress.
 pub(super) struct Copying<'a> {
     opened: &'a Opened,
     changer: Option<&'a mut Changer>,
     recursive: bool,
     copied: CopyReport,
-    /// The place of the source at hand among all.
+    /// The index of the current source.
     source: usize,
     bulk: Bulk,
     ahead: CopyReadAhead,
-    /// Sources of which something could not be made, and why, where nobody heard of it yet.
+    /// Sources with an object that could not be created, and the errors not reported yet.
     failed: Vec<(usize, CliError)>,
-    /// Sources that could not be copied as a whole.
+    /// Sources that were not copied completely.
     lost: HashSet<usize>,
     progress: ProgressLine,
 }
 
 impl<'a> Copying<'a> {
-    /// Reads the tree of `opened`, and changes it by `changer`.
+    /// Reads the tree of `opened` and changes it through `changer`.
     pub(super) fn new(
         opened: &'a Opened,
         changer: Option<&'a mut Changer>,
@@ -100,11 +100,11 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Copies all of `from` to, or into, `to`; what came of each. What was copied of one that
-    /// fails stays.
+    /// Copies each of `from` to or into `to`; returns the result of each. What was copied before a
+    /// failure stays.
     ///
     /// # Errors
-    /// None can be copied any more.
+    /// A failure after which no source can be copied.
     pub(super) fn all(
         mut self,
         from: &[Named],
@@ -117,7 +117,7 @@ impl<'a> Copying<'a> {
         }
         let mut several = Several::default();
         let copied = self.each(from, to, into, &mut several);
-        // What waits is copied all the same where the rest cannot be.
+        // Queued objects are written also after a failure.
         let flushed = self.flush();
         self.progress.end();
         copied.and(flushed)?;
@@ -141,7 +141,7 @@ impl<'a> Copying<'a> {
             };
             let mut copied = self.one(place, target);
             if copied.is_ok() && matches!(place, CopyPath::Tree(_)) {
-                // The next source may be what this one was copied to.
+                // The next source may be the target of this one.
                 copied = self.flush();
             }
             if let Err(error) = copied {
@@ -152,7 +152,7 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Says what could not be copied since the last time.
+    /// Reports the failures since the last call.
     fn tell_failed(&mut self, several: &mut Several) -> Result<(), CliError> {
         for (source, error) in std::mem::take(&mut self.failed) {
             self.lost.insert(source);
@@ -162,7 +162,7 @@ impl<'a> Copying<'a> {
         Ok(())
     }
 
-    /// Counts what was copied.
+    /// Adds to the counts, and shows them.
     fn count(&mut self, objects: u64, bytes: u64) {
         self.copied.objects += objects;
         self.copied.bytes += bytes;
@@ -179,7 +179,7 @@ impl<'a> Copying<'a> {
         self.tree(object, target)
     }
 
-    /// Leaves out the object at hand.
+    /// Skips the current object.
     fn skip(&mut self, what: String) {
         if self.copied.skipped.len() < MAX_NAMED {
             self.copied.skipped.push(what);
@@ -205,7 +205,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Copies an object with all below it. A directory gets its attributes when it is full.
+    /// Copies an object with everything below it. Directories get their attributes last.
     fn tree(&mut self, object: CopyObject, target: CopyPath) -> Result<(), CliError> {
         let mut open = vec![(object, target)];
         let mut full = Vec::new();
@@ -245,7 +245,7 @@ impl CopyPath {
         }
     }
 
-    /// Its name in its directory; `None` for a root, or what ends in dots.
+    /// The last component; `None` for a root, or for a path that ends in `..`.
     fn name(&self) -> Option<Name> {
         match self {
             Self::Tree(path) => path.name(),

@@ -1,4 +1,4 @@
-//! Where copies go.
+//! Writes copies to the tree or to this machine.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -25,7 +25,7 @@ impl Copying<'_> {
         self.changer.as_deref_mut().ok_or_else(|| CliError::new("the tree cannot be changed"))
     }
 
-    /// A directory, or the one that is there.
+    /// Creates a directory, unless it exists.
     pub(super) fn place_dir(&mut self, at: &CopyPath) -> Result<(), CliError> {
         match at {
             CopyPath::Tree(path) => {
@@ -34,7 +34,7 @@ impl Copying<'_> {
             }
             CopyPath::Host(path) => match fs::create_dir(path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    // A link to a directory would lead the copy elsewhere.
+                    // A symbolic link to a directory would redirect the copy.
                     match fs::symlink_metadata(path) {
                         Ok(found) if found.is_dir() => {
                             self.count(1, 0);
@@ -52,8 +52,7 @@ impl Copying<'_> {
         }
     }
 
-    /// A file with its content. `next` are the objects that are copied after it, the last one
-    /// first.
+    /// Writes a file with its content. `next` is the stack of objects that are copied after it.
     pub(super) fn place_file(
         &mut self,
         file: &CopyObject,
@@ -91,15 +90,15 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// A file on this machine, with its content if that is known; how many bytes, `None` where it
-    /// was left out.
+    /// Writes a file on this machine, with the content `small` if that is read already. Returns the
+    /// number of bytes; `None` if the file was skipped.
     fn place_outside(
         &mut self,
         file: &CopyObject,
         path: &Path,
         small: Option<Vec<u8>>,
     ) -> Result<Option<u64>, CliError> {
-        // What is no file, a terminal or a pipe, gets zeros for holes.
+        // A terminal or a pipe gets zeros for holes.
         let is_file = |path: &Path| fs::metadata(path).map_or(true, |meta| meta.is_file());
         if small.is_none() && !is_file(path) && self.has_many_holes(&file.place)? {
             let what = format!("{}: its holes would be written as zeros", file.place);
@@ -115,7 +114,7 @@ impl Copying<'_> {
             None => self.copy_out(&file.place, &open),
         };
         if copied.is_err() && is_new {
-            // What is not whole is not left behind; why it is not, is told.
+            // An incomplete file is removed; the reason is reported.
             let _removed = fs::remove_file(path);
         }
         match copied {
@@ -142,7 +141,7 @@ impl Copying<'_> {
         })?)
     }
 
-    /// Copies content to a file of the host that is empty, and holes with it; how many bytes.
+    /// Copies content, with its holes, to an empty host file; returns the number of bytes.
     fn copy_out(&self, from: &CopyPath, to: &File) -> Result<u64, CopyOut> {
         let path = match from {
             CopyPath::Tree(path) if to.metadata()?.is_file() => path,
@@ -164,7 +163,7 @@ impl Copying<'_> {
         copied.map_err(|error| CopyOut::Said(error.into()))?
     }
 
-    /// Empties a file of the host that is there, unless the copy would lose what it copies.
+    /// Truncates an existing host file; refuses the source of the copy, and files of the session.
     fn empty(&self, target: &File, path: &Path, source: &CopyPath) -> Result<(), CliError> {
         let meta = target.metadata().map_err(|error| failed(path, &error))?;
         if !meta.is_file() {
@@ -185,7 +184,7 @@ impl Copying<'_> {
         target.set_len(0).map_err(|error| failed(path, &error))
     }
 
-    /// A symbolic link; one that is there is replaced.
+    /// Creates a symbolic link, replacing an existing link.
     pub(super) fn place_link(
         &mut self,
         at: &CopyPath,
@@ -210,7 +209,7 @@ impl Copying<'_> {
         }
     }
 
-    /// A directory's attributes.
+    /// Sets the attributes of a directory.
     pub(super) fn place_meta(&mut self, at: &CopyPath, meta: &AttrChanges) -> Result<(), CliError> {
         match at {
             CopyPath::Tree(path) => {
@@ -225,13 +224,13 @@ impl Copying<'_> {
     }
 }
 
-/// Why content was not copied to the host.
+/// Why content was not copied to a host file.
 enum CopyOut {
-    /// The file there cannot have so many bytes.
+    /// The filesystem does not support a file of this size in bytes.
     TooLarge(u64),
-    /// It cannot be written.
+    /// The host file cannot be written.
     Write(io::Error),
-    /// Anything else.
+    /// Any other error.
     Said(CliError),
 }
 
@@ -258,13 +257,13 @@ fn write_all(mut file: &File, content: &[u8]) -> Result<u64, CopyOut> {
     }
 }
 
-/// Which side failed.
+/// The side that failed.
 enum CopyData {
     Read(FsError),
     Write(io::Error),
 }
 
-/// Copies the data of a file, and makes the copy as long; returns how long.
+/// Copies the data of a file and sets the size of the copy; returns the size.
 fn copy_data(view: &TreeView<'_>, file: &TreeObject, to: &File) -> Result<u64, CopyData> {
     if file.attr().kind != FileKind::Regular {
         return Err(CopyData::Read(FsError::Invalid));
@@ -278,19 +277,19 @@ fn copy_data(view: &TreeView<'_>, file: &TreeObject, to: &File) -> Result<u64, C
     Ok(size)
 }
 
-/// Whether a filesystem takes no file of such a size (ftruncate(2)).
+/// Whether the filesystem does not support a file of the requested size (ftruncate(2)).
 fn is_too_large(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput)
 }
 
-/// The set-user-ID and set-group-ID bits. A copy belongs to the user who copies: with the bits, a
-/// client's file would become a program that runs as that user.
+/// The setuid and setgid bits. A copy belongs to the user who copies: with these bits, a client's
+/// file would become a program that runs as that user.
 const SET_ID: u32 = 0o6000;
 
-/// Opens a file to be written, as it is; whether it was made.
+/// Opens a file for writing, without truncation; returns whether it was created.
 fn open(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
-    // A link that is there would lead the content elsewhere.
+    // A symbolic link at the path would redirect the content.
     options.write(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     match options.clone().create_new(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

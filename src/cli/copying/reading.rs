@@ -1,4 +1,4 @@
-//! Where copies come from.
+//! Reads the sources of copies.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -15,11 +15,11 @@ use crate::inspect::opened::{Opened, find};
 use crate::overlay::TreeObject;
 use crate::vfs::{FileKind, FsError, Name};
 
-/// How much of a file of the tree is read at a time, in bytes.
+/// Bytes of a file of the tree that are read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
 impl Copying<'_> {
-    /// What is at a place.
+    /// The object at a path.
     pub(super) fn object(&self, place: &CopyPath) -> Result<CopyObject, CliError> {
         match place {
             CopyPath::Tree(path) => self
@@ -33,7 +33,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Whether a place is a directory that is there.
+    /// Whether a path is an existing directory.
     pub(super) fn is_dir(&self, place: &CopyPath) -> Result<bool, CliError> {
         match place {
             CopyPath::Tree(path) => {
@@ -47,7 +47,7 @@ impl Copying<'_> {
         }
     }
 
-    /// What is in a directory.
+    /// The entries of a directory.
     pub(super) fn children(&self, dir: &CopyPath) -> Result<Vec<(Name, CopyObject)>, CliError> {
         match dir {
             CopyPath::Tree(path) => Ok(self.opened.look(|view| {
@@ -71,7 +71,7 @@ impl Copying<'_> {
         }
     }
 
-    /// A symbolic link's target.
+    /// The target of a symbolic link.
     pub(super) fn target(&self, link: &CopyPath) -> Result<Vec<u8>, CliError> {
         match link {
             CopyPath::Tree(path) => Ok(self.opened.look(|view| {
@@ -86,15 +86,15 @@ impl Copying<'_> {
         }
     }
 
-    /// Device and inode number of the host's file that holds a file's content, or what of it the
-    /// session has not copied yet; `None` where the session has all.
+    /// Device and inode number of the host file that holds the content, or pending chunks of it;
+    /// `None` if the session holds all of the content.
     pub(super) fn host_file(&self, file: &CopyPath) -> Result<Option<(u64, u64)>, CliError> {
         match file {
             CopyPath::Tree(path) => {
                 let found = self.opened.look(|view| find(view, path))?;
                 let is_pending = found.row().is_some_and(|row| row.copy_up.is_some());
                 let origin = found.origin().filter(|_| is_pending).map(|origin| &origin.path);
-                // What is not there cannot be overwritten.
+                // A missing file cannot be overwritten.
                 let stat = |path| self.opened.base().stat(path).ok();
                 let attr = found.base_path().or(origin).and_then(stat);
                 Ok(attr.map(|attr| (attr.dev, attr.ino)))
@@ -106,7 +106,7 @@ impl Copying<'_> {
         }
     }
 
-    /// A file's content.
+    /// The content of a file.
     pub(super) fn content<'a>(opened: &'a Opened, file: &CopyPath) -> Result<Reading<'a>, CliError>
     where
         Opened: Sync,
@@ -159,7 +159,7 @@ fn on_host(path: &Path, meta: &Metadata) -> CopyObject {
     }
 }
 
-/// A file of the tree as it is read. Holes are zeros.
+/// Reads a file of the tree; holes are read as zeros.
 pub(super) struct InTree<'a> {
     opened: &'a Opened,
     path: MergedPath,

@@ -1,4 +1,4 @@
-//! `acetate ctx get`: a node, or one of its layers.
+//! `acetate ctx get`: prints a context node, or one of its layers.
 
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ struct Layer {
     relations: bool,
 }
 
-/// Prints it.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let node = match args.place.look()?.at(|nodes| nodes.get(&args.uri)) {
         Err(error @ ContextError::NoNode { .. }) => return Ok(print::missing(&error)),

@@ -1,4 +1,4 @@
-//! `acetate ctx ls`: nodes below a prefix.
+//! `acetate ctx ls`: lists context nodes below a prefix.
 
 use super::place::NodeSession;
 use super::print;
@@ -33,7 +33,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Lists.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let listed = args.place.look()?.at(|nodes| nodes.list(&args.prefix, args.all))?;
     let mut out = Out::new();

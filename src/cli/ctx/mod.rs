@@ -1,4 +1,4 @@
-//! `acetate ctx`: context nodes in a session.
+//! `acetate ctx`: context nodes of a session.
 
 mod get;
 mod ls;
@@ -43,7 +43,7 @@ enum CtxCommand {
     Repair(repair::Args),
 }
 
-/// Runs the verb.
+/// Runs the subcommand.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match &args.command {
         CtxCommand::Put(args) => put::run(args),

@@ -1,4 +1,4 @@
-//! `acetate ctx mv`: gives a node another URI.
+//! `acetate ctx mv`: changes the URI of a context node.
 
 use super::place::NodeSession;
 use super::print;
@@ -26,7 +26,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Moves it.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let changed = args.place.change(|nodes| Ok(nodes.rename(&args.uri, &args.new_uri)?))?;
     print::changed(&changed, args.json)

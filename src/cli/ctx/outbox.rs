@@ -1,4 +1,4 @@
-//! `acetate ctx outbox`: the events that wait for whoever keeps an index of the nodes.
+//! `acetate ctx outbox`: lists and acknowledges the events of context nodes, for an external index.
 
 use serde_json::{Map, Value};
 
@@ -91,7 +91,7 @@ struct Events {
     ids: Vec<String>,
 }
 
-/// Runs the verb.
+/// Runs the subcommand.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match &args.command {
         OutboxCommand::Ls(args) => list(args),
@@ -106,7 +106,7 @@ fn list(args: &OutboxLsArgs) -> Result<Ending, CliError> {
     let mut ending = Ending::Done;
     let mut out = Out::new();
     for waiting in look.at(|nodes| nodes.events(args.prefix.as_ref(), args.dead))? {
-        // One after the other, so that no transaction lasts as long as whoever reads this.
+        // One transaction per event: a slow reader of stdout does not keep a snapshot open.
         let event = match look.at(|nodes| nodes.event(&waiting)) {
             Ok(Some(event)) => Ok(event),
             Ok(None) => continue,
@@ -178,7 +178,7 @@ fn retry(args: &RetryArgs) -> Result<Ending, CliError> {
     Ok(missing(ids, &found, "no such event among the dead letters"))
 }
 
-/// Says which events are not there.
+/// Reports the ids that were not found.
 fn missing(ids: &[String], found: &[bool], what: &str) -> Ending {
     let mut ending = Ending::Done;
     for (id, _) in ids.iter().zip(found).filter(|(_, found)| !**found) {

@@ -1,4 +1,4 @@
-//! The session whose nodes are looked at or changed, and for whom.
+//! Opens the session of the `ctx` commands, for one account or for all.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use crate::control::{AttrChanges, Reading, Request, WriteHow};
 use crate::inspect::opened::Opened;
 use crate::workspace::Looking;
 
-/// Where the caller's account is, unless it is an option.
+/// The environment variable with the caller's account, if there is no option.
 const ACCOUNT: &str = "ACETATE_ACCOUNT";
 
-/// How long is waited for a node that is just being changed.
+/// How long to wait for a node that is being changed.
 const CHANGING: Duration = Duration::from_secs(1);
 
-/// Time between two looks at it.
+/// The time between two attempts to read the node.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A session, and who uses it.
@@ -45,12 +45,12 @@ impl NodeSession {
         account.map(Some).map_err(|error: crate::context::UriError| named(error))
     }
 
-    /// Opens the session to be looked at.
+    /// Opens the session for reading.
     pub(super) fn look(&self) -> Result<NodeReader, CliError> {
         Ok(NodeReader { opened: self.source.open()?, account: self.account()? })
     }
 
-    /// Runs `f` on the nodes, which nobody else changes meanwhile.
+    /// Runs `f` on the nodes; until it returns, [`Request::Alone`] makes other such changes wait.
     pub(super) fn change<T>(
         &self,
         f: impl FnOnce(&mut Nodes<Changing<'_>>) -> Result<T, CliError>,
@@ -64,15 +64,15 @@ impl NodeSession {
     }
 }
 
-/// A session that is looked at.
+/// A session that is open for reading.
 pub(super) struct NodeReader {
     opened: Opened,
     account: Option<AccountName>,
 }
 
 impl NodeReader {
-    /// Runs `f` on the nodes as they are at one moment. Where it asks for one that is being
-    /// changed, it is asked again a little later.
+    /// Runs `f` on a snapshot of the nodes. If a node is being changed, tries again for up to
+    /// [`CHANGING`].
     pub(super) fn at<T>(
         &self,
         f: impl Fn(&mut Nodes<Looking<'_, '_>>) -> ContextResult<T>,
@@ -100,7 +100,7 @@ impl NodeReader {
     }
 }
 
-/// A session that is changed: by its server, or by this process.
+/// A session that is open for changes, made by its server or by this process.
 pub(super) struct Changing<'a> {
     opened: Opened,
     changer: &'a mut Changer,

@@ -1,4 +1,4 @@
-//! Nodes, changes and events, as lines and as JSON.
+//! Formats context nodes, changes and events, as lines and as JSON.
 
 use serde_json::{Map, Value};
 
@@ -7,12 +7,12 @@ use crate::cli::output::Out;
 use crate::cli::{Ending, output, text};
 use crate::context::{ContextError, ContextNode, ListedNode, PutOutcome};
 
-/// A text of the session for a line of a terminal.
+/// Escapes a text of the session for one line of a terminal.
 pub(super) fn plain(text: &str) -> String {
     text::line(text.as_bytes())
 }
 
-/// Says that a node is not visible.
+/// Reports that a node is not visible.
 pub(super) fn missing(error: &ContextError) -> Ending {
     output::line(format_args!("{error}"));
     if let Some(hint) = error.hint() {
@@ -21,7 +21,7 @@ pub(super) fn missing(error: &ContextError) -> Ending {
     Ending::Findings
 }
 
-/// A node with all its layers.
+/// A node with all its layers, as JSON.
 pub(super) fn node(node: &ContextNode) -> Map<String, Value> {
     let mut object = text::json("ctx_node");
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
@@ -35,7 +35,7 @@ pub(super) fn node(node: &ContextNode) -> Map<String, Value> {
     object
 }
 
-/// A node of a listing.
+/// A listed node, as JSON.
 pub(super) fn listed(node: &ListedNode) -> Map<String, Value> {
     let mut object = text::json("ctx_node");
     let mut put = |key: &str, value: Value| object.insert(key.to_owned(), value);
@@ -47,7 +47,7 @@ pub(super) fn listed(node: &ListedNode) -> Map<String, Value> {
     object
 }
 
-/// Prints what became of a node, if that was asked for.
+/// Prints a change of a node if `is_json` is set.
 pub(super) fn changed(changed: &PutOutcome, is_json: bool) -> Result<Ending, CliError> {
     if is_json {
         let mut out = Out::new();

@@ -1,4 +1,4 @@
-//! `acetate ctx put`: writes a node.
+//! `acetate ctx put`: writes a context node.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -61,9 +61,9 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Writes the node.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    // All is read before the session is asked for: others need not wait for whoever types.
+    // Reads all input first: the session must not be locked while a user types.
     let content = match args.file.as_deref().filter(|file| *file != Path::new("-")) {
         Some(file) => read_file(file, CONTENT_BYTES)?,
         None => read(io::stdin(), CONTENT_BYTES)
@@ -93,7 +93,7 @@ fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, CliError> {
     read.map_err(|error| CliError::caused(path.display(), &error))
 }
 
-/// Reads no more than tells that it is too long.
+/// Reads at most `most` bytes and one more, which shows that the content is too long.
 fn read(from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     from.take(most + 1).read_to_end(&mut content)?;

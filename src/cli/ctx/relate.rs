@@ -1,4 +1,4 @@
-//! `acetate ctx relate`: adds an edge to a node.
+//! `acetate ctx relate`: adds an edge to a context node.
 
 use super::place::NodeSession;
 use super::print;
@@ -38,7 +38,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Adds it.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let relation = Relation {
         to: args.to.clone(),

@@ -1,4 +1,4 @@
-//! `acetate ctx repair`: makes nodes whole after a crash.
+//! `acetate ctx repair`: completes or undoes interrupted changes of context nodes.
 
 use super::place::NodeSession;
 use super::print::plain;
@@ -29,7 +29,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Repairs.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let repaired = args.place.change(|nodes| Ok(nodes.repair(args.dry_run)?))?;
     let mut out = Out::new();

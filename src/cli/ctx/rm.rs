@@ -1,4 +1,4 @@
-//! `acetate ctx rm`: removes a node.
+//! `acetate ctx rm`: removes a context node.
 
 use super::place::NodeSession;
 use super::print;
@@ -23,7 +23,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Removes it.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let removed = args.place.change(|nodes| match nodes.remove(&args.uri) {
         Err(error @ ContextError::NoNode { .. }) => Ok(Err(error)),

@@ -1,4 +1,4 @@
-//! `acetate discard`: paths show the base again.
+//! `acetate discard`: discards changes of a session, so that paths show the base again.
 
 mod parts;
 
@@ -54,17 +54,17 @@ pub(in crate::cli) struct Args {
     json: bool,
 }
 
-/// Paths that are shown before the question; more are counted.
+/// The most paths that are listed before the question.
 const MAX_SHOWN: usize = 20;
 
-/// What was given up, or would be.
+/// What was discarded, or would be.
 struct Undone {
     paths: Vec<PathText>,
     changes: u64,
     idle: Vec<(PathText, Option<PathText>)>,
 }
 
-/// Gives up what was named.
+/// Runs the command.
 pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
     args.picking.check(args.json)?;
     let opened = args.source.open()?;
@@ -113,8 +113,8 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(if undone.idle.is_empty() { Ending::Done } else { Ending::Findings })
 }
 
-/// Shows how much would be given up, and asks. Where there is no terminal, all that a session
-/// changed is not given up without a word on it.
+/// Shows what would be discarded, and asks. Without a terminal, discarding the whole session needs
+/// `--yes`.
 fn is_wanted(args: &Args, opened: &Opened, asked: &[MergedPath]) -> Result<bool, CliError> {
     if args.json || !asking::can_ask() {
         if !asked.contains(&MergedPath::root()) {

@@ -1,4 +1,4 @@
-//! `discard` of changes and hunks that the user chose.
+//! `acetate discard` of chosen changes and hunks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ use crate::inspect::hunks::{Undoing, whole_id, without};
 use crate::inspect::opened::Opened;
 use crate::inspect::selection::Selection;
 
-/// Lets the user choose, and gives up what was chosen.
+/// Lets the user choose, and discards the chosen pieces.
 pub(super) fn run(args: &Args, opened: &Opened, selection: Selection) -> Result<Ending, CliError> {
     let options = DiffOptions { selection, ..DiffOptions::default() };
     let mut differences = Vec::new();
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args, opened: &Opened, selection: Selection) -> Result<
             return Ok(Ending::Findings);
         }
     }
-    // As it is after the questions.
+    // The session may have changed while the user answered.
     let undoings = if is_asked { undoings()? } else { planned };
     let (session, base) = (&args.source.session, args.source.base.as_deref());
     let mut several = Several::default();
@@ -82,7 +82,7 @@ fn is_nothing(undoing: &Undoing) -> bool {
     matches!(undoing, Undoing::Nothing(..))
 }
 
-/// Does one of them; how many changes are given up.
+/// Performs one step; returns the number of discarded changes.
 fn give_up(changer: &mut Changer, undoing: &Undoing) -> Result<u64, CliError> {
     let meta = |attributes: Option<[u32; 3]>| {
         let [mode, uid, gid] = attributes.map_or([None; 3], |all| all.map(Some));
@@ -114,7 +114,7 @@ fn give_up(changer: &mut Changer, undoing: &Undoing) -> Result<u64, CliError> {
     })
 }
 
-/// Shows what was given up, or would be where nothing is `done`.
+/// Shows what was discarded; if `done` is `None`, what would be.
 fn show(args: &Args, undoings: &[Undoing], done: Option<&[u64]>) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let verb = if done.is_some() { "undone" } else { "would undo" };

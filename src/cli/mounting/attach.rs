@@ -22,36 +22,36 @@ use crate::delta::sqlite::Session;
 use crate::inspect::opened::open_session;
 use crate::vfs::PatternSet;
 
-/// What is to be mounted where; the paths are resolved.
+/// What to mount, and where; the paths are resolved.
 #[derive(Debug)]
 pub(in crate::cli) struct AttachOptions<'a> {
     pub(in crate::cli) session: PathBuf,
     pub(in crate::cli) base: Option<PathBuf>,
     pub(in crate::cli) point: &'a MountPoint,
-    /// Where a server is to listen, if one has to be started.
+    /// The address of a server that has to be started.
     pub(in crate::cli) listen: Option<SocketAddr>,
-    /// Whether it squashes the clients' root.
+    /// Whether that server squashes the clients' root.
     pub(in crate::cli) squash: RootSquash,
     pub(in crate::cli) read_only: bool,
-    /// What the session is not to show of its base, besides what it hides already.
+    /// Patterns to hide, besides those that the session hides already.
     pub(in crate::cli) hide: PatternSet,
     pub(in crate::cli) choosing: Choosing,
-    /// As for `mount -o`.
+    /// Additional options, as for `mount -o`.
     pub(in crate::cli) options: Option<&'a str>,
-    /// Whom a server is to run as.
+    /// The user as which a server runs.
     pub(in crate::cli) user: Option<&'a User>,
     pub(in crate::cli) means: Means,
 }
 
-/// A session that is mounted.
+/// A mounted session.
 #[derive(Debug)]
 pub(in crate::cli) struct MountedSession {
     pub(in crate::cli) note: Note,
-    /// Its server, if it is ours.
+    /// The server, if this process started it.
     pub(in crate::cli) child: Option<Child>,
 }
 
-/// The base that a session has, or is to have, as far as that is known before it is served.
+/// The base of a session, as recorded or as given for a new one.
 pub(in crate::cli) fn base_of(
     session: &Path,
     given: Option<&Path>,
@@ -67,18 +67,18 @@ pub(in crate::cli) fn base_of(
     Ok(Some(real))
 }
 
-/// Serves and mounts; what was begun is taken back where it fails. With the turn at the session,
-/// the server that is found is there until it is mounted.
+/// Serves and mounts; undoes both if either fails. The lock on the session keeps the server alive
+/// until it is mounted.
 pub(in crate::cli) fn attach(
     wanted: &AttachOptions<'_>,
     _turn: MountLock,
 ) -> Result<MountedSession, CliError> {
     let (note, child) = find_or_start(wanted, None)?;
     let started = note.started;
-    // By a mount here that somebody unmounted by other means.
+    // The server of an earlier mount at this directory, which was unmounted without acetate.
     let is_known =
         started.is_some() && Note::of(&note.dir).is_some_and(|before| before.started == started);
-    // Written first: whatever happens to us, `umount` finds the server.
+    // The note is written first, so that `umount` finds the server even if this process is killed.
     match note.write().and_then(|()| mount(wanted, &note)) {
         Ok(()) => Ok(MountedSession { note, child }),
         Err(error) => {
@@ -91,7 +91,7 @@ pub(in crate::cli) fn attach(
     }
 }
 
-/// Serves for the `run` that this process is, which mounts in a mount namespace of its own.
+/// Serves for the `run` of this process, which mounts in its own mount namespace.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(in crate::cli) fn serve_for_run(
     wanted: &AttachOptions<'_>,
@@ -109,7 +109,7 @@ pub(in crate::cli) fn serve_for_run(
     }
 }
 
-/// Stops the server that was started for a mount that failed.
+/// Stops the server that was started for a failed mount.
 fn stop(wanted: &AttachOptions<'_>, child: Option<Child>) {
     if let Some(child) = child
         && let Err(error) = server::stop(child.id(), &wanted.session, Some(child))
@@ -118,7 +118,7 @@ fn stop(wanted: &AttachOptions<'_>, child: Option<Child>) {
     }
 }
 
-/// The note of a mount, or of `run`, and its server if that was started now.
+/// The note of a mount or of a `run`, and the server if it was started just now.
 fn find_or_start(
     wanted: &AttachOptions<'_>,
     run: Option<RunNote>,
@@ -136,7 +136,7 @@ fn find_or_start(
     Ok((note, child))
 }
 
-/// The server's address; its process if it was started for a mount; and itself if that was now.
+/// The server's address, its pid if started for a mount, and the child if started just now.
 fn server_for(
     wanted: &AttachOptions<'_>,
 ) -> Result<(SocketAddr, Option<u32>, Option<Child>), CliError> {
@@ -193,12 +193,12 @@ fn server_for(
         let what = CliError::new(format_args!("{session}: process {pid} serves it already"));
         return Err(what.with_hint("mount it as that server said, or stop the server first"));
     };
-    // Whoever unmounts last ends it.
+    // The last unmount will stop the server.
     let is_started = Note::all().iter().any(|note| note.started == Some(pid));
     Ok((address, is_started.then_some(pid), None))
 }
 
-/// Says what a session hides of its base.
+/// Reports what a session hides of its base.
 fn tell_hidden(session: &Session) {
     if !session.hidden().is_empty() {
         let path = session.path().display();
@@ -206,12 +206,12 @@ fn tell_hidden(session: &Session) {
     }
 }
 
-/// Where a command of `run` waits for the server of `session`, which was killed.
+/// The address at which a live `run` of `session` expects the server to come back.
 fn awaited(session: &Path) -> Option<SocketAddr> {
     live_runs(session).first().map(|note| note.address)
 }
 
-/// The notes of runs in `session` that go on.
+/// The notes of live runs of `session`.
 fn live_runs(session: &Path) -> Vec<Note> {
     let mut notes = Note::all();
     notes.retain(|note| {
@@ -220,8 +220,8 @@ fn live_runs(session: &Path) -> Vec<Note> {
     notes
 }
 
-/// The server that has the session, and goes on with it: one that an `umount` told to end, which
-/// was interrupted, is waited for.
+/// The server that has the session. Waits for the end of a server that is ending, which an
+/// interrupted `umount` can leave.
 fn served_on(session: &Path) -> Result<Option<Served>, CliError> {
     match served(session)? {
         Some(ending) if ending.is_ending() => {
@@ -249,8 +249,8 @@ fn start(
     })
 }
 
-/// Mounts, and checks that it shows where it was meant to: who can rename what is on the way may
-/// have moved the directory since.
+/// Mounts, and checks that the mount is at the intended path: a user who can rename its parents may
+/// have moved the directory.
 fn mount(wanted: &AttachOptions<'_>, note: &Note) -> Result<(), CliError> {
     let address = note.reached();
     let AttachOptions { point, read_only, options, means, .. } = wanted;
@@ -266,16 +266,16 @@ fn mount(wanted: &AttachOptions<'_>, note: &Note) -> Result<(), CliError> {
     Err(CliError::new(what).with_hint("stop the process that moves it, then mount again"))
 }
 
-/// What `mount` finds where something is mounted already.
+/// The state of an existing mount.
 #[derive(Debug)]
 pub(in crate::cli) enum Again {
-    /// All is well.
+    /// The server is running.
     Serving(Note),
-    /// The server was gone, and was started again.
+    /// The server was gone and has been started again.
     Restarted(Note),
 }
 
-/// Makes a mount of this session work again whose server was killed.
+/// Starts the server of an existing mount again if it was killed.
 pub(in crate::cli) fn again(
     wanted: &AttachOptions<'_>,
     mounted: &Mounted,

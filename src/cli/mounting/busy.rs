@@ -1,4 +1,4 @@
-//! Who holds on to a mount: processes with a working directory, a program or an open file in it.
+//! Finds the processes that use a mount: by a working directory, a program or an open file in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
 use crate::cli::{output, text};
 
-/// Processes that are named; more are counted.
+/// The most processes that are listed.
 const MAX_NAMED: usize = 5;
 
-/// Time for processes to end that were asked to.
+/// The time for processes to end after a signal.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Between two looks whether they have.
+/// The interval of checks whether they have ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A process that uses a mount.
@@ -25,22 +25,22 @@ pub(super) struct MountUser {
     name: String,
 }
 
-/// Who uses `dir`, as far as we may look (all of them, for root); nobody where there is no
-/// `/proc`. Only links are read, which asks no server.
+/// The processes that use `dir`, as far as this user may see them; empty without `/proc`. Only
+/// links in `/proc` are read, so a server that does not respond cannot block this.
 pub(super) fn holders(dir: &Path) -> Vec<MountUser> {
     let ours = std::process::id();
     let others = processes().filter(|(pid, _)| *pid != ours);
     others.filter(|(_, path)| uses(path, dir)).map(MountUser::of).collect()
 }
 
-/// All processes, with the directory of each.
+/// All processes, with their directories in `/proc`.
 pub(super) fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())))
 }
 
 impl MountUser {
-    /// A process with its directory.
+    /// A process with its directory in `/proc`.
     pub(super) fn of((pid, path): (u32, PathBuf)) -> Self {
         let name = fs::read(path.join("comm")).unwrap_or_default();
         Self { pid, name: text::name(name.trim_ascii_end()) }
@@ -55,7 +55,7 @@ fn uses(process: &Path, dir: &Path) -> bool {
     fixed.into_iter().chain(open).any(is_inside)
 }
 
-/// `make (812), sh (811) and 3 more`.
+/// A list such as `make (812), sh (811) and 3 more`.
 pub(super) fn named(holders: &[MountUser]) -> String {
     let named = holders.iter().take(MAX_NAMED);
     let named: Vec<String> =
@@ -67,7 +67,7 @@ pub(super) fn named(holders: &[MountUser]) -> String {
     named.join(", ") + &more
 }
 
-/// Asks them to end, or ends them.
+/// Sends a signal to all of the processes.
 pub(super) fn end(holders: &[MountUser], signal: Signal) {
     for holder in holders {
         if let Some(pid) = i32::try_from(holder.pid).ok().and_then(Pid::from_raw) {
@@ -76,7 +76,7 @@ pub(super) fn end(holders: &[MountUser], signal: Signal) {
     }
 }
 
-/// Ends the processes that `find` finds: asks them, and two seconds later ends them.
+/// Ends the processes that `find` returns: by SIGTERM, and after [`GRACE`] by SIGKILL.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(super) fn end_all(find: &dyn Fn() -> Vec<MountUser>) {
     let mut left = find();

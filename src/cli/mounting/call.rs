@@ -1,4 +1,4 @@
-//! The system's own mounting and unmounting.
+//! Mounts and unmounts by the system's own means.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,22 +10,22 @@ use super::privilege::Means;
 use crate::cli::error::CliError;
 use crate::cli::mount_help;
 
-/// What is to be mounted, where, and how.
+/// The parameters of a mount.
 #[derive(Debug)]
 pub(super) struct MountCall<'a> {
     pub(super) address: SocketAddr,
     pub(super) point: &'a MountPoint,
     pub(super) read_only: bool,
-    /// As for `mount -o`, after ours.
+    /// Additional options, as for `mount -o`; they follow acetate's own.
     pub(super) options: Option<&'a str>,
     pub(super) means: Means,
 }
 
 impl MountCall<'_> {
-    /// All options, those of the user last, so that they win.
+    /// All options; the user's are last, so that they take precedence.
     ///
-    /// In the export, root is who we are: setuid programs and devices that an agent makes there
-    /// are nothing that the system should honour.
+    /// A session can hold files of any owner, root included. With `nosuid` and `nodev`, the system
+    /// honours no setuid program or device that an agent creates.
     fn options(&self) -> String {
         let mut options = mount_help::options(self.address) + ",nosuid,nodev";
         if self.read_only {
@@ -38,7 +38,7 @@ impl MountCall<'_> {
         options
     }
 
-    /// Mounts.
+    /// Mounts the export.
     pub(super) fn mount(&self) -> Result<(), CliError> {
         let source = format!("{}:/", mount_help::host(self.address));
         if self.is_by_program() {
@@ -67,14 +67,14 @@ impl MountCall<'_> {
         refused(self.point.path(), said)
     }
 
-    /// Whether the system's `mount` does it: Linux's hands NFS on to a program of its own, which
-    /// may not be installed, and which wants root.
+    /// Whether to run the system's `mount`. On Linux that needs root and mount.nfs, which may not
+    /// be installed.
     fn is_by_program(&self) -> bool {
         cfg!(not(target_os = "linux")) || (self.means == Means::Any && has_program("mount.nfs"))
     }
 }
 
-/// Whether `name` can be run, from where `mount` looks for it or from the path.
+/// Whether `name` is an executable where `mount` searches for it, or in PATH.
 fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain(["/sbin".into(), "/usr/sbin".into()]);
@@ -86,7 +86,7 @@ fn has_program(name: &str) -> bool {
     })
 }
 
-/// A mount that the system refused, in its words, with what helps.
+/// The error for a refused mount, with the system's message and a hint.
 fn refused(dir: &Path, said: &str) -> CliError {
     let what = CliError::new(format_args!("cannot mount at {}: {said}", dir.display()));
     let has = |parts: &[&str]| parts.iter().any(|part| said.contains(part));
@@ -104,22 +104,22 @@ fn refused(dir: &Path, said: &str) -> CliError {
     what.with_hint(hint)
 }
 
-/// How to unmount.
+/// Options of an unmount.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::cli) struct Unmounting {
-    /// Now from the tree, and for good when nobody uses it any more.
+    /// Detach now, and clean up once no process uses the mount.
     pub(in crate::cli) lazy: bool,
-    /// What has not been written is given up.
+    /// Discard data that is not written yet.
     pub(in crate::cli) force: bool,
 }
 
-/// Unmounts what is mounted last at `point`; `ResourceBusy` where it is in use.
+/// Unmounts the topmost mount at `point`; `ResourceBusy` if it is in use.
 pub(super) fn unmount(point: &MountPoint, how: Unmounting) -> io::Result<()> {
     own::unmount(&point.mounted_by_descriptor(), how)
 }
 
-/// Unmounts what is mounted last at the path `dir`, in a namespace where no other user can
-/// replace it.
+/// Unmounts the topmost mount at the path `dir`. Only for a namespace in which no other user can
+/// replace the path.
 #[cfg(target_os = "linux")]
 pub(super) fn unmount_path(dir: &Path, how: Unmounting) -> io::Result<()> {
     own::unmount(dir, how)
@@ -137,7 +137,7 @@ mod own {
     pub(super) use super::super::stage::mount as by_program;
     use super::*;
 
-    /// Mounts by mount(2): the kernel asks the server for the root's handle itself.
+    /// Mounts by mount(2): the kernel itself asks the server for the root file handle.
     pub(super) fn mount(call: &MountCall<'_>, source: &str) -> Result<(), CliError> {
         let (flags, mut data) = split(&call.options());
         data.push(format!("addr={}", mount_help::reachable(call.address.ip())));
@@ -146,7 +146,7 @@ mod own {
         let target = call.point.by_descriptor();
         system_mount(source, target, "nfs", flags, &*data).map_err(|errno| {
             let said = match errno {
-                // The client's way to say so.
+                // The message of mount.nfs for this error.
                 Errno::NODEV => "No such device (this kernel has no NFS)".to_owned(),
                 errno => io::Error::from(errno).to_string(),
             };
@@ -154,7 +154,7 @@ mod own {
         })
     }
 
-    /// Options that are the system's, as flags, and those of NFS.
+    /// Splits options into mount flags and options of NFS.
     pub(super) fn split(options: &str) -> (MountFlags, Vec<String>) {
         let (mut flags, mut data) = (MountFlags::empty(), Vec::new());
         for option in options.split(',') {

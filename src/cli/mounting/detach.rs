@@ -22,24 +22,24 @@ use super::{server, table};
 use crate::cli::error::CliError;
 use crate::cli::output;
 
-/// Time for what a command left behind: to go, and to end when it is asked to.
+/// The time for processes of a command to end: by themselves, and after a signal.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Between two tries to unmount.
+/// The time between two attempts to unmount.
 const TRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What became of the server.
+/// What happened to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) enum ServerFate {
-    /// It was started for the mount, and stopped.
+    /// The server was started for the mount and is stopped.
     Stopped,
-    /// It goes on, for this reason.
+    /// The server continues, for this reason.
     GoesOn { pid: u32, why: &'static str },
-    /// There was none, or it is not known.
+    /// No server was found.
     Unknown,
 }
 
-/// Unmounts what is at `point`, or says who uses it.
+/// Unmounts the mount at `point`; if it is in use, the error lists the processes.
 pub(in crate::cli) fn unmount_dir(point: &MountPoint, how: Unmounting) -> Result<(), CliError> {
     let dir = point.path();
     let shown = dir.display();
@@ -60,8 +60,8 @@ pub(in crate::cli) fn unmount_dir(point: &MountPoint, how: Unmounting) -> Result
     })
 }
 
-/// Unmounts what is at `point`, which only a command that has ended knew: processes that it left
-/// there are ended.
+/// Unmounts the mount at `point` that was private to a command that has ended. Ends processes that
+/// the command left behind.
 pub(in crate::cli) fn unmount_private(point: &MountPoint) -> Result<(), CliError> {
     let dir = point.path();
     for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
@@ -90,9 +90,9 @@ pub(in crate::cli) fn unmount_private(point: &MountPoint) -> Result<(), CliError
     unmount_dir(point, Unmounting { lazy: true, force: false })
 }
 
-/// Forgets the mount, which is gone, and stops its server if it was started for mounts and this
-/// was the last one: in a turn at the session, so that nobody mounts that server meanwhile.
-/// `in_use`: programs may still use what was unmounted lazily, and the mount is not forgotten.
+/// Deletes the note of a mount that is gone, and stops its server if that was started for mounts
+/// and this was the last one. The lock on the session keeps new mounts away. With `in_use`, for a
+/// lazy unmount that processes may still use, both stay.
 pub(in crate::cli) fn release(
     note: &Note,
     child: Option<Child>,
@@ -133,22 +133,22 @@ pub(in crate::cli) fn release(
         let why = "programs may still use the mount; once they have ended, unmount it again";
         return Ok(ServerFate::GoesOn { pid, why });
     }
-    // Forgotten when it is done: whoever is interrupted here can ask for it again.
+    // The note is deleted last, so that an interrupted unmount can be repeated.
     server::stop(pid, &note.session, child)?;
     note.forget();
-    // One that only reads leaves a log that a killed server left, as it was.
+    // A read-only server leaves the WAL of a killed server as it was.
     if !note.is_read_only {
         server::check_closed(&note.session)?;
     }
     Ok(ServerFate::Stopped)
 }
 
-/// Releases the session that was mounted at `dir` before `session` is, where somebody unmounted it
-/// by other means: once the note of `dir` is another one, nobody would know its server. Not for who
-/// has a turn.
+/// Releases the session mounted at `dir` earlier, if it is not `session` and was unmounted without
+/// acetate. Its server would be lost when the note of `dir` is replaced. The caller must not hold a
+/// [`MountLock`].
 ///
 /// # Errors
-/// Programs may still use it.
+/// Processes may still use the earlier mount.
 pub(in crate::cli) fn release_other(dir: &Path, session: &Path) -> Result<(), CliError> {
     let Some(note) = Note::of(dir).filter(|note| note.session != session) else {
         return Ok(());
@@ -171,8 +171,8 @@ pub(in crate::cli) fn release_other(dir: &Path, session: &Path) -> Result<(), Cl
     Ok(())
 }
 
-/// Stops the servers of runs that were killed, of `session` or of all, where no process is left in
-/// their namespaces; says so, and returns how many there were. Not for who has a turn.
+/// Stops the servers of killed runs, of `session` or of all, that have no process left in their
+/// namespaces. Reports each and returns their number. The caller must not hold a [`MountLock`].
 pub(in crate::cli) fn release_dead(session: Option<&Path>) -> Result<usize, CliError> {
     let notes = Note::all().into_iter();
     let asked_for = notes.filter(|note| session.is_none_or(|session| note.session == session));
@@ -190,7 +190,7 @@ pub(in crate::cli) fn release_dead(session: Option<&Path>) -> Result<usize, CliE
     Ok(dead.len())
 }
 
-/// Ends what is left in the namespace of this process's `run`, whose own process there was killed.
+/// Ends the processes left in the namespace of this `run`, after its process there was killed.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(in crate::cli) fn end_left(note: &Note) {
     let Some(number) = note.run.and_then(|run| run.namespace) else {
@@ -200,7 +200,7 @@ pub(in crate::cli) fn end_left(note: &Note) {
     busy::end_all(&|| inside::processes(number, server));
 }
 
-/// Whether the server of a mount is there.
+/// Whether a server has the session.
 pub(in crate::cli) fn is_served(session: &Path) -> Result<bool, CliError> {
     Ok(served(session)?.is_some())
 }

@@ -1,4 +1,4 @@
-//! Which processes work in the mount namespace of a `run`.
+//! Finds the processes in the mount namespace of a `run`.
 
 use std::net::SocketAddr;
 
@@ -6,20 +6,20 @@ use super::busy::{self, MountUser};
 use super::note::RunNote;
 
 impl RunNote {
-    /// Whether `run` is still at work, or a process has the mount from `server` in another mount
-    /// namespace than ours.
+    /// Whether `run` is still running, or a process in another mount namespace has a mount from
+    /// `server`.
     pub(in crate::cli) fn is_live(&self, server: SocketAddr) -> bool {
         started(self.pid) == Some(self.start) || is_used_elsewhere(server)
     }
 }
 
-/// When a process that runs has started, in clock ticks since boot.
+/// The start time of a running process, in clock ticks since boot.
 pub(super) fn started(pid: u32) -> Option<u64> {
     let stat = stat(pid)?;
     (!stat.is_zombie).then_some(stat.start)
 }
 
-/// What proc_pid_stat(5) says of a process.
+/// Fields of proc_pid_stat(5).
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 struct Stat {
     is_zombie: bool,
@@ -29,7 +29,7 @@ struct Stat {
 
 fn stat(pid: u32) -> Option<Stat> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses can hold anything.
+    // The name in parentheses may contain any character.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let is_zombie = fields.next()? == "Z";
     let parent = fields.next()?.parse().ok()?;
@@ -37,8 +37,7 @@ fn stat(pid: u32) -> Option<Stat> {
     Some(Stat { is_zombie, parent, start })
 }
 
-/// All that this process and its children have started and that still runs; as a subreaper, it
-/// is the parent of those whose own parent has ended.
+/// All running descendants of this process. As a subreaper, it becomes the parent of orphans.
 #[cfg(target_os = "linux")]
 pub(super) fn descendants() -> Vec<MountUser> {
     let all = busy::processes().filter_map(|(pid, path)| Some((stat(pid)?, pid, path)));
@@ -56,8 +55,8 @@ pub(super) fn descendants() -> Vec<MountUser> {
     found
 }
 
-/// The processes in a mount namespace that has a mount from `server`; none in one that was given
-/// the number of one that has ended.
+/// The processes in the mount namespace `number`, if that has a mount from `server`; a later
+/// namespace may have been given the number of one that has ended.
 #[cfg(target_os = "linux")]
 pub(super) fn processes(number: u64, server: SocketAddr) -> Vec<MountUser> {
     let is_in = |pid: u32| namespace(&pid.to_string()) == Some(number);
@@ -66,8 +65,8 @@ pub(super) fn processes(number: u64, server: SocketAddr) -> Vec<MountUser> {
     if is_its { found.into_iter().map(MountUser::of).collect() } else { Vec::new() }
 }
 
-/// Whether a process in another mount namespace than ours has a mount from `server`: of all
-/// processes for root, as far as we may look for others.
+/// Whether a process in another mount namespace has a mount from `server`. Sees all processes for
+/// root, otherwise only those that this user may inspect.
 #[cfg(target_os = "linux")]
 fn is_used_elsewhere(server: SocketAddr) -> bool {
     let mut seen = vec![namespace("self")];
@@ -88,7 +87,7 @@ fn has_mount(process: &str, server: SocketAddr) -> bool {
     mounted.iter().any(|mounted| mounted.server == Some(server))
 }
 
-/// The inode number of the mount namespace of a process, where we may see it.
+/// The inode number of a process's mount namespace, if this user may see it.
 #[cfg(target_os = "linux")]
 pub(super) fn namespace(process: &str) -> Option<u64> {
     use std::os::unix::fs::MetadataExt;
@@ -96,7 +95,7 @@ pub(super) fn namespace(process: &str) -> Option<u64> {
     Some(found.ino())
 }
 
-/// None: without Linux there are no mount namespaces.
+/// Always empty: only Linux has mount namespaces.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn processes(_number: u64, _server: SocketAddr) -> Vec<MountUser> {
     Vec::new()
@@ -123,7 +122,7 @@ mod tests {
         assert!(started(child.id()).unwrap() >= ours);
         assert_eq!(stat(child.id()).unwrap().parent, pid);
         child.kill().unwrap();
-        // A zombie until it is waited for.
+        // The child is a zombie until it is reaped.
         while started(child.id()).is_some() {
             std::thread::yield_now();
         }

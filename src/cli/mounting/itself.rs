@@ -1,4 +1,4 @@
-//! Whether a base's path shows the session itself: in the mount namespace of a `run`.
+//! Detects a base whose path shows the session itself: in the mount namespace of a `run`.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use crate::cli::text;
 use crate::control::{Answer, Request};
 use crate::inspect::opened::open_session;
 
-/// Refuses `session` over a base whose path shows the session itself; `base` is the one that was
-/// named.
+/// Refuses `session` over a base whose path shows the session itself. `base` is the base that the
+/// user named.
 ///
 /// # Errors
-/// That is so, or the session cannot be opened.
+/// The path of the base shows the session, or the session cannot be opened.
 pub(in crate::cli) fn refuse(session: &Path, base: Option<&Path>) -> Result<(), CliError> {
     let mounted = table::mounted().unwrap_or_default();
     if !mounted.iter().any(Mounted::is_nfs) {

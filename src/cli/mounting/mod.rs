@@ -1,12 +1,11 @@
-//! Serving and mounting in one go, for `mount`, `umount` and `run`.
+//! Serves and mounts in one step, for `mount`, `umount` and `run`.
 //!
-//! `attach` does it and `detach` takes it back. `point` is the directory by descriptor (found by
-//! `walk`, or made by `private`), `place` whether it will do, `privilege` whether we may mount.
-//! `call` is the system's own mounting (mount(8) through `stage`), `table` what is mounted.
-//! `server` starts a server in the background as `user`, `note` remembers which session is mounted
-//! where, `busy` who holds on to a mount, and `turn` lets one command at a time do all that.
-//! `namespace` is the mount namespace of one `run`, `inside` who works in such a namespace, and
-//! `sandbox` what is taken away from a command there.
+//! `attach` mounts and `detach` unmounts. `point` is the directory by its descriptor (found by
+//! `walk`, or created by `private`). `place` checks the directory, `privilege` the right to mount.
+//! `call` mounts by the system's means (mount(8) through `stage`), `table` reads the mount table.
+//! `server` starts a server in the background as `user`. `note` records which session is mounted
+//! where, `busy` finds the users of a mount, and `mount_lock` serializes commands. `namespace` is
+//! the mount namespace of one `run`, `inside` finds its processes, `sandbox` restricts them.
 
 pub(super) mod attach;
 mod busy;

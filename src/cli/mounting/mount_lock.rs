@@ -1,8 +1,8 @@
-//! One command at a time mounts or unmounts a session: else one ends the server that another
-//! one is about to mount.
+//! The lock that serializes mounts and unmounts of a session: one command must not stop the server
+//! that another is about to mount.
 //!
-//! A file for each session, beside the notes, held by flock; the process that has it writes its
-//! number there for whoever waits. Nobody holds two, so that no two wait for each other.
+//! One file per session, beside the notes, locked by flock. The holder writes its pid to it for
+//! messages. No process holds two of these locks, so there is no deadlock.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -17,28 +17,28 @@ use super::{note, server};
 use crate::cli::error::CliError;
 use crate::cli::output;
 
-/// Ends the names of the files.
+/// The suffix of the lock files.
 const SUFFIX: &str = ".turn";
 
-/// Between two tries.
+/// The time between two attempts.
 const TRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Between two words on what is waited for.
+/// The interval of messages about waiting.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The turn at a session; dropping it lets the next one have it.
+/// The lock on a session; released on drop.
 #[derive(Debug)]
 pub(in crate::cli) struct MountLock {
     path: PathBuf,
-    /// Locked, and closed where another program is executed.
+    /// The locked file; closed on exec.
     _file: File,
 }
 
 impl MountLock {
-    /// Waits for the turn at `session`, and says meanwhile who has it.
+    /// Waits for the lock on `session`; prints its holder every second.
     ///
     /// # Errors
-    /// The file cannot be made or locked.
+    /// The lock file cannot be created or locked.
     pub(in crate::cli) fn take(session: &Path) -> Result<Self, CliError> {
         let failed = |error: io::Error| {
             let what = format!("cannot keep others from mounting {}", session.display());
@@ -49,7 +49,7 @@ impl MountLock {
         loop {
             let mut file = open(&path).map_err(failed)?;
             match file.try_lock() {
-                // Who had it before may have removed it between our opening and our locking.
+                // The last holder may have deleted the file between the open and the lock.
                 Ok(()) if is_at(&file, &path) => {
                     write_pid(&mut file).map_err(failed)?;
                     return Ok(Self { path, _file: file });
@@ -74,7 +74,7 @@ impl MountLock {
 
 impl Drop for MountLock {
     fn drop(&mut self) {
-        // Still locked here.
+        // Deleted before the lock is released.
         let _gone = std::fs::remove_file(&self.path);
     }
 }

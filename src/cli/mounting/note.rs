@@ -1,9 +1,8 @@
-//! What `mount` remembers for `umount`: which session is mounted where, and whether its server
-//! was started for that.
+//! Notes that `mount` leaves for `umount`: which session is mounted where, and whether its server
+//! was started for the mount.
 //!
-//! A small file for each directory, where the system keeps such things until it goes down
-//! (`/run/acetate` for root). The mount table has only the server's address, and a server that
-//! was killed cannot be asked.
+//! One small file per mount point, in a directory that does not outlive a reboot (`/run/acetate`
+//! for root). The mount table only has the server's address, and a killed server cannot be asked.
 
 use std::ffi::OsString;
 use std::fs;
@@ -19,61 +18,61 @@ use sha1::{Digest, Sha1};
 use crate::cli::error::CliError;
 use crate::cli::mount_help::reached;
 
-/// Names another directory for these files, for tests.
+/// The environment variable with another directory for the notes, for tests.
 const VARIABLE: &str = "ACETATE_RUNTIME_DIR";
 
-/// Ends the names of the files.
+/// The suffix of the notes.
 const SUFFIX: &str = ".mount";
 
-/// Ends the fields of a mount that is hidden.
+/// The field that marks a lazily unmounted mount.
 const HIDDEN: &[u8] = b"hidden";
 
-/// Begins the last field of a mount for `run`.
+/// The prefix of the last field of a mount by `run`.
 const RUN: &[u8] = b"run ";
 
-/// A longer file is none of ours: two paths, an address and a number.
+/// The largest valid note, in bytes: two paths, an address and a few numbers.
 const MAX_BYTES: u64 = 16 << 10;
 
-/// A mount that we made.
+/// A mount by acetate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) struct Note {
     pub(in crate::cli) dir: PathBuf,
     pub(in crate::cli) session: PathBuf,
-    /// Where the server listens.
+    /// The address at which the server listens.
     pub(in crate::cli) address: SocketAddr,
-    /// The server, where it was started for a mount.
+    /// The pid of the server, if it was started for a mount.
     pub(in crate::cli) started: Option<u32>,
     pub(in crate::cli) is_read_only: bool,
-    /// `umount --lazy` has hidden it: programs may still use it.
+    /// Lazily unmounted: processes may still use the mount.
     pub(in crate::cli) is_hidden: bool,
-    /// The `run` that it is for, where it shows in a mount namespace of its own.
+    /// The `run` that the mount is for, if it is in a mount namespace.
     pub(in crate::cli) run: Option<RunNote>,
 }
 
-/// An `acetate run` whose command has a mount namespace of its own.
+/// An `acetate run` with a mount namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) struct RunNote {
-    /// The process of `run`.
+    /// The pid of `run`.
     pub(in crate::cli) pid: u32,
-    /// When that process started, in clock ticks since boot: tells it from a later one.
+    /// The start time of that process, in clock ticks since boot: pids are reused.
     pub(in crate::cli) start: u64,
     /// The inode number of the namespace, once the session is mounted in it.
     pub(in crate::cli) namespace: Option<u64>,
 }
 
 impl Note {
-    /// Where this machine reaches the server.
+    /// The address at which this machine reaches the server.
     pub(in crate::cli) fn reached(&self) -> SocketAddr {
         reached(self.address)
     }
 
-    /// Writes it down.
+    /// Writes the note.
     pub(in crate::cli) fn write(&self) -> Result<(), CliError> {
         let written = folder().and_then(|folder| self.write_in(&folder));
         self.written(written)
     }
 
-    /// The same in the directory of the notes, by whatever path.
+    /// Writes the note in the directory `folder`, which may be another path of the notes.
     #[cfg(target_os = "linux")]
     pub(super) fn write_at(&self, folder: &Path) -> Result<(), CliError> {
         self.written(self.write_in(folder))
@@ -93,25 +92,25 @@ impl Note {
         })
     }
 
-    /// The one of `dir`.
+    /// The note of the mount at `dir`.
     pub(in crate::cli) fn of(dir: &Path) -> Option<Self> {
         let note = read(&folder().ok()?.join(name(dir, SUFFIX)))?;
         (note.dir == dir && note.run.is_none()).then_some(note)
     }
 
-    /// The one of the `run` that is process `pid`, at `dir`.
+    /// The note of the `run` with this pid, at `dir`.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(in crate::cli) fn of_run(dir: &Path, pid: u32) -> Option<Self> {
         let note = read(&folder().ok()?.join(run_name(dir, pid)))?;
         (note.dir == dir && note.run.is_some_and(|run| run.pid == pid)).then_some(note)
     }
 
-    /// Whether both are of the same mount.
+    /// Whether both notes are of one mount.
     pub(super) fn is_of_same_mount(&self, other: &Self) -> bool {
         self.file_name() == other.file_name()
     }
 
-    /// Several runs can have the same directory.
+    /// Includes the pid for a run: several runs can have the same directory.
     fn file_name(&self) -> String {
         match self.run {
             Some(run) => run_name(&self.dir, run.pid),
@@ -119,7 +118,7 @@ impl Note {
         }
     }
 
-    /// All that there are.
+    /// All notes.
     pub(in crate::cli) fn all() -> Vec<Self> {
         let entries = folder().and_then(fs::read_dir);
         let entries = entries.into_iter().flatten().flatten().map(|entry| entry.path());
@@ -127,7 +126,7 @@ impl Note {
         entries.filter(ours).filter_map(|path| read(&path)).collect()
     }
 
-    /// Forgets it.
+    /// Deletes the note.
     pub(in crate::cli) fn forget(&self) {
         if let Ok(folder) = folder() {
             let _gone = fs::remove_file(folder.join(self.file_name()));
@@ -151,7 +150,7 @@ impl Note {
         if let Some(run) = &run {
             fields.push(run);
         }
-        // No path has a NUL.
+        // Paths have no NUL bytes.
         fields.join(&0)
     }
 
@@ -216,29 +215,29 @@ fn read(path: &Path) -> Option<Note> {
     Note::decode(&fs::read(path).ok()?)
 }
 
-/// A file beside the notes for something else that has a path.
+/// A file in the directory of the notes, named after `path`.
 ///
 /// # Errors
-/// There is no directory of ours alone for it.
+/// There is no directory that only this user can write to.
 pub(super) fn file(path: &Path, suffix: &str) -> io::Result<PathBuf> {
     Ok(folder()?.join(name(path, suffix)))
 }
 
-/// A path can be longer than a name.
+/// A digest, because a path can be longer than a file name.
 fn name(path: &Path, suffix: &str) -> String {
     let digest = Sha1::digest(path.as_os_str().as_bytes());
     let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     digits + suffix
 }
 
-/// Where the files are: a directory that is ours alone, since what stands there ends processes.
+/// The directory of the notes. Only this user may write to it: a note decides which process ends.
 pub(super) fn folder() -> io::Result<PathBuf> {
     let uid = geteuid();
     let folder = match std::env::var_os(VARIABLE) {
         Some(folder) => PathBuf::from(folder),
         None if uid.is_root() && Path::new("/run").is_dir() => "/run/acetate".into(),
         None => match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
-            // Another user may rename what is in a directory of its own.
+            // In a directory of another user, that user may rename entries.
             Some(runtime) if runtime.metadata().is_ok_and(|found| found.uid() == uid.as_raw()) => {
                 runtime.join("acetate-mounts")
             }

@@ -1,4 +1,4 @@
-//! Where may be mounted: the directory, and how it lies to the base and the session.
+//! Checks where a session may be mounted: the directory, and its relation to the base and session.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use super::point::{MountPoint, cannot};
 use super::user::User;
 use crate::cli::error::CliError;
 
-/// The absolute path of a session file that there is, or that is to be made.
+/// The absolute path of an existing session file, or of one to be created.
 pub(in crate::cli) fn session(path: &Path) -> Result<PathBuf, CliError> {
     let failed = |error: io::Error| {
         let failed = CliError::new(format_args!("{}: {error}", path.display()));
@@ -24,8 +24,8 @@ pub(in crate::cli) fn session(path: &Path) -> Result<PathBuf, CliError> {
     Ok(parent.canonicalize().map_err(failed)?.join(name))
 }
 
-/// Whether `point`, where nothing is mounted, will do for `user`; says whether there is something
-/// in it.
+/// Checks that `point`, on which nothing is mounted, is suitable for `user`; returns whether it has
+/// entries.
 pub(in crate::cli) fn check(
     point: &MountPoint,
     base: Option<&Path>,
@@ -45,7 +45,7 @@ pub(in crate::cli) fn check(
     Ok(entries.next().is_some())
 }
 
-/// What mounting at `dir` would hide, or ask for without end.
+/// The error if a mount at `dir` would hide the base or the session, or put the tree into itself.
 fn conflict(dir: &Path, base: Option<&Path>, session: &Path) -> Option<CliError> {
     let shown = dir.display();
     let elsewhere = "mount at an empty directory of its own, say /mnt/agent";

@@ -1,9 +1,8 @@
-//! The directory that is mounted on, by descriptor: what its path names may change at any time.
+//! A mount point, held by its descriptor, because its path may lead elsewhere at any time.
 //!
-//! On Linux root mounts, often for a user (`sudo`) who can rename what is on the way, and put a
-//! symbolic link in its place. So the path is walked once, and everything afterwards (the checks,
-//! mount(2), umount2(2)) names the directory through its descriptor
-//! ([decision 0046](../../../docs/decisions/0046-mounting-by-descriptor.md)).
+//! On Linux, root mounts, often on behalf of a user (`sudo`) who can rename parents or replace them
+//! by symbolic links. The path is therefore walked once. Checks, mount(2) and umount2(2) then use
+//! the descriptor ([decision 0046](../../../docs/decisions/0046-mounting-by-descriptor.md)).
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -14,8 +13,8 @@ use super::walk::{Walked, walk};
 use crate::cli::error::CliError;
 use crate::cli::text;
 
-/// A directory to be mounted on, or that something is mounted on: then it is not touched, since
-/// its server may not answer.
+/// A directory that is or will be a mount point. An existing mount is never accessed, because its
+/// server may not respond.
 #[derive(Debug)]
 pub(in crate::cli) struct MountPoint {
     path: PathBuf,
@@ -30,7 +29,7 @@ impl MountPoint {
     }
 }
 
-/// Why `dir` cannot be a mount point, with what helps.
+/// The error if `dir` cannot be a mount point.
 pub(super) fn cannot(dir: &Path, error: &io::Error) -> CliError {
     let shown = text::name(dir.as_os_str().as_encoded_bytes());
     let failed = CliError::new(format_args!("{shown}: {error}"));
@@ -43,16 +42,16 @@ pub(super) fn cannot(dir: &Path, error: &io::Error) -> CliError {
 
 #[cfg(target_os = "linux")]
 impl MountPoint {
-    /// Finds `dir`, and opens it unless something is mounted there.
+    /// Finds `dir`, and opens it unless something is mounted on it.
     ///
     /// # Errors
-    /// It does not exist, cannot be reached, or is no directory.
+    /// `dir` does not exist, cannot be reached, or is not a directory.
     pub(in crate::cli) fn find(dir: &Path) -> Result<Self, CliError> {
         let (path, walked) = walk(dir)?;
         Ok(Self { path, walked })
     }
 
-    /// The directory `name` of the open directory at `within`, which is not a symbolic link.
+    /// The directory `name`, not a symbolic link, in the open directory with the path `within`.
     pub(super) fn within(
         parent: std::os::fd::OwnedFd,
         within: &Path,
@@ -62,11 +61,11 @@ impl MountPoint {
         Ok(Self { path: within.join(name), walked })
     }
 
-    /// Checks that the directory belongs to `user`, for whom root mounts, or root, and that a
-    /// user's symbolic link led only to that user's own directory.
+    /// Checks that the directory belongs to root or to `user`, on whose behalf root mounts, and
+    /// that a user's symbolic link led only to a directory of that user.
     ///
     /// # Errors
-    /// It belongs to another user.
+    /// The directory belongs to another user.
     pub(in crate::cli) fn check_owner(&self, user: Option<&User>) -> Result<(), CliError> {
         let shown = self.path.display();
         let (owner, linked_by) = (self.walked.owner(), self.walked.linked_by());
@@ -86,29 +85,29 @@ impl MountPoint {
         }
     }
 
-    /// Where the directory is now, which may have been moved.
+    /// The current path of the directory, which may have been moved.
     pub(in crate::cli) fn path_now(&self) -> PathBuf {
         std::fs::read_link(self.by_descriptor()).unwrap_or_else(|_unknown| self.path.clone())
     }
 
-    /// A path to the directory itself that no rename changes, for calls of this process.
+    /// A path to the directory itself, for system calls of this process; no rename affects it.
     pub(super) fn by_descriptor(&self) -> PathBuf {
         self.walked.by_descriptor()
     }
 
-    /// The same to what is mounted there, for umount2(2) with UMOUNT_NOFOLLOW.
+    /// A path to the mount on the directory, for umount2(2) with UMOUNT_NOFOLLOW.
     pub(super) fn mounted_by_descriptor(&self) -> PathBuf {
         self.walked.mounted_by_descriptor()
     }
 }
 
-/// Elsewhere who owns a directory may mount there, and does so without root's rights.
+/// Other systems let the owner of a directory mount there, without root's rights.
 #[cfg(not(target_os = "linux"))]
 impl MountPoint {
-    /// Finds `dir`, and does not touch it if something is mounted there.
+    /// Finds `dir`; does not access an existing mount.
     ///
     /// # Errors
-    /// It does not exist, or cannot be reached.
+    /// `dir` does not exist, or cannot be reached.
     pub(in crate::cli) fn find(dir: &Path) -> Result<Self, CliError> {
         let failed = |error: io::Error| cannot(dir, &error);
         let absolute = std::path::absolute(dir).map_err(failed)?;

@@ -1,7 +1,7 @@
-//! A directory of its own for one mount, in another one that only its user can enter.
+//! A private mount point, in a directory that only its user can enter.
 //!
-//! Both are ours until the session is mounted, so that no other user can put anything in their
-//! place; then the outer one is given to the user. What is done to them is done by descriptor.
+//! Both directories belong to this process's user until the session is mounted, so that no other
+//! user can replace them. Then the outer one is given to the user. All operations use descriptors.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
@@ -14,14 +14,14 @@ use rustix::process::{Uid, geteuid};
 use super::point::MountPoint;
 use super::user::User;
 
-/// Names that are tried for a new directory.
+/// Attempts to find an unused name.
 const ATTEMPTS: u32 = 8;
 
-/// How directories are opened that we have made.
+/// Flags to open directories that this process created.
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// `acetate-NUMBER/NAME` among the temporary files.
+/// The directories `acetate-NUMBER/NAME` in the temporary directory.
 #[derive(Debug)]
 pub(in crate::cli) struct PrivateDir {
     temporary: OwnedFd,
@@ -32,10 +32,10 @@ pub(in crate::cli) struct PrivateDir {
 }
 
 impl PrivateDir {
-    /// Makes both; the inner one is called `name`. `user` is who will have it.
+    /// Creates both directories; the inner one has the name `name`. `user` will own the outer one.
     ///
     /// # Errors
-    /// There is no place for it, or the temporary directory is another user's.
+    /// The directories cannot be created, or the temporary directory belongs to another user.
     pub(in crate::cli) fn new(name: &OsStr, user: Option<&User>) -> io::Result<Self> {
         let path = std::env::temp_dir().canonicalize()?;
         let temporary = openat(CWD, &path, DIRECTORY, Mode::empty())?;
@@ -68,10 +68,10 @@ impl PrivateDir {
         &self.point
     }
 
-    /// Gives access to `user` alone; for after the mount.
+    /// Gives access to `user` alone. Call it after the mount.
     ///
     /// # Errors
-    /// The filesystem does not give it away.
+    /// The owner cannot be changed.
     pub(in crate::cli) fn give_to(&self, user: Option<&User>) -> io::Result<()> {
         match user {
             Some(user) => Ok(fchown(&self.outer, Some(Uid::from_raw(user.uid)), None)?),
@@ -79,14 +79,14 @@ impl PrivateDir {
         }
     }
 
-    /// Removes both where they are empty: what is still mounted stays as it is.
+    /// Removes both directories if they are empty; one with a mount stays.
     pub(in crate::cli) fn remove(&self) {
         let _removed = unlinkat(&self.outer, &self.name, AtFlags::REMOVEDIR)
             .and_then(|()| unlinkat(&self.temporary, &self.outer_name, AtFlags::REMOVEDIR));
     }
 }
 
-/// Makes a directory with an unguessable name.
+/// Creates a directory with an unguessable name.
 fn make_in(temporary: &OwnedFd) -> io::Result<OsString> {
     for _ in 0..ATTEMPTS {
         let number = getrandom::u64().map_err(io::Error::other)?;
@@ -100,7 +100,7 @@ fn make_in(temporary: &OwnedFd) -> io::Result<OsString> {
     Err(ErrorKind::AlreadyExists.into())
 }
 
-/// Opens what we have just made: another directory in its place belongs to another user.
+/// Opens the new directory, and checks its owner and mode: another user may have replaced it.
 fn open_ours(temporary: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     let outer = openat(temporary, name, DIRECTORY, Mode::empty())?;
     let found = fstat(&outer)?;

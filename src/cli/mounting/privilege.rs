@@ -1,28 +1,28 @@
-//! Whether we may mount here, known before anything is begun.
+//! Checks the right to mount before anything else is done.
 
 use std::path::Path;
 
 use crate::cli::error::CliError;
 
-/// What decides it on Linux.
+/// The properties of a process on Linux that determine its right to mount.
 #[derive(Debug, Clone, Copy)]
 struct Rights {
     is_root: bool,
-    /// CAP_SYS_ADMIN, in whatever user namespace.
+    /// CAP_SYS_ADMIN, in any user namespace.
     is_admin: bool,
     in_user_namespace: bool,
 }
 
-/// How we may mount.
+/// The means by which this process may mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum Means {
-    /// By any program.
+    /// mount(2) or mount(8).
     Any,
-    /// By our own call only: the programs want root.
+    /// mount(2) only: mount(8) requires root.
     OwnCall,
 }
 
-/// How we may mount at `dir`; `sudo` is the command that would do the same as root.
+/// How this process may mount at `dir`. `sudo` is the same command as root, for the hint.
 #[cfg(target_os = "linux")]
 pub(in crate::cli) fn check(_dir: Option<&Path>, sudo: &str) -> Result<Means, CliError> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -35,7 +35,7 @@ pub(in crate::cli) fn check(_dir: Option<&Path>, sudo: &str) -> Result<Means, Cl
     verdict(rights, sudo)
 }
 
-/// How we may mount at `dir`: macOS lets who owns it.
+/// How this process may mount at `dir`: macOS lets the directory's owner mount.
 #[cfg(not(target_os = "linux"))]
 pub(in crate::cli) fn check(dir: Option<&Path>, sudo: &str) -> Result<Means, CliError> {
     use std::os::unix::fs::MetadataExt;
@@ -74,8 +74,7 @@ fn verdict(rights: Rights, sudo: &str) -> Result<Means, CliError> {
     }
 }
 
-/// Whether CAP_SYS_ADMIN (number 21) is among the effective capabilities in
-/// `/proc/self/status`.
+/// Whether CAP_SYS_ADMIN (number 21) is among the effective capabilities of `/proc/self/status`.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 fn is_admin(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -83,13 +82,13 @@ fn is_admin(status: &str) -> bool {
     mask.is_some_and(|mask| mask & 1 << 21 != 0)
 }
 
-/// Whether a uid_map maps all users to themselves, as it does outside of user namespaces.
+/// Whether a uid_map is the identity, as outside of user namespaces.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 fn is_whole(map: &str) -> bool {
     map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// The command of this process, as root.
+/// The command line of this process, with sudo.
 pub(in crate::cli) fn as_root() -> String {
     let program = std::env::current_exe().unwrap_or_else(|_unknown| "acetate".into());
     let words = std::env::args_os().skip(1);
@@ -98,7 +97,7 @@ pub(in crate::cli) fn as_root() -> String {
     format!("sudo {}", words.join(" "))
 }
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell.
 pub(in crate::cli) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Whether a session is being served, by whom, and where.
+//! Finds the server of a session, and its addresses.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -13,30 +13,30 @@ use crate::cli::error::CliError;
 use crate::cli::{mount_help, text};
 use crate::control::{Answer, ControlError, ExportsUsage, Request, ServerStatus};
 
-/// A server that is there answers sooner; one that is busy does not refuse.
+/// The timeout of a connection to a server on this machine. A busy server does not refuse it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The port that [`is_local`] names (discard, RFC 863).
+/// The port for [`is_local`] (discard, RFC 863); nothing is sent.
 const DISCARD_PORT: u16 = 9;
 
-/// A server that has a session.
+/// The server of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Served {
-    /// Its process.
+    /// The pid of the server.
     pub(super) pid: u32,
-    /// Where it listens, as far as that is known.
+    /// The addresses at which it listens, as far as they are known.
     pub(super) addresses: Vec<SocketAddr>,
     /// Whether it refuses every change.
     pub(super) is_read_only: bool,
-    /// What an exports file says that it serves; `None` where the session is all that it has.
+    /// The exports of its exports file; `None` if it serves only the session.
     exports: Option<ExportsUsage>,
     /// Whether it was started for a mount.
     is_ours: bool,
 }
 
 impl Served {
-    /// Whether it was told to end, and is at that: nobody hears clients any more. Only of one that
-    /// was started for a mount, which listens before that is known to anybody.
+    /// Whether the server is shutting down: it refuses connections. Only known for one started for
+    /// a mount, because that listens before any other process knows its address.
     pub(super) fn is_ending(&self) -> bool {
         let refuses = |address: &SocketAddr| {
             let reached = mount_help::reached(*address);
@@ -46,18 +46,18 @@ impl Served {
         self.is_ours && self.addresses.iter().all(refuses)
     }
 
-    /// Where this machine reaches it best: at an address of this machine, whatever the server says.
+    /// The best address for this machine: a loopback address, otherwise another local one.
     pub(super) fn near(&self) -> Option<SocketAddr> {
         let is_near = |address: &&SocketAddr| mount_help::reachable(address.ip()).is_loopback();
         let local = || self.addresses.iter().find(|address| is_local(address.ip()));
         self.addresses.iter().find(is_near).or_else(local).copied()
     }
 
-    /// Sees to it that its `/` is `session`.
+    /// Checks that the export `/` of the server is `session`.
     ///
     /// # Errors
-    /// It serves what an exports file says: `/` may be another session there, or nothing, and
-    /// each export has its own rules. The error says how to mount those that have `session`.
+    /// The server has an exports file: `/` may be another session or missing, and each export has
+    /// its own rules. The error says how to mount the exports with `session`.
     pub(super) fn check_root(&self, session: &Path) -> Result<(), CliError> {
         let Some(usage) = &self.exports else {
             return Ok(());
@@ -77,8 +77,8 @@ impl Served {
     }
 }
 
-/// Whether `ip` is an address of this machine: what is sent there, the system sends from the same
-/// address. Nothing is sent.
+/// Whether `ip` belongs to this machine: the source address for a local destination is the
+/// destination. Nothing is sent.
 fn is_local(ip: IpAddr) -> bool {
     let any: IpAddr = match ip {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -91,7 +91,7 @@ fn is_local(ip: IpAddr) -> bool {
     from.is_ok_and(|from| from.ip() == ip)
 }
 
-/// `: NAME (at /PLACE)` of each export that has `session`.
+/// A list `: NAME (at /PLACE)` of the exports with `session`.
 fn exports_with(usage: &ExportsUsage, session: &Path) -> String {
     let named = usage.exports.iter().filter_map(|export| {
         let mut parts = export.sessions.iter();
@@ -103,7 +103,7 @@ fn exports_with(usage: &ExportsUsage, session: &Path) -> String {
     if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
 }
 
-/// The server that has `session`: one that was started for a mount, or any other.
+/// The server of `session`, whether it was started for a mount or not.
 pub(super) fn served(session: &Path) -> Result<Option<Served>, CliError> {
     let notes = Note::all().into_iter().filter(|note| note.session == session);
     let mut ours = notes.filter_map(|note| {
@@ -125,28 +125,28 @@ pub(super) fn served(session: &Path) -> Result<Option<Served>, CliError> {
     };
     let Ok(Answer::Status(ServerStatus { pid, addresses, .. })) = server.ask(&Request::Status)
     else {
-        // It has ended meanwhile.
+        // The server has ended.
         return Ok(None);
     };
     let exports = match server.ask(&Request::Exports) {
         Ok(Answer::Exports(usage)) => usage.file.is_some().then_some(usage),
-        // One that has exports, and cannot say what they take.
+        // The server has exports, but cannot report their usage.
         Err(ControlError::Refused(_)) => Some(ExportsUsage::default()),
         _ => return Ok(None),
     };
     Ok(Some(Served { pid, addresses, is_read_only: false, exports, is_ours: false }))
 }
 
-/// Whether the command is a server of ours for `session` that only reads it; `None` if it is no
-/// server of ours.
+/// Whether a command line is a detached server of `session` that is read-only; `None` if it is not
+/// such a server.
 fn is_read_only(command: &[u8], session: &Path) -> Option<bool> {
     let words = command.strip_suffix(session.as_os_str().as_bytes())?;
     let has = |word: &str| words.split(|byte| *byte == b' ').any(|each| each == word.as_bytes());
     (has("serve") && has(DETACHED)).then(|| has("--read-only"))
 }
 
-/// The words of a process's command, with a space between; `None` of a process whose user could
-/// only pretend to be the server of `session`.
+/// The command line of a process, separated by spaces; `None` for a process of a user that could
+/// imitate the server of `session`.
 #[cfg(target_os = "linux")]
 fn command_line(pid: u32, session: &Path) -> Option<Vec<u8>> {
     use std::os::unix::fs::MetadataExt;
@@ -159,7 +159,7 @@ fn command_line(pid: u32, session: &Path) -> Option<Vec<u8>> {
     Some(words.iter().map(|byte| if *byte == 0 { b' ' } else { *byte }).collect())
 }
 
-/// The words of a process's command, with a space between.
+/// The command line of a process, separated by spaces.
 #[cfg(not(target_os = "linux"))]
 fn command_line(pid: u32, _session: &Path) -> Option<Vec<u8>> {
     let mut command = std::process::Command::new("ps");

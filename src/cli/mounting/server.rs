@@ -1,4 +1,4 @@
-//! A server in the background: starting it, and stopping it.
+//! Starts and stops servers in the background.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,23 +20,23 @@ use crate::delta::sqlite::Figures;
 use crate::inspect::opened::open_session;
 use crate::vfs::PatternSet;
 
-/// A port that is free, for nobody but this machine.
+/// A free port that only this machine can reach.
 pub(super) const ANY_PORT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The hidden option of `serve`, by which such a server can be told.
+/// The hidden option of `serve` that marks a server in the background.
 pub(super) const DETACHED: &str = "--detached";
 
-/// What a server says until it listens, and more.
+/// The most output that is read until a server listens, in bytes.
 const MAX_SAID_BYTES: u64 = 64 << 10;
 
-/// Between two looks whether a server has ended.
+/// The interval of checks whether a server has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Between two words on how far it is.
+/// The interval of messages about progress.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is to be served, as whom.
+/// What to serve, and as which user.
 #[derive(Debug)]
 pub(super) struct StartOptions<'a> {
     pub(super) session: &'a Path,
@@ -56,8 +56,8 @@ pub(super) struct Started {
     pub(super) address: SocketAddr,
 }
 
-/// Starts `acetate serve` and returns when clients can come; its stderr is ours until then, and
-/// a file beside the session afterwards.
+/// Starts `acetate serve`; returns when it listens. Its stderr is a pipe to this process until
+/// then, and its log file afterwards.
 pub(super) fn start(wanted: &StartOptions<'_>) -> Result<Started, CliError> {
     let failed = |error: std::io::Error| CliError::caused("cannot start the server", &error);
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
@@ -73,7 +73,7 @@ pub(super) fn start(wanted: &StartOptions<'_>) -> Result<Started, CliError> {
     command.args(hiding::texts(wanted.hide).map(|pattern| format!("--hide={pattern}")));
     command.arg("--").arg(wanted.session);
     if let Some(user) = wanted.user {
-        // As in a session of the user's own.
+        // The environment of a login session of the user.
         let runtime = format!("/run/user/{}", user.uid);
         match Path::new(&runtime).is_dir() {
             true => command.env("XDG_RUNTIME_DIR", runtime),
@@ -90,7 +90,7 @@ pub(super) fn start(wanted: &StartOptions<'_>) -> Result<Started, CliError> {
             Ok(Started { child, address })
         }
         _ => {
-            // It has closed its stderr: it ends, or cannot go on.
+            // The server closed its stderr without listening: it is ending, or stuck.
             let _gone = child.kill();
             let _reaped = child.wait();
             Err(said.failure(wanted.user))
@@ -98,7 +98,7 @@ pub(super) fn start(wanted: &StartOptions<'_>) -> Result<Started, CliError> {
     }
 }
 
-/// What a server says until it listens, or ends.
+/// The output of a server until it listens or ends.
 #[derive(Debug, Default)]
 struct ServerOutput {
     address: Option<SocketAddr>,
@@ -117,7 +117,7 @@ fn listen_to(stderr: ChildStderr) -> ServerOutput {
 }
 
 impl ServerOutput {
-    /// Why it does not serve, as it says.
+    /// The error that the server printed.
     fn failure(&self, user: Option<&User>) -> CliError {
         let after = |prefix: &str| self.lines.iter().find_map(|line| line.strip_prefix(prefix));
         let what = match after("error: ") {
@@ -137,13 +137,13 @@ impl ServerOutput {
     }
 }
 
-/// Stops the server `pid` of `session`, and waits until it has ended and the session is at rest.
+/// Stops the server `pid` of `session`, and waits until it has closed the session.
 pub(super) fn stop(pid: u32, session: &Path, child: Option<Child>) -> Result<(), CliError> {
     let Some(number) = as_pid(pid) else {
         return Ok(());
     };
     match kill_process(number, Signal::TERM) {
-        // One that is gone already needs no signal.
+        // ESRCH: the server has already ended.
         Ok(()) | Err(Errno::SRCH) => {}
         Err(error) => {
             let what = format!("cannot stop the server (process {pid})");
@@ -153,7 +153,7 @@ pub(super) fn stop(pid: u32, session: &Path, child: Option<Child>) -> Result<(),
     wait(pid, session, child)
 }
 
-/// Waits until the server `pid` of `session` has ended, which it was told.
+/// Waits until the server `pid` of `session` has ended, after a signal.
 pub(super) fn wait(pid: u32, session: &Path, mut child: Option<Child>) -> Result<(), CliError> {
     let Some(number) = as_pid(pid) else {
         return Ok(());
@@ -181,7 +181,7 @@ fn as_pid(number: u32) -> Option<Pid> {
     i32::try_from(number).ok().and_then(Pid::from_raw)
 }
 
-/// What copy-ups have left to do: `: N files, BYTES left to copy`.
+/// The rest of pending copy-ups as a suffix: `: N files, BYTES left to copy`.
 pub(super) fn left(session: &Path) -> String {
     let figures = open_session(session).ok().and_then(|session| session.figures().ok());
     figures.map(|figures| left_of(&figures)).unwrap_or_default()
@@ -197,11 +197,11 @@ fn left_of(figures: &Figures) -> String {
     }
 }
 
-/// Sees to it that a server which has ended left the session at rest; says what it left to be
-/// copied, as the base has changed or the disk is full.
+/// Checks that an ended server closed the session, and reports copy-ups that it could not finish (a
+/// changed base, a full disk).
 ///
 /// # Errors
-/// It was killed, or failed.
+/// The server was killed, or failed.
 pub(super) fn check_closed(session: &Path) -> Result<(), CliError> {
     let Ok(opened) = open_session(session) else {
         return Ok(());
@@ -210,7 +210,7 @@ pub(super) fn check_closed(session: &Path) -> Result<(), CliError> {
         return Ok(());
     };
     if opened.served_by().is_some() {
-        // Somebody else has it by now.
+        // Another server has the session now.
         return Ok(());
     }
     let (shown, left) = (session.display(), left_of(&figures));
@@ -226,17 +226,17 @@ pub(super) fn check_closed(session: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Whether a process runs: a zombie does not.
+/// Whether a process is running; a zombie is not.
 fn is_running(pid: Pid, child: Option<&mut Child>) -> bool {
     if let Some(child) = child {
         return matches!(child.try_wait(), Ok(None));
     }
-    // EPERM: somebody else's by now, or not ours to wait for.
+    // EPERM: a process of another user, which has reused the pid or cannot be waited for.
     if test_kill_process(pid).is_err() {
         return false;
     }
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    // The state comes behind the name in parentheses.
+    // The state follows the name in parentheses.
     let state = stat.ok().and_then(|stat| Some(stat.rsplit_once(") ")?.1.starts_with('Z')));
     !state.unwrap_or(false)
 }

@@ -1,8 +1,8 @@
-//! Where mount(8) mounts first: a directory that we alone can reach.
+//! The staging directory of mount(8), which only root can reach.
 //!
-//! mount(8) and mount.nfs take paths and look at what they lead to again and again. In the
-//! directory of the notes nothing can be swapped under them; from there the mount is bound to the
-//! mount point by its descriptor, and taken away.
+//! mount(8) and mount.nfs resolve paths repeatedly. In the directory of the notes no other user can
+//! replace them. From there, the mount is bound to the mount point by its descriptor, and
+//! unmounted.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -15,13 +15,13 @@ use super::point::MountPoint;
 use super::{note, table};
 use crate::cli::error::CliError;
 
-/// Suffix of staging directories.
+/// The suffix of staging directories.
 const SUFFIX: &str = ".stage";
 
-/// Mounts by `mount`, which gets the directory, and binds that to the mount point.
+/// Calls `mount` with the staging directory, and binds the result to the mount point.
 ///
 /// # Errors
-/// Those of `mount`, and that it mounted nothing.
+/// An error of `mount`, or it mounted nothing.
 pub(super) fn mount(
     point: &MountPoint,
     mount: impl FnOnce(&Path) -> Result<(), CliError>,
@@ -40,11 +40,11 @@ pub(super) fn mount(
     mounted
 }
 
-/// Takes away what a command that was killed left for a mount at `dir`.
+/// Removes the staging directory that a killed command left for a mount at `dir`.
 pub(super) fn clear(dir: &Path) {
     let Ok(stage) = note::file(dir, SUFFIX) else { return };
     let is_mounted = || table::at(&stage).is_ok_and(|mounted| mounted.is_some());
-    // Several commands may have been killed.
+    // Several killed commands may have left a mount each.
     while is_mounted() && unmount(&stage, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH).is_ok() {}
     let _gone = std::fs::remove_dir(&stage);
 }

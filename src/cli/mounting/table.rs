@@ -1,5 +1,4 @@
-//! What is mounted where, asked without touching it: a mount whose server is away hangs whoever
-//! looks into it.
+//! Reads the mount table. It never accesses a mount, because that blocks if its server is gone.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -10,33 +9,33 @@ use std::process::Command;
 
 use crate::cli::error::CliError;
 
-/// The port of NFS where no option names another.
+/// The port of NFS if the options have none.
 const NFS_PORT: u16 = 2049;
 
 /// A mounted filesystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) struct Mounted {
     pub(in crate::cli) dir: PathBuf,
-    /// Its type.
+    /// The type of the filesystem.
     pub(in crate::cli) kind: String,
-    /// What is mounted, as it was called.
+    /// The source of the mount, such as `HOST:PATH`.
     pub(in crate::cli) source: String,
-    /// Of NFS: the server, where the system tells.
+    /// The address of the NFS server, if the system reports it.
     pub(in crate::cli) server: Option<SocketAddr>,
 }
 
 impl Mounted {
-    /// Whether it comes from an NFS server.
+    /// Whether it is an NFS mount.
     pub(in crate::cli) fn is_nfs(&self) -> bool {
         self.kind.starts_with("nfs")
     }
 
-    /// Whether it comes from `server`, as far as the system tells.
+    /// Whether it is an NFS mount from `server`, as far as the system reports it.
     pub(in crate::cli) fn is_from(&self, server: SocketAddr) -> bool {
         self.is_nfs() && self.server.is_none_or(|at| at == server)
     }
 
-    /// Whether it is the server's export `path`, however many slashes either is written with.
+    /// Whether it is the server's export `path`, up to repeated slashes.
     pub(in crate::cli) fn is_export(&self, path: &str) -> bool {
         let mounted = self.source.find(":/").map(|colon| &self.source[colon + 1..]);
         mounted.is_some_and(|mounted| names(mounted).eq(names(path)))
@@ -47,12 +46,12 @@ fn names(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|name| !name.is_empty())
 }
 
-/// All that is mounted, what was mounted last coming last.
+/// All mounts, the most recent one last.
 pub(in crate::cli) fn mounted() -> Result<Vec<Mounted>, CliError> {
     read().map_err(|error| CliError::caused("cannot tell what is mounted", &error))
 }
 
-/// What shows at `dir` itself.
+/// The mount visible at `dir` itself.
 pub(in crate::cli) fn at(dir: &Path) -> Result<Option<Mounted>, CliError> {
     Ok(mounted()?.into_iter().rfind(|mounted| mounted.dir == dir))
 }
@@ -62,7 +61,7 @@ fn read() -> std::io::Result<Vec<Mounted>> {
     mounted_for("self")
 }
 
-/// All that is mounted in the mount namespace of a process.
+/// All mounts in the mount namespace of a process.
 #[cfg(target_os = "linux")]
 pub(super) fn mounted_for(process: &str) -> std::io::Result<Vec<Mounted>> {
     let table = std::fs::read(format!("/proc/{process}/mountinfo"))?;
@@ -75,21 +74,21 @@ fn read() -> std::io::Result<Vec<Mounted>> {
     Ok(table.split(|byte| *byte == b'\n').filter_map(of_mount).collect())
 }
 
-/// A mount of this process's namespace, with what tells which part of a filesystem it shows.
+/// A mount in this process's namespace, with the part of the filesystem that it shows.
 #[cfg(target_os = "linux")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MountTableEntry {
     pub(super) id: u64,
-    /// The filesystem's number, `MAJOR:MINOR`.
+    /// The device number of the filesystem, `MAJOR:MINOR`.
     pub(super) device: String,
-    /// What is mounted, as a path in the filesystem.
+    /// The mounted directory, as a path in the filesystem.
     pub(super) root: PathBuf,
     pub(super) dir: PathBuf,
-    /// Those of the mount, not of the filesystem.
+    /// The options of the mount, without those of the filesystem.
     pub(super) options: String,
 }
 
-/// All mounts of this process's namespace, what was mounted last coming last.
+/// All mounts in this process's namespace, the most recent one last.
 #[cfg(target_os = "linux")]
 pub(super) fn entries() -> std::io::Result<Vec<MountTableEntry>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
@@ -107,12 +106,12 @@ fn entry(line: &[u8]) -> Option<MountTableEntry> {
     Some(MountTableEntry { id, device, root, dir, options })
 }
 
-/// A line of `/proc/self/mountinfo`: see proc_pid_mountinfo(5).
+/// Parses a line of `/proc/self/mountinfo`: see proc_pid_mountinfo(5).
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 fn of_mountinfo(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|byte| *byte == b' ');
     let dir = PathBuf::from(OsString::from_vec(unescaped(fields.nth(4)?)));
-    // Optional fields end with a dash.
+    // A dash ends the optional fields.
     fields.by_ref().find(|field| *field == b"-")?;
     let text = |field: &[u8]| String::from_utf8_lossy(&unescaped(field)).into_owned();
     let (kind, source) = (text(fields.next()?), text(fields.next()?));
@@ -121,7 +120,7 @@ fn of_mountinfo(line: &[u8]) -> Option<Mounted> {
     Some(Mounted { dir, kind, source, server })
 }
 
-/// The server in the options of an NFS mount.
+/// The address of the server in the options of an NFS mount.
 fn server(options: &str) -> Option<SocketAddr> {
     let value = |name: &str| {
         let mut pairs = options.split(',').filter_map(|option| option.split_once('='));
@@ -132,7 +131,7 @@ fn server(options: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// The bytes of a field: space, tab, newline and backslash come as octal numbers.
+/// Decodes a field: space, tab, newline and backslash are octal escapes.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -155,7 +154,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A line of macOS's `mount`: `127.0.0.1:/ on /Users/ann/agent (nfs, nodev, mounted by ann)`.
+/// Parses a line of macOS's `mount`: `127.0.0.1:/ on /Users/ann/agent (nfs, nodev)`.
 #[cfg_attr(target_os = "linux", allow(dead_code))]
 fn of_mount(line: &[u8]) -> Option<Mounted> {
     let line = String::from_utf8_lossy(line);

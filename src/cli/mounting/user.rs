@@ -1,4 +1,4 @@
-//! Whom we work for: who called `sudo` wants to mount, and nothing else as root.
+//! The user who called `sudo`: everything but the mount itself runs as this user.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::process::Command;
 
 use rustix::process::geteuid;
 
-/// The user behind `sudo`.
+/// The user who called `sudo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(in crate::cli) struct User {
     pub(in crate::cli) name: String,
-    /// The home directory, where the system tells.
+    /// The home directory, if the system reports it.
     pub(in crate::cli) home: Option<PathBuf>,
-    /// The login shell, where the system tells.
+    /// The login shell, if the system reports it.
     pub(in crate::cli) shell: Option<PathBuf>,
     pub(in crate::cli) uid: u32,
     gid: u32,
@@ -21,7 +21,7 @@ pub(in crate::cli) struct User {
 }
 
 impl User {
-    /// Who called `sudo` to run us as root; `None` where nobody did.
+    /// The user who called `sudo`; `None` without `sudo`.
     pub(in crate::cli) fn behind_sudo() -> Option<Self> {
         let variable = |name| std::env::var(name).ok();
         if !geteuid().is_root() || cfg!(not(target_os = "linux")) {
@@ -38,7 +38,7 @@ impl User {
     }
 }
 
-/// What a program prints, if it succeeds.
+/// The output of a program, if it succeeds.
 fn said(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).output().ok()?;
     output.status.success().then_some(())?;
@@ -49,21 +49,21 @@ fn numbers(text: &str) -> Option<Vec<u32>> {
     text.split_whitespace().map(|word| word.parse().ok()).collect()
 }
 
-/// The fields of passwd(5), from 0, that hold paths.
+/// The indexes, from 0, of the fields of passwd(5) that hold paths.
 const HOME_FIELD: usize = 5;
 const SHELL_FIELD: usize = 6;
 
-/// An absolute path in a field of a line of passwd(5).
+/// An absolute path in a field of a passwd(5) line.
 fn path_in(line: &str, field: usize) -> Option<PathBuf> {
     let path = line.trim_end().split(':').nth(field)?;
     path.starts_with('/').then(|| PathBuf::from(path))
 }
 
-/// Runs `f` with the rights of `user`, or as who we are; a child that it starts has them for
-/// ever.
+/// Runs `f` with the credentials of `user`, or with those of this process. A child that `f` starts
+/// keeps them.
 ///
 /// # Errors
-/// Those of `f`, and that the rights cannot be taken on.
+/// An error of `f`, or the credentials cannot be set.
 #[cfg(target_os = "linux")]
 pub(in crate::cli) fn acting_as<T: Send>(
     user: Option<&User>,
@@ -74,7 +74,7 @@ pub(in crate::cli) fn acting_as<T: Send>(
     let Some(user) = user else {
         return f();
     };
-    // To Linux, a thread has a user, and not a process: this one ends with its rights.
+    // On Linux, credentials belong to a thread: this one ends together with them.
     std::thread::scope(|scope| {
         let acting = scope.spawn(|| {
             let groups: Vec<Gid> = user.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
@@ -88,7 +88,7 @@ pub(in crate::cli) fn acting_as<T: Send>(
     })
 }
 
-/// Runs `f`: elsewhere who owns a directory may mount there, and nobody needs `sudo`.
+/// Runs `f`: other systems let the owner of a directory mount there, without `sudo`.
 #[cfg(not(target_os = "linux"))]
 pub(in crate::cli) fn acting_as<T: Send>(
     _user: Option<&User>,

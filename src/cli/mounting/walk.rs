@@ -1,4 +1,4 @@
-//! The walk to a mount point, one component at a time from `/`, each by descriptor.
+//! Walks to a mount point from `/`, component by component, by descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -13,15 +13,15 @@ use super::point::cannot;
 use super::table;
 use crate::cli::error::CliError;
 
-/// Symbolic links that are followed to a directory at most, as many as Linux follows.
+/// The most symbolic links that are followed, as in Linux.
 const MAX_LINKS: u32 = 40;
 
-/// Where a walk ended.
+/// The end of a walk.
 #[derive(Debug)]
 pub(super) struct Walked {
-    /// The directory that has the mount point.
+    /// The parent of the mount point.
     parent: OwnedFd,
-    /// Its name in there.
+    /// The name of the mount point in its parent.
     name: OsString,
     /// The mount point, unless something is mounted on it.
     dir: Option<OwnedFd>,
@@ -37,24 +37,24 @@ impl Walked {
         Ok(Self { parent, name: name.to_owned(), dir: Some(dir), owner, linked_by: None })
     }
 
-    /// A mount point that something is mounted on.
+    /// A directory on which something is mounted.
     fn mounted(parent: OwnedFd, name: OsString, linked_by: Option<u32>) -> Self {
         Self { parent, name, dir: None, owner: None, linked_by }
     }
 
-    /// The owner of the directory, where it is open.
+    /// The owner of the directory, if it is open.
     pub(super) fn owner(&self) -> Option<u32> {
         self.owner
     }
 
-    /// The first user other than root who could choose where the walk went: who owns a symbolic
-    /// link on the way, or the directory that it is in.
+    /// The first user other than root who could redirect the walk: the owner of a symbolic link on
+    /// the way, or of the directory that contains the link.
     pub(super) fn linked_by(&self) -> Option<u32> {
         self.linked_by
     }
 
-    /// Leads to the directory below whatever is mounted there: a magic link is not followed into
-    /// mounts.
+    /// A path to the directory itself, below any mount on it: the kernel does not cross mounts at a
+    /// magic link.
     pub(super) fn by_descriptor(&self) -> PathBuf {
         match &self.dir {
             Some(dir) => descriptor(dir),
@@ -62,7 +62,7 @@ impl Walked {
         }
     }
 
-    /// Ends in a component that is no link, which umount2(2) follows into the mount.
+    /// A path whose last component is not a magic link, so that umount2(2) crosses into the mount.
     pub(super) fn mounted_by_descriptor(&self) -> PathBuf {
         match &self.dir {
             // `Path::join` would drop the dot.
@@ -80,7 +80,7 @@ fn descriptor(fd: &OwnedFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
 }
 
-/// Opens no device, asks for no permission to read, and follows no link.
+/// Opens without access to the object (no device is opened), and does not follow a link.
 const PLAIN: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 enum WalkStep {
@@ -89,7 +89,7 @@ enum WalkStep {
     Name(OsString),
 }
 
-/// The steps of a path, the first one last.
+/// The steps of a path in reverse order.
 fn steps(path: &Path) -> impl Iterator<Item = WalkStep> {
     path.components().rev().filter_map(|component| match component {
         Component::RootDir => Some(WalkStep::Root),
@@ -99,8 +99,8 @@ fn steps(path: &Path) -> impl Iterator<Item = WalkStep> {
     })
 }
 
-/// Walks to `dir`. Links are followed; a directory where something is mounted is opened on the way
-/// only, as everything on it is.
+/// Walks to `dir`, following links. Parents with a mount on them are crossed into; at `dir` itself,
+/// an existing mount is not opened.
 pub(super) fn walk(dir: &Path) -> Result<(PathBuf, Walked), CliError> {
     let failed = |error: io::Error| cannot(dir, &error);
     let refused = |errno: Errno| cannot(dir, &errno.into());
@@ -121,7 +121,7 @@ pub(super) fn walk(dir: &Path) -> Result<(PathBuf, Walked), CliError> {
                 path.pop();
                 continue;
             }
-            // What ends with `..` is looked at by its name, as everything else.
+            // A path that ends in `..` is resolved to a parent and a name as well.
             None => match path.file_name().map(OsStr::to_owned) {
                 Some(name) => {
                     at = up(&at).map_err(refused)?;

@@ -1,4 +1,4 @@
-//! `-p`: each hunk is shown, and asked for.
+//! `-p`: shows each hunk and asks for it.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::inspect::opened::Opened;
 /// Unchanged lines around a hunk.
 const CONTEXT: usize = 3;
 
-/// Asks for everything that is offered.
+/// Asks for every offered change.
 pub(super) fn pick(offer: &Offer<'_>) -> Result<ChosenHunks, CliError> {
     let screen = Screen::new();
     let mut chosen = ChosenHunks::new();
@@ -50,7 +50,7 @@ pub(super) fn pick(offer: &Offer<'_>) -> Result<ChosenHunks, CliError> {
     Ok(chosen)
 }
 
-/// The hunks of an entry. The view of the session is gone while the user thinks.
+/// The hunks of an entry. No snapshot of the session is held while the user answers.
 fn hunks_of(offer: &Offer<'_>, entry: &FoldedLine) -> Result<Option<FileHunks>, CliError> {
     let FoldedLine::One(difference) = entry else { return Ok(None) };
     let found = offer.opened.look(|view| pieces(offer.opened, view, difference))?;
@@ -88,7 +88,7 @@ fn pick_hunks(
 ) -> Result<QuestionEnd, CliError> {
     let path = &difference.change.path;
     let is_drifted = offer.drifted.contains(path);
-    // Of a copy it is known only of the file as a whole.
+    // For a copy, conflicts are only known per file.
     let mark = offer.mark(is_drifted && offer.is_to_copy);
     screen.title(&format!("{}{mark}", diff::line(difference)));
     let mut groups = AskedHunks::of(file);
@@ -147,11 +147,11 @@ impl Choices for Whole<'_> {
     }
 }
 
-/// The hunks of a file as they are asked for.
+/// The hunks of a file in the form of questions.
 struct AskedHunks {
     file: FileHunks,
     pieces: Vec<AskedPiece>,
-    /// What the base has now, if not all of the file can be merged with that.
+    /// The current content of a drifted base file, with which not all hunks may merge.
     base: Option<Vec<u8>>,
 }
 
@@ -169,7 +169,7 @@ impl AskedHunks {
         Self { file, pieces, base: None }
     }
 
-    /// What stands behind hunks that cannot be merged with what the base has now.
+    /// The mark of hunks that conflict with the current base file.
     fn mark(&self, range: &Range<usize>) -> &'static str {
         let conflicts = |base: &Vec<u8>| self.file.text.has_conflicts(range.clone(), base);
         if self.base.as_ref().is_some_and(conflicts) { CONFLICTS_WITH_BASE } else { "" }
@@ -202,7 +202,7 @@ impl Choices for AskedHunks {
 
     fn show(&self, at: usize, screen: &Screen) {
         match &self.pieces[at] {
-            // It stands in the line above the hunks.
+            // Printed on a line of its own, without a hunk header.
             AskedPiece::Attributes(_) => screen.line(&self.line(at)),
             AskedPiece::Lines(range) => {
                 let mut lines = Vec::new();
@@ -235,7 +235,7 @@ impl Choices for AskedHunks {
                 let (sign, line) = first.unwrap_or((' ', Vec::new()));
                 let line = text::line(line.strip_suffix(b"\n").unwrap_or(&line));
                 let lines = header.trim_matches(['@', ' ']);
-                // The first line as in a patch, as `git add -p` lists it.
+                // Like `git add -p`, lists the first line as in a patch.
                 format!("{lines:<20} {sign}{line}{}", self.mark(range))
             }
         }

@@ -1,4 +1,4 @@
-//! `-i`: a list of the changes in the user's editor.
+//! `-i`: lists the changes in the user's editor.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -40,7 +40,7 @@ pub(super) fn pick(offer: &Offer<'_>) -> Result<ChosenHunks, CliError> {
     Ok(chosen)
 }
 
-/// The id of an entry: of several differences the first one's.
+/// The id of an entry, which is that of its first difference.
 fn id(entry: &FoldedLine) -> String {
     differences(entry).first().map(|first| whole_id(first).to_string()).unwrap_or_default()
 }
@@ -62,7 +62,7 @@ fn list(entries: &[FoldedLine], verb: Verb) -> String {
     text
 }
 
-/// What the user's editor makes of a text.
+/// The text after the user has edited it.
 fn edit(text: &str) -> Result<String, CliError> {
     let file = EditedList::new(text)?;
     let given = |name| env::var_os(name).filter(|value| !value.is_empty());
@@ -80,7 +80,7 @@ fn edit(text: &str) -> Result<String, CliError> {
     read.map_err(|error| CliError::caused(file.0.display(), &error))
 }
 
-/// A file for the editor, which goes in the end.
+/// A temporary file for the editor; removed on drop.
 struct EditedList(PathBuf);
 
 impl EditedList {

@@ -1,4 +1,4 @@
-//! Choosing from a session's changes: `--hunk`, `-p` and `-i`.
+//! Chooses from a session's changes: `--hunk`, `-p` and `-i`.
 
 mod asked;
 mod edited;
@@ -37,17 +37,17 @@ pub(super) struct Picking {
     hunk: Vec<String>,
 }
 
-/// What is done with what is chosen.
+/// What happens to the chosen changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
-    /// It is applied.
+    /// They are applied.
     Apply,
-    /// It is given up.
+    /// They are discarded.
     Discard,
 }
 
 impl Verb {
-    /// At the beginning of a question.
+    /// The verb at the start of a question.
     fn as_str(self) -> &'static str {
         match self {
             Self::Apply => "Apply",
@@ -64,12 +64,12 @@ impl Verb {
 }
 
 impl Picking {
-    /// Whether anything is to be chosen from.
+    /// Whether any of the options is given.
     pub(super) fn is_given(&self) -> bool {
         self.patch || self.interactive || !self.hunk.is_empty()
     }
 
-    /// Refuses to ask where there is no terminal.
+    /// Refuses to ask without a terminal.
     pub(super) fn check(&self, has_json: bool) -> Result<(), CliError> {
         if !(self.patch || self.interactive) || (asking::can_ask() && !has_json) {
             return Ok(());
@@ -81,7 +81,7 @@ impl Picking {
         Err(CliError::new(what).with_hint(hint))
     }
 
-    /// Lets the user choose from what is offered.
+    /// Lets the user choose from an offer.
     pub(super) fn pick(&self, offer: &Offer<'_>) -> Result<ChosenHunks, CliError> {
         let mut chosen = if self.patch {
             asked::pick(offer)?
@@ -95,7 +95,7 @@ impl Picking {
     }
 }
 
-/// Chooses what has these ids.
+/// Chooses the pieces with these ids.
 fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<ChosenHunks, CliError> {
     let mut found: BTreeMap<&str, Vec<(MergedPath, Option<HunkId>)>> =
         given.iter().map(|id| (id.as_str(), Vec::new())).collect();
@@ -136,7 +136,7 @@ fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<ChosenHunks, CliError> 
     Ok(chosen)
 }
 
-/// Adds a hunk of a file, unless all of the file is chosen.
+/// Adds a hunk of a file, unless the whole file is chosen.
 fn add_hunk(chosen: &mut ChosenHunks, path: &MergedPath, hunk: HunkId) {
     let pick = chosen.entry(path.clone()).or_insert_with(|| Pick::Hunks([].into()));
     if let Pick::Hunks(ids) = pick {

@@ -1,4 +1,4 @@
-//! What there is to choose from.
+//! The changes that a user can choose from.
 
 use std::collections::BTreeSet;
 
@@ -13,34 +13,34 @@ use crate::vfs::FileKind;
 
 use super::Verb;
 
-/// What stands behind what cannot be merged with what the base has now.
+/// The mark of a change that conflicts with the current base.
 pub(super) const CONFLICTS_WITH_BASE: &str = " (conflicts with the base)";
 
-/// The changes that are offered.
+/// The offered changes.
 pub(in crate::cli) struct Offer<'a> {
     pub(in crate::cli) opened: &'a Opened,
-    /// What is chosen from.
+    /// The changes to choose from.
     pub(in crate::cli) differences: Vec<Difference>,
-    /// Directories of which only the time changed: they go with what is in them.
+    /// Directories with only a new mtime: they are chosen together with their entries.
     pub(in crate::cli) quiet: Vec<Difference>,
-    /// The paths of what cannot be merged with what is there now.
+    /// The paths of changes that conflict with the current state of the target.
     pub(in crate::cli) drifted: BTreeSet<MergedPath>,
-    /// What is written to is a copy of the base.
+    /// Whether the target is a copy of the base.
     pub(in crate::cli) is_to_copy: bool,
-    /// Whether git's own files and context nodes are offered one by one.
+    /// Whether files of git and context nodes are offered one by one.
     pub(in crate::cli) has_own: bool,
     pub(in crate::cli) verb: Verb,
 }
 
 impl Offer<'_> {
-    /// What is chosen from, folded as `diff` does it.
+    /// The changes, folded as by `diff`.
     pub(super) fn entries(&self) -> Result<Vec<FoldedLine>, CliError> {
         let folding = FoldOptions { dirs: true, own: !self.has_own };
         let differences = self.differences.clone();
         Ok(entries(self.opened, &DiffOptions::default(), folding, differences)?)
     }
 
-    /// What stands behind what conflicts with what is there now, or nothing.
+    /// The mark of a change that conflicts with the target; otherwise empty.
     pub(super) fn mark(&self, conflicts: bool) -> &'static str {
         match (conflicts, self.is_to_copy) {
             (false, _) => "",
@@ -49,9 +49,9 @@ impl Offer<'_> {
         }
     }
 
-    /// Whether an entry has something that cannot be merged with what is there now.
+    /// Whether any difference of an entry conflicts with the target.
     pub(super) fn has_conflicts(&self, entry: &FoldedLine) -> bool {
-        // A directory that is deleted goes with what is in it.
+        // A deleted directory also stands for everything in it.
         let has_below = |difference: &Difference| {
             let is_gone = difference.kind == DifferenceKind::Deleted;
             is_gone && difference.path.first_below(&self.drifted).is_some()
@@ -60,8 +60,8 @@ impl Offer<'_> {
         differences(entry).iter().any(has)
     }
 
-    /// Adds the directories of which only the time changed, if all that changed in them, or the
-    /// move of a directory above them, is chosen.
+    /// Adds directories with only a new mtime if all changes in them are chosen, or if the rename
+    /// of a parent is chosen.
     pub(super) fn add_quiet(&self, chosen: &mut ChosenHunks) {
         let is_whole = |d: &&Difference| chosen.get(&d.change.path) == Some(&Pick::Whole);
         let (picked, rest): (Vec<_>, Vec<_>) = self.differences.iter().partition(is_whole);
@@ -84,13 +84,13 @@ pub(super) fn differences(entry: &FoldedLine) -> &[Difference] {
     }
 }
 
-/// Chooses all of an entry.
+/// Chooses all differences of an entry.
 pub(super) fn choose(entry: &FoldedLine, chosen: &mut ChosenHunks) {
     let paths = differences(entry).iter().map(|difference| &difference.change.path);
     chosen.extend(paths.map(|path| (path.clone(), Pick::Whole)));
 }
 
-/// The directory that an entry moves.
+/// The directory that an entry renames, if any.
 pub(super) fn moved_dir(entry: &FoldedLine) -> Option<&MergedPath> {
     let FoldedLine::One(difference) = entry else { return None };
     let change = &difference.change;
@@ -102,7 +102,7 @@ pub(super) fn moved_dir(entry: &FoldedLine) -> Option<&MergedPath> {
     is_moved.then_some(&change.path)
 }
 
-/// What an entry is, in a question.
+/// The noun for an entry in a question.
 pub(super) fn noun(entry: &FoldedLine) -> &'static str {
     match entry {
         FoldedLine::One(difference) => match difference.kind {

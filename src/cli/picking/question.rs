@@ -1,24 +1,24 @@
-//! The questions about one file, or one change that has no hunks.
+//! Asks about the hunks of one file, or about one change without hunks.
 
 use super::shown::Screen;
 use super::{Verb, asking};
 use crate::cli::error::CliError;
 
-/// Something that can be chosen or not.
+/// A list of items that can be chosen.
 pub(super) trait Choices {
-    /// How many there are.
+    /// The number of items.
     fn count(&self) -> usize;
-    /// What the one at `at` is, in a question.
+    /// The noun for an item in a question.
     fn noun(&self, at: usize) -> &'static str;
-    /// Shows the one at `at`.
+    /// Shows an item.
     fn show(&self, at: usize, screen: &Screen);
-    /// The one at `at` in a line.
+    /// An item on one line.
     fn line(&self, at: usize) -> String;
-    /// Whether the one at `at` has a text in it.
+    /// Whether an item contains a text.
     fn has_text(&self, at: usize, text: &str) -> bool;
-    /// Divides the one at `at`; into how many.
+    /// Splits an item; returns the number of parts.
     fn split(&mut self, at: usize) -> usize;
-    /// Whether the one at `at` can be divided.
+    /// Whether an item can be split.
     fn can_split(&self, at: usize) -> bool;
 }
 
@@ -27,19 +27,19 @@ pub(super) trait Choices {
 pub(super) enum QuestionEnd {
     /// The next file follows.
     Next,
-    /// No further file does.
+    /// The user quit: no further file follows.
     Quit,
 }
 
-/// A file's questions while they are answered.
+/// The state of a file's questions.
 struct Round<'a> {
     choices: &'a mut dyn Choices,
-    /// What was decided.
+    /// The decisions so far.
     picks: Vec<Option<bool>>,
     at: usize,
 }
 
-/// Asks until everything is decided. Returns what is chosen.
+/// Asks until every item is decided; returns which are chosen.
 pub(super) fn ask(
     choices: &mut dyn Choices,
     verb: Verb,
@@ -81,7 +81,7 @@ enum QuestionStep {
 }
 
 impl Round<'_> {
-    /// The answers that are possible.
+    /// The keys of the possible answers.
     fn keys(&self) -> String {
         let mut keys = vec!["y", "n", "q", "a", "d"];
         let is_open = |at: usize| self.picks[at].is_none();
@@ -148,7 +148,7 @@ impl Round<'_> {
         Ok(QuestionStep::Show)
     }
 
-    /// The next one that is not decided, after this one or from the beginning.
+    /// The next undecided item after the current one, wrapping around.
     fn next_open(&self) -> Option<usize> {
         let all = self.picks.len();
         (self.at + 1..all).chain(0..self.at).find(|at| self.picks[*at].is_none())

@@ -1,4 +1,4 @@
-//! How changes are shown at the terminal where the questions are asked.
+//! Shows changes at the terminal at which the questions are asked.
 
 use std::io::{self, Write};
 
@@ -10,15 +10,15 @@ use crate::inspect::hunks::Sign;
 use crate::inspect::opened::Opened;
 use crate::inspect::patch::{Style, write_difference};
 
-/// Lines of an addition or deletion that are shown.
+/// The most lines of a patch that are shown.
 const SHOWN_LINES: usize = 200;
 
-/// Files whose content is shown as a whole are not larger, in bytes.
+/// The largest file that is shown as a patch, in bytes.
 const SHOWN_BYTES: u64 = 1 << 20;
 
 const RESET: &str = "\x1b[m";
 
-/// Stderr, where a person reads what is asked.
+/// The terminal at stderr.
 pub(super) struct Screen {
     has_colour: bool,
 }
@@ -33,16 +33,16 @@ impl Screen {
             true => format!("{colour}{line}{RESET}\n"),
             false => format!("{line}\n"),
         };
-        // Who cannot read it cannot answer either.
+        // An unreadable terminal gives no answers either, which ends the questions.
         let _written = io::stderr().lock().write_all(line.as_bytes());
     }
 
-    /// Prints a line, or several.
+    /// Prints one or more lines.
     pub(super) fn line(&self, text: &str) {
         text.lines().for_each(|line| self.put("", &text::printable(line)));
     }
 
-    /// Prints what stands above the hunks of a file.
+    /// Prints the title above the hunks of a file.
     pub(super) fn title(&self, text: &str) {
         self.put("\x1b[1m", &text::printable(text));
     }
@@ -76,7 +76,7 @@ impl Screen {
         }
     }
 
-    /// Shows a change that has no hunks: the patch of it, if that is short.
+    /// Shows the patch of a change without hunks, if its files are small.
     pub(super) fn whole(&self, opened: &Opened, difference: &Difference) -> Result<(), CliError> {
         let sizes = [
             difference.old.as_ref().map(|old| old.attr.size),

@@ -1,4 +1,4 @@
-//! What exports take of their quotas: as their server says, or as their sessions are at rest.
+//! Shows the quotas of exports: from their server, or from the sessions if it is not running.
 
 use std::path::Path;
 
@@ -43,12 +43,12 @@ pub(super) fn show(file: &Path, is_json: bool) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
-/// What the server of an exports file says, where there is one that answers this user.
+/// The usage from the server of an exports file, if one answers this user.
 fn served(file: &Path, config: &Config) -> Option<ExportsUsage> {
     let file = real_path(file);
     let mounts = config.exports.iter().flat_map(|export| &export.mounts);
     let in_file = mounts.filter_map(|mount| mount.session().cloned());
-    // Sessions in memory are known by the list of servers alone.
+    // Sessions in memory are only in the list of servers.
     let listed = entries().unwrap_or_default().into_iter().map(|entry| entry.session);
     in_file.chain(listed).find_map(|session| {
         let mut server = connect(&session).ok().flatten()?;
@@ -56,7 +56,7 @@ fn served(file: &Path, config: &Config) -> Option<ExportsUsage> {
     })
 }
 
-/// The exports of a session's server that have the session.
+/// The exports of a server that contain a session.
 pub(in crate::cli) fn with_session(
     server: &mut ControlConnection,
     session: &Path,
@@ -107,7 +107,7 @@ fn session_json(part: &SessionUsage) -> Value {
     object.into()
 }
 
-/// An export by its name, without its sessions.
+/// The JSON of an export without its sessions.
 pub(in crate::cli) fn brief_json(export: &ExportUsage) -> Value {
     let mut object = Map::new();
     object.insert("name".to_owned(), export.name.as_str().into());

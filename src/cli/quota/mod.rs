@@ -1,4 +1,4 @@
-//! `acetate quota`: what a session takes, or the exports of a file, and how much they may.
+//! `acetate quota`: shows and sets the quota of a session, or shows those of an exports file.
 
 pub(super) mod exports;
 
@@ -53,7 +53,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Shows how the session or the exports stand.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match (&args.session, &args.config) {
         (_, Some(file)) => exports::show(file, args.json),
@@ -62,14 +62,14 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
 }
 
-/// Limits the session, if it is to be, and shows how it stands then.
+/// Sets the limits that are given, then shows the quota.
 fn of_session(session: &Path, args: &Args) -> Result<Ending, CliError> {
     let bounds = [args.bytes, args.files, args.max_file_bytes].map(Option::unwrap_or_default);
     let quota = match bounds {
         [Bound::Keep, Bound::Keep, Bound::Keep] => quota::quota(session)?,
         bounds => set(session, bounds)?,
     };
-    // A server that tells nothing of its exports is no reason to tell nothing of the session.
+    // If the server cannot report its exports, the session is shown without them.
     let server = connect(session).ok().flatten();
     let exports = server.map(|mut server| exports::with_session(&mut server, session));
     let exports = exports.unwrap_or_default();
@@ -96,12 +96,12 @@ fn of_session(session: &Path, args: &Args) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
-/// An export's name, what it takes and may.
+/// An export's name, usage and limits.
 pub(super) fn brief(export: &ExportUsage) -> String {
     format!("{}: {}", text::name(export.name.as_bytes()), line(&export.taken))
 }
 
-/// Limits a session, through the server that has it or by itself.
+/// Sets the limits, through the server that has the session or directly.
 fn set(session: &Path, bounds: [Bound; 3]) -> Result<QuotaReport, CliError> {
     let Some(mut server) = connect(session)? else {
         let limited = quota::set(session, |limits| Bound::apply(limits, bounds));
@@ -118,13 +118,13 @@ fn set(session: &Path, bounds: [Bound; 3]) -> Result<QuotaReport, CliError> {
     }
 }
 
-/// Both in a line.
+/// Bytes and files on one line.
 pub(super) fn line(taken: &UsageReport) -> String {
     let [bytes, files] = figures(taken);
     format!("{bytes}; files: {files}")
 }
 
-/// Bytes and files, each against its limit.
+/// Bytes and files, each with its limit.
 fn figures(taken: &UsageReport) -> [String; 2] {
     let against = |used: String, limit: Option<String>| match limit {
         Some(limit) => format!("{used} of {limit}"),
@@ -139,7 +139,7 @@ fn figures(taken: &UsageReport) -> [String; 2] {
     ]
 }
 
-/// Adds what is used and what may be.
+/// Adds usage and limits to a JSON object.
 pub(super) fn put(object: &mut Map<String, Value>, taken: &UsageReport) {
     object.insert("used_bytes".to_owned(), taken.used_bytes.into());
     object.insert("used_files".to_owned(), taken.used_files.into());
@@ -157,7 +157,7 @@ fn parse_files(text: &str) -> Result<Bound, String> {
     bound(text, |text| text.parse().ok()).ok_or_else(|| "expected a number, or `none`".to_owned())
 }
 
-/// A limit that the session can hold.
+/// Parses a limit; a session stores it as a signed 64-bit integer.
 fn bound(text: &str, parse: impl Fn(&str) -> Option<u64>) -> Option<Bound> {
     if text == "none" {
         return Some(Bound::None);

@@ -1,4 +1,4 @@
-//! `run` in a mount namespace where the session shows at the base's own path.
+//! `run` in a mount namespace in which the session is mounted at the base's own path.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::cli::mounting::private::PrivateDir;
 use crate::cli::mounting::sandbox::TMP;
 use crate::cli::{namespace_child, output};
 
-/// Serves, has `namespace-child` mount and run the command, and stops the server; returns the
+/// Serves, lets `namespace-child` mount and run the command, and stops the server; returns the
 /// command's exit code.
 pub(super) fn run(run: &RunPlan<'_>) -> Result<u8, CliError> {
     if let Some(base) = &run.base {
@@ -30,9 +30,9 @@ pub(super) fn run(run: &RunPlan<'_>) -> Result<u8, CliError> {
         check_system(run)?;
         inherited::check_for_sandbox()?;
     }
-    // Waits for other mounts of this session; a signal still ends this process here.
+    // Waits for other mounts of this session. Until here, a signal ends this process.
     let turn = MountLock::take(&run.session)?;
-    // From here on there is something to clean up: signals are passed on to the command.
+    // From here on, signals are passed on to the command, so that the cleanup runs.
     let mut runner = Runner::new()?;
     let place = MadeDirs::make(run)?;
     let done = run_at(run, &place, &mut runner, turn);
@@ -40,11 +40,11 @@ pub(super) fn run(run: &RunPlan<'_>) -> Result<u8, CliError> {
     done
 }
 
-/// Where the system has its programs, and what they trust.
+/// Directories with the system's programs, and with files that these trust.
 const SYSTEM: [&str; 6] = ["/bin", "/etc", "/lib", "/lib64", "/sbin", "/usr"];
 
-/// Refuses a base with programs of the system's, of which a sandbox runs some as root before it
-/// runs the command as a user.
+/// Refuses a base with programs of the system: a sandbox runs some as root before it runs the
+/// command as a user.
 fn check_system(run: &RunPlan<'_>) -> Result<(), CliError> {
     let (Some(base), Some(_)) = (&run.base, &run.user) else {
         return Ok(());
@@ -56,11 +56,11 @@ fn check_system(run: &RunPlan<'_>) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Directories that are made for a run.
+/// Directories that are created for a run.
 struct MadeDirs {
-    /// Where the session is mounted that has no base.
+    /// The mount point of a session without a base.
     mount: Option<PrivateDir>,
-    /// Where the session's files show that cannot be seen at their own paths.
+    /// The directory that shows the session's files if their own paths are covered.
     files: Option<PrivateDir>,
 }
 
@@ -116,7 +116,7 @@ fn run_at(
     run.finish(begun?, code, left)
 }
 
-/// Ourselves, to enter the namespace.
+/// The command line of `namespace-child`.
 fn command(run: &RunPlan<'_>, note: &Note, place: &MadeDirs) -> Result<Command, CliError> {
     let failed = |error: std::io::Error| CliError::caused("cannot start ourselves", &error);
     let program = std::env::current_exe().map_err(failed)?;
@@ -140,7 +140,7 @@ fn command(run: &RunPlan<'_>, note: &Note, place: &MadeDirs) -> Result<Command, 
     Ok(command)
 }
 
-/// Where the command begins: where we are, as the shell calls it, if that is in the base.
+/// The start directory: the current directory as $PWD names it, if that is in the base.
 fn directory(run: &RunPlan<'_>, base: &Path) -> PathBuf {
     let Some(below) = run.below() else {
         return base.to_owned();
@@ -152,19 +152,18 @@ fn directory(run: &RunPlan<'_>, base: &Path) -> PathBuf {
     called.unwrap_or(here)
 }
 
-/// Whether the command could run: the note names its namespace then.
+/// Whether the session was mounted: only then does the note have a namespace.
 fn was_mounted(note: &Note) -> bool {
     let now = Note::of_run(&note.dir, std::process::id());
     now.and_then(|now| now.run?.namespace).is_some()
 }
 
-/// Stops the server. The mount went with the namespace, but where the process was killed that
-/// had it.
+/// Stops the server. The mount is gone with the namespace, unless `namespace-child` was killed.
 fn leave(note: &Note, child: Option<Child>) -> Result<(), CliError> {
     let now = Note::of_run(&note.dir, std::process::id());
     let note = now.as_ref().unwrap_or(note);
     end_left(note);
-    // Another run may have started it again after it was killed.
+    // Another run may have started the killed server again.
     let child = child.filter(|child| note.started == Some(child.id()));
     if let ServerFate::GoesOn { pid, why } = release(note, child, false)? {
         output::line(format_args!("its server (process {pid}) goes on: {why}"));

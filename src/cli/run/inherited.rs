@@ -1,5 +1,5 @@
-//! Descriptors that a command would have from its caller and that lead into the base: through
-//! them it could change the base, whatever is mounted over it.
+//! Refuses inherited descriptors that lead into the base: through them, the command could change
+//! the base despite the mount over it.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -9,16 +9,16 @@ use crate::cli::error::CliError;
 use crate::cli::mounting::namespace::paths_to;
 use crate::cli::text;
 
-/// O_CLOEXEC, as Linux has it on all machines that acetate is built for.
+/// O_CLOEXEC on all Linux architectures that acetate is built for.
 const CLOEXEC: u32 = 0o2_000_000;
 
-/// Names of the first descriptors.
+/// The names of the standard descriptors.
 const NAMES: [&str; 3] = ["standard input", "standard output", "standard error"];
 
-/// Refuses descriptors into `base`.
+/// Refuses descriptors that lead into `base`.
 ///
 /// # Errors
-/// There is one.
+/// There is such a descriptor.
 pub(super) fn check(base: &Path) -> Result<(), CliError> {
     let Some((number, path)) = found(base, &paths_to(base)?) else {
         return Ok(());
@@ -38,11 +38,11 @@ pub(super) fn check(base: &Path) -> Result<(), CliError> {
     Err(CliError::new(what).with_hint(hint))
 }
 
-/// Refuses descriptors with which a sandboxed command could change something outside: all but
-/// pipes, devices that keep nothing, and what its standard streams were redirected to.
+/// Refuses descriptors through which a sandboxed command could change something outside: all except
+/// pipes, devices without storage, and redirected standard streams.
 ///
 /// # Errors
-/// There is one.
+/// There is such a descriptor.
 pub(super) fn check_for_sandbox() -> Result<(), CliError> {
     let is_refused = |number: usize, found: &Metadata| match number {
         0..=2 => found.is_dir(),
@@ -57,14 +57,14 @@ pub(super) fn check_for_sandbox() -> Result<(), CliError> {
     Err(CliError::new(what).with_hint(hint))
 }
 
-/// Whether it is `/dev/null`, `zero`, `full`, `random` or `urandom`: 1:3 and so on in the kernel's
+/// Whether it is `/dev/null`, `zero`, `full`, `random` or `urandom`: major 1 in the kernel's
 /// devices.txt.
 fn keeps_nothing(found: &Metadata) -> bool {
     let is_one = matches!(found.rdev(), 0x103 | 0x105 | 0x107 | 0x108 | 0x109);
     found.file_type().is_char_device() && is_one
 }
 
-/// Whether a program that is executed gets a descriptor (proc_pid_fdinfo(5)).
+/// Whether an executed program inherits a descriptor (proc_pid_fdinfo(5)).
 fn is_passed_on(number: usize) -> bool {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{number}")).unwrap_or_default();
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
@@ -72,7 +72,7 @@ fn is_passed_on(number: usize) -> bool {
     flags.is_none_or(|flags| flags & CLOEXEC == 0)
 }
 
-/// The first descriptor that leads into `base`, which has these paths, and where to.
+/// The first descriptor that leads into `base`, and its path. `paths` are all paths of the base.
 fn found(base: &Path, paths: &[PathBuf]) -> Option<(usize, PathBuf)> {
     let device = base.metadata().ok()?.dev();
     first(|number, found| {
@@ -83,7 +83,7 @@ fn found(base: &Path, paths: &[PathBuf]) -> Option<(usize, PathBuf)> {
     })
 }
 
-/// The first descriptor that `is_wanted`, and where it leads.
+/// The first descriptor that `is_wanted`, and its path.
 fn first(is_wanted: impl Fn(usize, &Metadata) -> bool) -> Option<(usize, PathBuf)> {
     let entries = fs::read_dir("/proc/self/fd").ok()?.flatten();
     let mut numbers: Vec<usize> =

@@ -27,10 +27,10 @@ use super::{Ending, output};
 use crate::vfs::PatternSet;
 use summary::SessionBefore;
 
-/// Names the session for the command.
+/// The environment variable that gives the command the session.
 const VARIABLE: &str = "ACETATE_SESSION";
 
-/// The shell where the system names none.
+/// The shell if neither the user nor $SHELL names one.
 const SHELL: &str = "/bin/sh";
 
 /// Run a command in a session: serve it, mount it, and unmount it afterwards.
@@ -94,7 +94,7 @@ pub(super) struct Args {
     command: Vec<OsString>,
 }
 
-/// What is to be run, with the paths resolved.
+/// A run with resolved paths.
 struct RunPlan<'a> {
     args: &'a Args,
     means: Means,
@@ -103,11 +103,11 @@ struct RunPlan<'a> {
     user: Option<User>,
     confinement: Confinement,
     command: Vec<OsString>,
-    /// What is to be hidden of the base.
+    /// The patterns to hide from the base.
     hide: PatternSet,
 }
 
-/// Serves, mounts, runs, unmounts, and shows what changed.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let means = privilege::check(args.at.as_deref(), &privilege::as_root())?;
     let session = place::session(&args.session)?;
@@ -132,7 +132,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(Ending::Exit(code))
 }
 
-/// Refuses a sandbox that there cannot be.
+/// Refuses a sandbox that is not possible here.
 fn check_sandbox(args: &Args) -> Result<(), CliError> {
     if args.at.is_some() {
         let what = CliError::new("with --at the base stays reachable, which is no sandbox");
@@ -144,7 +144,7 @@ fn check_sandbox(args: &Args) -> Result<(), CliError> {
     return Err(CliError::new("no sandbox: only Linux has what it takes"));
 }
 
-/// The base of the session; a new session needs a word on it.
+/// The base of the session; a new session needs `--base` or `--no-base`.
 fn base(args: &Args, session: &Path) -> Result<Option<PathBuf>, CliError> {
     let base = base_of(session, args.base.as_deref())?;
     let shown = session.display();
@@ -164,7 +164,7 @@ fn base(args: &Args, session: &Path) -> Result<Option<PathBuf>, CliError> {
     Ok(base)
 }
 
-/// The shell of whom the command runs as.
+/// The shell of the user as whom the command runs.
 fn shell(user: Option<&User>) -> OsString {
     let of_user = user.and_then(|user| user.shell.clone()).map(PathBuf::into_os_string);
     let shell = of_user.or_else(|| std::env::var_os("SHELL"));
@@ -172,7 +172,7 @@ fn shell(user: Option<&User>) -> OsString {
 }
 
 impl RunPlan<'_> {
-    /// What has to be served for it, to be mounted at `point`.
+    /// The parameters to serve the session and to mount it at `point`.
     fn wanted<'w>(&'w self, point: &'w MountPoint) -> AttachOptions<'w> {
         AttachOptions {
             session: self.session.clone(),
@@ -189,13 +189,13 @@ impl RunPlan<'_> {
         }
     }
 
-    /// Where the current directory is in the base, as a path in it.
+    /// The path in the base of the current directory, if it is in the base.
     fn below(&self) -> Option<PathBuf> {
         let here = std::env::current_dir().ok()?;
         Some(here.strip_prefix(self.base.as_ref()?).ok()?.to_owned())
     }
 
-    /// What the summary needs to know before the command runs; the session is served by then.
+    /// The state of the session before the command runs. The session must be served already.
     fn summary(&self) -> Result<Option<SessionBefore>, CliError> {
         if self.args.command.is_empty() {
             let (session, shell) = (self.session.display(), self.command[0].display());
@@ -204,7 +204,7 @@ impl RunPlan<'_> {
         SessionBefore::now(&self.session).map(Some)
     }
 
-    /// Shows the summary, and says how the command ended. `begun` is `None` where it never ran.
+    /// Shows the summary; returns the exit code. `begun` is `None` if the command never ran.
     fn finish(
         &self,
         begun: Option<SessionBefore>,
@@ -230,7 +230,7 @@ impl RunPlan<'_> {
     }
 }
 
-/// Tells a command whom it runs as, where, and in which session.
+/// Sets the command's environment and current directory.
 pub(super) fn environment(
     command: &mut Command,
     session: &Path,
@@ -246,7 +246,7 @@ pub(super) fn environment(
     }
 }
 
-/// A new directory that is called `name`.
+/// Creates a private directory with this name.
 fn private_dir(name: &OsStr, user: Option<&User>) -> Result<PrivateDir, CliError> {
     PrivateDir::new(name, user).map_err(|error| {
         let temporary = std::env::temp_dir();
@@ -255,7 +255,7 @@ fn private_dir(name: &OsStr, user: Option<&User>) -> Result<PrivateDir, CliError
     })
 }
 
-/// Lets the command's user into a directory that was made for it.
+/// Gives the command's user access to a private directory.
 fn give_to(private: &PrivateDir, user: Option<&User>) -> Result<(), CliError> {
     private.give_to(user).map_err(|error| {
         let shown = private.point().path().display();

@@ -1,5 +1,4 @@
-//! `run` at a directory that shows the session to every process: one that was given, or one of its
-//! own.
+//! `run` at a mount point that every process sees: a directory of the user, or a private one.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -20,11 +19,11 @@ use crate::cli::mounting::user::User;
 use crate::cli::mounting::{place, table};
 use crate::cli::output;
 
-/// Where the session is mounted for the command.
+/// The mount point of the session.
 enum RunMount {
-    /// At a directory of the user's.
+    /// A directory that the user named.
     Given(MountPoint),
-    /// At a directory of its own.
+    /// A directory created for the run.
     Private(PrivateDir),
 }
 
@@ -37,9 +36,9 @@ pub(super) fn run(run: &RunPlan<'_>) -> Result<u8, CliError> {
         named.check_owner(user)?;
         release_other(named.path(), session)?;
     }
-    // Waits for other mounts of this session; a signal still ends this process here.
+    // Waits for other mounts of this session. Until here, a signal ends this process.
     let turn = MountLock::take(session)?;
-    // From here on there is something to clean up: signals are passed on to the command.
+    // From here on, signals are passed on to the command, so that the cleanup runs.
     let mut runner = Runner::new()?;
     let place = match &args.at {
         Some(at) => RunMount::given(at, base, session, user)?,
@@ -92,11 +91,12 @@ impl RunMount {
         Ok(Self::Given(point))
     }
 
-    /// A new directory that is called as the base is, for whom the command runs as.
+    /// Creates a private directory for `user`, with the name of the base.
     fn private(base: Option<&Path>, session: &Path, user: Option<&User>) -> Result<Self, CliError> {
         let name = base.and_then(Path::file_name).or(session.file_stem());
         let private = super::private_dir(name.unwrap_or(OsStr::new("session")), user)?;
-        // A base that holds all temporary directories holds this one. It is ours until then.
+        // The base may contain the temporary directory. The owner of a new directory needs no
+        // check.
         match place::check(private.point(), base, session, None) {
             Ok(_empty) => Ok(Self::Private(private)),
             Err(error) => {
@@ -113,7 +113,7 @@ impl RunMount {
         }
     }
 
-    /// Lets the command's user into a directory that was made for it.
+    /// Gives the command's user access to a directory created for the run.
     fn give_to(&self, user: Option<&User>) -> Result<(), CliError> {
         match self {
             Self::Given(_) => Ok(()),
@@ -128,7 +128,7 @@ impl RunMount {
         }
     }
 
-    /// Removes what was made. Only what is empty: whatever is still mounted stays as it is.
+    /// Removes a created directory if it is empty; one with a mount stays.
     fn remove(&self) {
         if let Self::Private(private) = self {
             private.remove();
@@ -136,7 +136,7 @@ impl RunMount {
     }
 }
 
-/// The command, in the mount.
+/// The command, started in the mount.
 fn command(run: &RunPlan<'_>, note: &Note) -> Result<Command, CliError> {
     let [program, words @ ..] = &*run.command else {
         return Err(CliError::new("no command"));
@@ -149,14 +149,14 @@ fn command(run: &RunPlan<'_>, note: &Note) -> Result<Command, CliError> {
     Ok(command)
 }
 
-/// Unmounts, unless that is not wanted.
+/// Unmounts and releases the server, unless the mount is kept.
 fn leave(args: &Args, place: &RunMount, note: &Note, child: Option<Child>) -> Result<(), CliError> {
     let dir = note.dir.display();
     if args.keep_mounted {
         output::line(format_args!("still mounted at {dir}; to unmount it: acetate umount {dir}"));
         return Ok(());
     }
-    // Another command that unmounted it left the directory and the server.
+    // Another command may have unmounted the session already.
     match table::at(&place.point().path_now())? {
         Some(mounted) if mounted.is_from(note.reached()) => place.unmount()?,
         Some(mounted) => {

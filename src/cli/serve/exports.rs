@@ -1,4 +1,4 @@
-//! Serving what an exports file says.
+//! Serves the exports of an exports file.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -24,10 +24,10 @@ use crate::workspace::exports::{self, ServedExports};
 use crate::workspace::layers::SessionLayers;
 use crate::workspace::unavailable::{FIRST_RETRY, MAX_RETRY};
 
-/// Time for the exports file to be read when the server ends.
+/// The time that a reload in progress gets when the server ends.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves the exports of `file` until a signal comes, and closes all sessions.
+/// Serves the exports of `file` until a signal arrives, then closes all sessions.
 pub(super) fn serve(
     runtime: &Runtime,
     args: &Args,
@@ -64,7 +64,7 @@ async fn until_signal(
     let mut hang_ups = signal(SignalKind::hangup())
         .map_err(|error| CliError::caused("cannot listen for signals", &error))?;
     let addresses = listeners.addresses();
-    // Each export says which ports it takes, and who is squashed.
+    // Source ports and squashing are checked per export.
     let options = ServerOptions { insecure: true, ..ServerOptions::default() };
     let server = super::server(listeners, locked(served).programs(), registration, options);
     let mut controls =
@@ -79,7 +79,7 @@ async fn until_signal(
     };
     let serving = server.run_until(signals.first(false), super::stuck(overlays));
     tokio::pin!(serving);
-    // One at a time; a signal that comes meanwhile is heard behind it.
+    // One reload at a time; a signal during a reload starts the next one afterwards.
     let mut reload: Option<Reload> = None;
     let mut wait = FIRST_RETRY;
     loop {
@@ -103,7 +103,7 @@ async fn until_signal(
         }
     }
     if let Some(reload) = reload {
-        // It may have a part in what is closed now, unless it waits for a base.
+        // The reload may use sessions that are closed next, unless it still waits for a base.
         match tokio::time::timeout(RELOAD_TIMEOUT, reload).await {
             Ok(loaded) => drop(tell(file, loaded, served)),
             Err(_) => output::line(format_args!("still reading {}: given up", file.display())),
@@ -114,14 +114,14 @@ async fn until_signal(
     Ok(())
 }
 
-/// Reading the file anew, which may take long: what is served no more is finished and closed.
+/// A reload in progress. It can take long, because it closes sessions that are no longer served.
 type Reload = JoinHandle<Result<Loaded, CliError>>;
 
-/// What was loaded.
+/// The result of a reload.
 enum Loaded {
-    /// The file, as it is now.
+    /// The exports file was read.
     File(Box<Config>),
-    /// These exports, which could not be opened before.
+    /// These exports can be opened now.
     Retried(Vec<String>),
 }
 
@@ -135,14 +135,14 @@ fn begin(
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
         let config = config::read(&file, Missing::Make)?;
-        // A base that hangs is waited for before anything is locked.
+        // Waits for a base that hangs before the lock is taken.
         let probed = exports::probe(&config);
         if strict {
             probed?;
         }
         let mut served = locked(&served);
         let gone = served.load(&config)?;
-        // First the commands that are under way there come to an end.
+        // Commands in progress on these sessions end first.
         runtime.block_on(async {
             let mut controls = controls.lock().await;
             super::warnings::tell_of_exports(&file, &config, &controls.addresses);
@@ -155,7 +155,7 @@ fn begin(
     })
 }
 
-/// Tries to open what could not be opened.
+/// Tries again to open exports that could not be opened.
 fn begin_retry(
     config: Config,
     served: &Arc<Mutex<ServedExports>>,
@@ -164,7 +164,7 @@ fn begin_retry(
     let (served, controls) = (Arc::clone(served), Arc::clone(controls));
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
-        // A base that hangs is waited for before anything is locked.
+        // Waits for a base that hangs before the lock is taken.
         let _missing = exports::probe(&config);
         let mut served = locked(&served);
         let Some((names, gone)) = served.retry(&config)? else {
@@ -179,7 +179,7 @@ fn begin_retry(
     })
 }
 
-/// What came of it; nothing where there is none.
+/// Waits for the reload in progress; pending forever if there is none.
 async fn end_of(reload: &mut Option<Reload>) -> Result<Result<Loaded, CliError>, JoinError> {
     match reload {
         Some(reload) => reload.await,
@@ -187,8 +187,8 @@ async fn end_of(reload: &mut Option<Reload>) -> Result<Result<Loaded, CliError>,
     }
 }
 
-/// Says what came of it, and returns the file that was read; what is wrong with it leaves all as
-/// it is.
+/// Reports a reload, and returns the file if it was read. After an error, everything is served as
+/// before.
 fn tell(
     file: &Path,
     loaded: Result<Result<Loaded, CliError>, JoinError>,
@@ -217,7 +217,7 @@ fn tell(
     None
 }
 
-/// Says which exports cannot be served, and why.
+/// Reports the exports that cannot be served.
 fn tell_failures(served: &mut ServedExports) {
     for (name, error) in served.take_failures() {
         let error = CliError::from(error);
@@ -228,7 +228,7 @@ fn tell_failures(served: &mut ServedExports) {
     }
 }
 
-/// The control sockets of the sessions that are served.
+/// The control sockets of the served sessions.
 struct Controls {
     of: HashMap<PathBuf, Control>,
     addresses: Vec<SocketAddr>,
@@ -236,10 +236,10 @@ struct Controls {
 }
 
 impl Controls {
-    /// Opens those of new sessions, and returns those of sessions that are gone.
+    /// Opens the sockets of new sessions; returns those of sessions that are no longer served.
     fn follow(&mut self, served: &ServedExports) -> Vec<Control> {
         let mut kept = HashMap::new();
-        // Whoever serves to be read only shares the session with others that do.
+        // A read-only server shares the session with others, so it has no control socket.
         for layers in served.sessions().filter(|layers| !layers.read_only) {
             let session = &layers.session;
             let control = self.of.remove(session).unwrap_or_else(|| {
@@ -254,7 +254,7 @@ impl Controls {
     }
 }
 
-/// Ends them together.
+/// Stops all sockets, then waits for each.
 async fn end_all(mut controls: Vec<Control>) {
     controls.iter_mut().for_each(Control::stop);
     for control in controls {
@@ -262,7 +262,7 @@ async fn end_all(mut controls: Vec<Control>) {
     }
 }
 
-/// Says what is served, and how to mount it.
+/// Prints what is served, and how to mount it.
 fn announce(
     file: &Path,
     config: &Config,
@@ -283,7 +283,7 @@ fn announce(
         }
     }
     if secret > 0 {
-        // What is printed here ends up in logs.
+        // The output often ends up in logs, so secret paths are not printed.
         let which = format!("{secret} with a secret path: `acetate config check` shows it");
         output::line(format_args!("{which}"));
         for export in exports.iter().filter(|export| export.is_secret()) {
@@ -309,8 +309,7 @@ fn announce(
     super::tell_addresses(addresses);
 }
 
-/// What an export hides, because of the file or because a session of it remembers it; as
-/// [`hiding::suffix`].
+/// A suffix as of [`hiding::suffix`] with what an export hides, by the file or by its sessions.
 fn hides(config: &Config, path: &[u8], served: &ServedExports) -> String {
     let is_it = |export: &&ExportConfig| {
         export.path.as_ref().is_some_and(|known| known.as_str().as_bytes() == path)
@@ -321,13 +320,13 @@ fn hides(config: &Config, path: &[u8], served: &ServedExports) -> String {
     };
     let mut hidden = PatternSet::clone(&export.hide);
     for layers in served.sessions().filter(is_of_export) {
-        // They are together in what is served: there cannot be too many.
+        // The served export has the same union, so it cannot exceed the limit.
         hidden = hidden.union(&layers.hidden).unwrap_or(hidden);
     }
     hiding::suffix(&hidden)
 }
 
-/// A panic while the file was read leaves what was served before.
+/// A panic during a reload leaves the earlier state.
 fn locked(served: &Mutex<ServedExports>) -> MutexGuard<'_, ServedExports> {
     served.lock()
 }

@@ -1,13 +1,13 @@
-//! How many connections the process has file descriptors for.
+//! Derives the limit of connections from the limit of file descriptors.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::server::limits::MAX_CONNECTIONS;
 
-/// Part of the process's file descriptors that connections may have.
+/// Connections may use this fraction (one in so many) of the file descriptors.
 const SHARE_OF_DESCRIPTORS: u64 = 4;
 
-/// Asks for file descriptors for all connections; as few as there are do too.
+/// Raises the limit of file descriptors for the maximum of connections. A failure is not fatal.
 pub(super) fn raise_descriptor_limit() {
     let wanted = (MAX_CONNECTIONS as u64).saturating_mul(SHARE_OF_DESCRIPTORS);
     let mut limit = getrlimit(Resource::Nofile);
@@ -20,7 +20,7 @@ pub(super) fn raise_descriptor_limit() {
     }
 }
 
-/// Connections that the process has file descriptors for.
+/// The connections for which the process has file descriptors.
 pub(super) fn max_connections() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     let share = limit.map_or(u64::MAX, |limit| (limit / SHARE_OF_DESCRIPTORS).max(1));

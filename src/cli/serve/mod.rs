@@ -1,4 +1,4 @@
-//! `acetate serve`: exports a session, or what an exports file says, until it is told to stop.
+//! `acetate serve`: exports a session, or the exports of a file, until it is stopped.
 
 mod exports;
 mod limits;
@@ -32,14 +32,14 @@ use crate::workspace::layers;
 use limits::{max_connections, raise_descriptor_limit};
 use signals::ServeSignals;
 
-/// Where clients are waited for if nothing else is said.
+/// The default address to listen at.
 const DEFAULT_ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 2049);
 
-/// Time for tasks that were given up to end.
+/// The time for aborted tasks to end.
 const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time for requests to be answered where a base hangs.
+/// The time to finish requests at a shutdown while a base hangs.
 const STUCK_DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Export a session over NFSv3, or several for whom an exports file names.
@@ -131,7 +131,7 @@ enum Durability {
     Strict,
 }
 
-/// Serves until a signal comes.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
@@ -148,10 +148,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
-    // From the first on, a signal lets everything that was begun be taken back.
+    // From here on, a signal leads to an orderly shutdown.
     let signals = runtime.block_on(async { ServeSignals::new() })?;
     raise_descriptor_limit();
-    // The network first, so that a port that is taken leaves no session behind.
+    // The network first, so that a port in use does not leave a new session behind.
     let listeners =
         runtime.block_on(Listeners::bind(&args.listen)).map_err(|error| CliError::bind(&error))?;
     let registration = match args.rpcbind {
@@ -170,14 +170,14 @@ fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
     served
 }
 
-/// Where clients come in, and what ends that.
+/// The listening side of a server.
 struct Door<'a> {
     signals: ServeSignals,
     listeners: Listeners,
     registration: Option<&'a Registration>,
 }
 
-/// A server of `programs`, for as many connections as the process has descriptors for.
+/// A server of `programs`, with as many connections as there are file descriptors for.
 fn server(
     listeners: Listeners,
     programs: Vec<Arc<dyn RpcProgram>>,
@@ -193,11 +193,11 @@ fn server(
     Server::new(listeners, programs, ServerOptions { limits, ..options })
 }
 
-/// Returns once all `bases` have answered or failed: opening one that hangs would keep signals from
-/// being heard.
+/// Waits until all `bases` have answered or failed: while a base hangs, opening it would delay the
+/// handling of signals.
 ///
 /// # Errors
-/// A signal came first.
+/// A signal arrived first.
 fn await_bases(
     runtime: &Runtime,
     signals: &mut ServeSignals,
@@ -213,19 +213,19 @@ fn await_bases(
     })
 }
 
-/// When requests are given up, after a signal to end: the base of one of `overlays` hangs.
+/// Completes when requests are to be aborted at a shutdown: the base of one of `overlays` hangs.
 async fn stuck(overlays: impl Fn() -> Vec<Arc<Overlay>>) {
     tokio::time::sleep(STUCK_DRAIN_TIMEOUT).await;
     until_any_stuck(&overlays()).await;
 }
 
-/// The address that mount commands name: one that other machines reach, if there is any.
+/// The address for mount commands: one beyond loopback, if there is any.
 fn for_clients(addresses: &[SocketAddr]) -> Option<SocketAddr> {
     let far = addresses.iter().find(|address| is_beyond_loopback(address));
     far.or(addresses.first()).copied()
 }
 
-/// Says how to mount an export; where there is a port mapper, also in short.
+/// Prints how to mount an export, with a short form if rpcbind is used.
 fn tell_how_to_mount(address: SocketAddr, path: &str, registration: Option<&Registration>) {
     for command in mount_help::commands(address, path) {
         output::line(format_args!("{command}"));
@@ -233,14 +233,14 @@ fn tell_how_to_mount(address: SocketAddr, path: &str, registration: Option<&Regi
     if let Some(registration) = registration {
         let how = if registration.is_builtin() { "in rpcbind's place" } else { "by rpcbind" };
         let host = mount_help::host(address);
-        // Works without nolock too, but then needs rpc.statd, and a restart forgets locks.
+        // Without `nolock`, it would need rpc.statd, and a restart of the server would lose locks.
         output::line(format_args!(
             "  or      sudo mount -t nfs -o nolock {host}:{path} /mnt/agent (found {how})"
         ));
     }
 }
 
-/// The object of `--json`, as far as all servers have it.
+/// The common fields of the JSON object of a server.
 fn serving(addresses: &[SocketAddr]) -> Map<String, Value> {
     let mut object = text::json("serving");
     let addresses = addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -249,7 +249,7 @@ fn serving(addresses: &[SocketAddr]) -> Map<String, Value> {
     object
 }
 
-/// The last line says that clients can come.
+/// The last line of output says that clients can connect.
 fn tell_addresses(addresses: &[SocketAddr]) {
     for address in addresses {
         output::line(format_args!("listening on {address}"));

@@ -1,4 +1,4 @@
-//! Serving one session.
+//! Serves one session.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::server::rpcbind::Registration;
 use crate::workspace::layers::{self, LayerOptions, SessionLayers};
 use crate::workspace::running::RunningSession;
 
-/// Serves a session until a signal comes, and closes it.
+/// Serves a session until a signal arrives, then closes it.
 pub(super) fn serve(
     runtime: &Runtime,
     args: &Args,
@@ -66,7 +66,7 @@ async fn until_signal(args: &Args, door: Door<'_>, layers: &SessionLayers) -> Op
     let insecure = args.insecure;
     let options = ServerOptions { insecure, squash_root, ..ServerOptions::default() };
     let server = super::server(listeners, layers.programs(), registration, options);
-    // Whoever serves to be read only shares the session with others that do.
+    // A read-only server shares the session with others, so it has no control socket.
     let control = (!args.read_only).then(|| {
         let (session, base) = (&layers.session, layers.base.clone());
         Control::begin(session, base, &layers.overlay, addresses.clone(), server.peers(), None)
@@ -92,7 +92,7 @@ async fn until_signal(args: &Args, door: Door<'_>, layers: &SessionLayers) -> Op
     log
 }
 
-/// Says what is served, and how to mount it.
+/// Prints what is served, and how to mount it.
 fn announce(
     args: &Args,
     layers: &SessionLayers,

@@ -1,4 +1,4 @@
-//! The signals that a server listens to.
+//! The signals of a server.
 
 use std::process;
 
@@ -24,10 +24,10 @@ impl ServeSignals {
         })
     }
 
-    /// Returns at the first signal; a second one ends the process at once.
+    /// Completes at the first signal; a second one ends the process at once.
     ///
-    /// In the background (`is_detached`) that takes SIGINT: SIGTERM is how `umount` and `run` ask
-    /// for the end, and whoever asks again, after one that was interrupted, wants the same end.
+    /// In the background (`is_detached`), only SIGINT does that. `umount` and `run` stop a server
+    /// with SIGTERM, and repeat it if they were interrupted.
     pub(super) async fn first(mut self, is_detached: bool) {
         self.next().await;
         if !is_detached {
@@ -43,7 +43,7 @@ impl ServeSignals {
         });
     }
 
-    /// Returns at the next signal.
+    /// Completes at the next signal.
     pub(super) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

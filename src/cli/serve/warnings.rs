@@ -1,5 +1,5 @@
-//! What is dangerous in the way that a session is served. NFSv3 has no authentication: a client
-//! says itself who its users are.
+//! Warns of insecure ways to serve a session. NFSv3 has no authentication: a client itself states
+//! which user it acts for.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::cli::squash::is_beyond_loopback;
 use crate::cli::{exposure, output, text};
 use crate::config::Config;
 
-/// Warns, on stderr, of clients that can pretend to be any user.
+/// Warns on stderr if clients can act as any user.
 pub(super) fn tell(addresses: &[SocketAddr], insecure: bool, squashes_root: bool) {
     let who = if squashes_root { "any user but root" } else { "any user, root included" };
     if let Some(address) = addresses.iter().find(|address| is_beyond_loopback(address)) {
@@ -32,8 +32,8 @@ pub(super) fn tell(addresses: &[SocketAddr], insecure: bool, squashes_root: bool
     }
 }
 
-/// Warns, on stderr, of each export in which other machines can pretend to be any user. An export
-/// is named by its place in the file: a secret path does not belong into logs.
+/// Warns on stderr of each export in which other machines can act as any user. The warning names
+/// the position in the file, because a secret path must not get into logs.
 pub(super) fn tell_of_exports(file: &Path, config: &Config, addresses: &[SocketAddr]) {
     if !addresses.iter().any(is_beyond_loopback) {
         return;

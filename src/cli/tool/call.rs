@@ -1,4 +1,4 @@
-//! A tool call, and the changes of the tree while it ran, as lines and as JSON.
+//! Formats a tool call and the changes while it ran, as lines and as JSON.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use crate::cli::{log, stored, text};
 use crate::delta::sqlite::{CallRow, OddRow, ToolCall};
 use crate::inspect::tool::ToolChange;
 
-/// A duration, given in milliseconds; `-` where it is not known.
+/// Formats a duration in milliseconds; `-` for `None`.
 pub(super) fn duration(ms: Option<i64>) -> String {
     match ms {
         None => "-".to_owned(),
@@ -15,7 +15,7 @@ pub(super) fn duration(ms: Option<i64>) -> String {
     }
 }
 
-/// The line of a call, its number `width` characters wide.
+/// The line of a call; its id is padded to `width`.
 pub(super) fn line(call: &CallRow, width: usize) -> String {
     format!(
         "{:>width$} {} {:>8} {:<7} {}",
@@ -27,7 +27,7 @@ pub(super) fn line(call: &CallRow, width: usize) -> String {
     )
 }
 
-/// The lines of changes; what cannot be read is named.
+/// The lines of changes; a row that cannot be decoded is reported.
 pub(super) fn change_lines(changes: &[ToolChange]) -> impl Iterator<Item = String> {
     changes.iter().map(|(id, row)| match row {
         Ok(row) => log::line(row),
@@ -35,7 +35,7 @@ pub(super) fn change_lines(changes: &[ToolChange]) -> impl Iterator<Item = Strin
     })
 }
 
-/// A call as an object of `--json`.
+/// A call for `--json`.
 pub(super) fn json(call: &ToolCall, changes: Option<&[ToolChange]>) -> Map<String, Value> {
     let mut object = text::json("tool_call");
     let row = &call.row;

@@ -1,4 +1,4 @@
-//! `acetate tool ls`: the calls, a line each.
+//! `acetate tool ls`: lists tool calls.
 
 use std::path::PathBuf;
 
@@ -69,7 +69,7 @@ impl From<CallStatusFilter> for CallStatus {
     }
 }
 
-/// Lists.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let filter = CallFilter {
         name: args.name.clone(),
@@ -86,7 +86,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     for row in &rows {
         let changes = changes.as_ref().map(|changes| changes.during(row)).transpose()?;
         if args.json {
-            // One after the other, so that no transaction lasts as long as whoever reads this.
+            // One transaction per call: a slow reader of stdout does not keep a snapshot open.
             if let Some(call) = calls.get(row.id)? {
                 out.json(call::json(&call, changes.as_deref()))?;
             }

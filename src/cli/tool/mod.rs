@@ -1,4 +1,4 @@
-//! `acetate tool`: the tool calls that an agent made, as a session has them.
+//! `acetate tool`: the tool calls of an agent, in a session.
 
 mod call;
 mod ls;
@@ -29,7 +29,7 @@ enum ToolCommand {
     Stats(stats::Args),
 }
 
-/// Runs the verb.
+/// Runs the subcommand.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match &args.command {
         ToolCommand::Record(args) => record::run(args),

@@ -1,4 +1,4 @@
-//! `acetate tool record`: adds a call that has ended.
+//! `acetate tool record`: records a tool call that has ended.
 
 use std::path::PathBuf;
 
@@ -49,7 +49,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Records.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let completed = args.completed.unwrap_or_else(Timestamp::now);
     let started = args.started.unwrap_or(completed);

@@ -1,4 +1,4 @@
-//! `acetate tool run`: runs a command, and records it as a tool call.
+//! `acetate tool run`: runs a command and records it as a tool call.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -37,16 +37,16 @@ pub(super) struct Args {
     command: Vec<OsString>,
 }
 
-/// Runs it and records it.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let parameters = match &args.parameters {
         Some(text) => json::checked("parameters", &stored::given(text)?)?.to_owned(),
         None => command_line(&args.command),
     };
-    // The session is not kept open meanwhile: the command may be one that wants it for itself.
+    // Closes the session again, because the command may need to lock it.
     ToolCalls::open(&args.session, AgentAccess::Write)?.require_writable()?;
     let started_at = Timestamp::now().as_second();
-    // Before the command runs: from then on we live until it has ended.
+    // First: from here on, signals do not end this process before the command.
     let mut runner = Runner::new()?;
     let [program, words @ ..] = &*args.command else {
         return Err(CliError::new("no command"));

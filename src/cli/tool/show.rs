@@ -1,4 +1,4 @@
-//! `acetate tool show`: all that is known of a call.
+//! `acetate tool show`: shows a tool call.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Shows it.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let calls = ToolCalls::open(&args.session, AgentAccess::Read)?;
     let Some(call) = calls.get(args.id)? else {

@@ -1,4 +1,4 @@
-//! `acetate tool stats`: what the calls of each tool came to.
+//! `acetate tool stats`: shows statistics of the calls of each tool.
 
 use std::path::PathBuf;
 
@@ -25,7 +25,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Shows them.
+/// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let stats = ToolCalls::open(&args.session, AgentAccess::Read)?.stats()?;
     let mut out = Out::new();

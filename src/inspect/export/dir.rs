@@ -1,7 +1,7 @@
-//! A directory that is filled: from its open directory down, without following links.
+//! Exports into a directory, through descriptors and without following links.
 //!
-//! Of what is being filled only the innermost directory is open, however deep it is. Attributes
-//! come last: a directory is ours alone until it is filled, and keeps its time.
+//! Only the innermost directory is open, at any depth. Attributes are set last: a directory is
+//! accessible to its owner alone until it is complete, and its entries do not change its times.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -39,34 +39,34 @@ pub struct OutputDir {
     without_set_id: u64,
 }
 
-/// Attributes of a client's objects that are kept only on request: on the host, they give rights.
+/// Attributes that are kept only on request, because they grant rights on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Keep {
-    /// The set-user-ID and set-group-ID bits of files, where they get their owner.
+    /// Setuid and setgid bits of files whose owner could be set.
     pub set_id: bool,
     /// Block and character devices.
     pub devices: bool,
 }
 
-/// A directory that leads to the innermost one.
+/// A directory on the path from the root to the innermost one.
 struct DirLevel {
-    /// Device and inode, to know it again.
+    /// Device and inode number, to recognize the directory on the way back.
     id: (u64, u64),
     attr: Attr,
 }
 
 impl OutputDir {
-    /// Opens the empty directory `path`, or makes it.
+    /// Opens the empty directory `path`, or creates it.
     ///
     /// # Errors
-    /// It holds something, or cannot be made.
+    /// The directory is not empty, or cannot be created.
     pub fn create(path: &Path, keep: Keep) -> Result<Self> {
         let failed = |error: Errno| write_error(path, error);
         match mkdirat(CWD, path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(failed(error)),
         }
-        // What is given may be a link; nothing that is made below it is.
+        // `path` itself may be a symbolic link; nothing below it is followed.
         let root =
             openat(CWD, path, OPEN_DIR & !OFlags::NOFOLLOW, Mode::empty()).map_err(failed)?;
         let mut entries = fs::read_dir(path).map_err(|error| write_error(path, error))?;
@@ -81,12 +81,12 @@ impl OutputDir {
         Ok(Self { path, root, current, levels, buffer, keep, not_owned, without_set_id })
     }
 
-    /// Objects that belong to whoever runs this, because only root may give files away.
+    /// Objects owned by this process's user instead, because only root may set an owner.
     pub fn not_owned(&self) -> u64 {
         self.not_owned
     }
 
-    /// Files whose set-user-ID or set-group-ID bit was not kept.
+    /// The number of files that lost a setuid or setgid bit.
     pub fn without_set_id(&self) -> u64 {
         self.without_set_id
     }
@@ -103,7 +103,7 @@ impl OutputDir {
         let file = openat(&self.current, item.name(), how, Mode::RUSR | Mode::WUSR);
         let file = file.map_err(failed)?;
         let attr = item.object.attr();
-        // First: a size that the filesystem does not take is found out before anything is written.
+        // Before any data: detects a size that the filesystem does not support.
         match ftruncate(&file, attr.size) {
             Ok(()) => {}
             Err(Errno::FBIG | Errno::INVAL) => {
@@ -130,7 +130,7 @@ impl OutputDir {
         Ok(ItemOutcome::Written)
     }
 
-    /// Sets owner, mode and times of what is no file, in the innermost directory.
+    /// Sets the attributes of an object in the innermost directory; not for regular files.
     fn finish_at(&mut self, item: &ExportItem<'_>) -> rustix::io::Result<()> {
         let (name, attr) = (item.name(), item.object.attr());
         let owner = (Some(Uid::from_raw(attr.uid)), Some(Gid::from_raw(attr.gid)));
@@ -144,7 +144,7 @@ impl OutputDir {
         utimensat(&self.current, name, &times(attr), flags)
     }
 
-    /// Makes a named pipe, socket or device.
+    /// Creates a named pipe, socket or device.
     #[cfg(not(target_vendor = "apple"))]
     fn make_special(&mut self, item: &ExportItem<'_>) -> Result<ItemOutcome> {
         let attr = item.object.attr();
@@ -178,7 +178,7 @@ impl OutputDir {
         Ok(ItemOutcome::LeftOut("cannot be made on this system".to_owned()))
     }
 
-    /// The directory of what was put at a path.
+    /// Opens the directory that contains `path`.
     fn dir_of(&self, path: &[u8]) -> rustix::io::Result<OwnedFd> {
         let mut dir = openat(&self.root, ".", OPEN_DIR, Mode::empty())?;
         let above = path.len() - last_name(path).len();
@@ -207,7 +207,7 @@ impl ExportSink for OutputDir {
     fn leave(&mut self) -> Result<()> {
         let Some(level) = self.levels.pop() else { return Ok(()) };
         let done = match self.levels.last() {
-            // The way back before the directory may forbid it.
+            // Before the attributes, because they may deny the way back to the parent.
             Some(above) => {
                 let parent = openat(&self.current, "..", OPEN_DIR, Mode::empty());
                 let parent = parent.map_err(|error| self.error(b"", error))?;
@@ -220,7 +220,7 @@ impl ExportSink for OutputDir {
             None => openat(&self.root, ".", OPEN_DIR, Mode::empty())
                 .map_err(|error| self.error(b"", error))?,
         };
-        // Of a directory, set-group-ID only says which group new entries get.
+        // On a directory, setgid only determines the group of new entries.
         let owned =
             finish(done.as_fd(), &level.attr, true).map_err(|error| self.error(b"", error))?;
         self.not_owned += u64::from(!owned);
@@ -263,7 +263,7 @@ impl ExportSink for OutputDir {
 
 fn id_of(fd: &OwnedFd) -> rustix::io::Result<(u64, u64)> {
     let stat = fstat(fd)?;
-    // Of other types on other systems.
+    // The types differ between systems.
     #[allow(clippy::unnecessary_cast)]
     Ok((stat.st_dev as u64, stat.st_ino as u64))
 }
@@ -283,19 +283,19 @@ fn write_all(file: &OwnedFd, mut data: &[u8], mut at: u64) -> rustix::io::Result
     Ok(())
 }
 
-/// Gives an open object owner, mode and times; whether it has the owner. Without `keeps_set_id`,
-/// it runs as its caller alone.
+/// Sets owner, mode and times of an open object; returns whether the owner was set. Setuid and
+/// setgid bits are set only with `keeps_set_id` and the right owner.
 fn finish(fd: BorrowedFd<'_>, attr: &Attr, keeps_set_id: bool) -> rustix::io::Result<bool> {
     let owner = (Some(Uid::from_raw(attr.uid)), Some(Gid::from_raw(attr.gid)));
     let owned = is_owned(fchown(fd, owner.0, owner.1))?;
-    // A program must not run as somebody that nobody chose.
+    // Without its owner, a setuid program would run as the user of this process.
     let mode = if owned && keeps_set_id { attr.mode } else { attr.mode & !SET_ID };
     fchmod(fd, Mode::from_bits_truncate(mode as _))?;
     futimens(fd, &times(attr))?;
     Ok(owned)
 }
 
-/// Whether an object was given away: not where we may not.
+/// Whether a chown took effect; `false` where this process may not change the owner.
 fn is_owned(given: rustix::io::Result<()>) -> rustix::io::Result<bool> {
     match given {
         Ok(()) => Ok(true),

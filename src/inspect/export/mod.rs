@@ -1,8 +1,8 @@
-//! The merged tree, or what the session makes different in it, as an archive or a directory.
+//! Exports the merged tree, or the session's differences, as an archive or a directory.
 //!
-//! `walk` decides what is written; an [`ExportSink`] writes it: [`Tar`] or [`OutputDir`]. What is
-//! different is a layer of an OCI image (image-spec, layer.md): laid over the base, it makes the
-//! merged tree.
+//! `walk` decides what is written; an [`ExportSink`] writes it: [`Tar`] or [`OutputDir`]. The
+//! differences are a layer of an OCI image (image-spec, layer.md): the layer over the base gives
+//! the merged tree.
 
 mod dir;
 mod sparse;
@@ -24,27 +24,27 @@ use crate::delta::MergedPath;
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::FileKind;
 
-/// How much of a file is in memory at a time, in bytes.
+/// Bytes of a file that are in memory at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Begins the name of what stands for a name that is gone, in a layer.
+/// The prefix of a whiteout's name in a layer.
 const WHITEOUT: &[u8] = b".wh.";
 
-/// Stands, in a layer, for everything that the base has in the same directory.
+/// The name in a layer that hides everything that the base has in the same directory.
 const OPAQUE: &[u8] = b".wh..wh..opq";
 
-/// What to export.
+/// Options of [`export`].
 #[derive(Debug, Clone)]
 pub struct CopyOutOptions {
-    /// Where it begins; a directory stands for what is in it.
+    /// Where the export starts. Of a directory, its entries are exported.
     pub path: MergedPath,
-    /// Only what is chosen of that, and the directories that lead there.
+    /// Only selected objects, and the directories that lead to them.
     pub selection: Selection,
-    /// Only what differs from the base, as a layer over it.
+    /// Only differences from the base, as a layer over it.
     pub delta_only: bool,
 }
 
-/// What was exported.
+/// The counts of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Exported {
     /// Directories.
@@ -53,45 +53,45 @@ pub struct Exported {
     pub files: u64,
     /// Symbolic links, named pipes, sockets and devices.
     pub others: u64,
-    /// Further names of files.
+    /// Hard links to a file that was already written.
     pub links: u64,
-    /// Names that are gone, and directories whose base does not show.
+    /// Whiteouts, and marks of opaque directories.
     pub whiteouts: u64,
-    /// Bytes of the files' sizes.
+    /// The sum of the files' sizes.
     pub bytes: u64,
-    /// What could not be exported.
+    /// Objects that could not be exported.
     pub left_out: u64,
 }
 
 impl Exported {
-    /// All that was written.
+    /// The number of objects written.
     pub fn objects(&self) -> u64 {
         self.directories + self.files + self.others + self.links + self.whiteouts
     }
 }
 
-/// What hears of the export while it goes on.
+/// Callbacks of an export.
 pub trait ExportWatch {
-    /// So much is written, every now and then.
+    /// Called at intervals with what is written so far.
     fn progress(&self, objects: u64, bytes: u64);
 
-    /// Something is left out, and why.
+    /// Called for each object that is left out.
     fn left_out(&self, path: &MergedPath, why: &str);
 }
 
-/// An object on its way.
+/// An object that is being exported.
 pub struct ExportItem<'a> {
     view: &'a TreeView<'a>,
     object: &'a TreeObject,
-    /// Where it goes, relative to where the export begins: empty for that itself.
+    /// The destination, relative to the start of the export; empty for the start itself.
     path: &'a [u8],
     flow: &'a Flow<'a>,
 }
 
-/// How much went through, for whoever watches.
+/// Counts for [`ExportWatch`].
 struct Flow<'a> {
     watch: &'a dyn ExportWatch,
-    /// Whether what is written is a layer.
+    /// Whether the output is a layer.
     is_layer: bool,
     objects: Cell<u64>,
     bytes: Cell<u64>,
@@ -105,40 +105,40 @@ impl Flow<'_> {
     }
 }
 
-/// Whether an object was written.
+/// Whether a sink wrote an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ItemOutcome {
-    /// It was.
+    /// The object was written.
     Written,
-    /// It was not, for this reason, and the rest can be.
+    /// The object was left out for this reason; the export continues.
     LeftOut(String),
 }
 
-/// What objects are written to. A directory comes before what is in it.
+/// The destination of an export. A directory comes before its entries.
 pub trait ExportSink {
-    /// Writes a directory: what follows is in it until [`ExportSink::leave`].
+    /// Writes a directory; the following objects are its entries until [`ExportSink::leave`].
     ///
     /// # Errors
-    /// It cannot be written; so with all methods here.
+    /// The object cannot be written. The same holds for all methods of this trait.
     fn enter(&mut self, dir: &ExportItem<'_>) -> Result<()>;
 
-    /// Goes back to the directory above.
+    /// Ends the current directory.
     fn leave(&mut self) -> Result<()>;
 
-    /// Writes anything but a directory.
+    /// Writes an object that is not a directory.
     fn put(&mut self, item: &ExportItem<'_>) -> Result<ItemOutcome>;
 
-    /// Writes one more name of what was put at the path `first`.
+    /// Writes another hard link of the file at the path `first`.
     fn link(&mut self, item: &ExportItem<'_>, first: &[u8]) -> Result<()>;
 
-    /// Writes an empty file that stands for something that is gone.
+    /// Writes an empty file as a whiteout.
     fn whiteout(&mut self, path: &[u8]) -> Result<()>;
 }
 
-/// Writes what was asked for to `sink`; `done` says what is written, after a failure too.
+/// Exports to `sink`. `done` has the counts, also after an error.
 ///
 /// # Errors
-/// Something cannot be read or written, or a name cannot be in a layer.
+/// An object cannot be read or written, or a layer cannot represent a name.
 pub fn export(
     opened: &Opened,
     options: &CopyOutOptions,
@@ -149,16 +149,16 @@ pub fn export(
     opened.look(|view| walk::export(view, options, sink, watch, done))
 }
 
-/// Refuses to write into the base or over the session's files.
+/// Refuses an output path in the base or at a file of the session.
 ///
 /// # Errors
-/// `path` is one of them, or below the base.
+/// `path` is a file of the session, or is in the base.
 pub fn check_place(opened: &Opened, path: &Path) -> Result<()> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     let above = above.unwrap_or(Path::new(".")).canonicalize();
     let above = above.map_err(|source| write_error(path, source))?;
     let whole = path.file_name().map_or_else(|| above.clone(), |name| above.join(name));
-    // A link may lead elsewhere than its name says.
+    // The last component may be a symbolic link.
     let real = whole.canonicalize().unwrap_or(whole);
     let base = opened.base_path().and_then(|base| base.canonicalize().ok());
     if base.is_some_and(|base| real.starts_with(base)) {
@@ -177,12 +177,12 @@ impl ExportItem<'_> {
         self.object.attr().kind
     }
 
-    /// The name in the directory that it goes to.
+    /// The last component of the destination.
     fn name(&self) -> &[u8] {
         last_name(self.path)
     }
 
-    /// Why the file's content cannot be had, if that shows at its beginning or end.
+    /// The reason why the content cannot be read, if its first or last byte shows it.
     fn unreadable(&self) -> Option<String> {
         let size = self.object.attr().size;
         let ends = [0, size.saturating_sub(1)];

@@ -1,8 +1,8 @@
-//! Files with holes in an archive: the sparse format 1.0 of GNU tar (GNU tar manual, "PAX Format,
-//! Version 1.0"), which GNU tar, bsdtar, Python and Go read.
+//! Sparse files in an archive: the format 1.0 of GNU tar (GNU tar manual, "PAX Format, Version
+//! 1.0"), which GNU tar, bsdtar, Python and Go read.
 //!
-//! The entry's content is a map of the file's data and then the data, without the holes: what is
-//! written follows what a file stores, and not its size, which one SETATTR sets to 2^62 bytes.
+//! The content of an entry is a map of the data, then the data without the holes. The output is
+//! thus bounded by the stored data, not by the size, which one SETATTR can set to 2^62 bytes.
 
 use std::io::{self, Cursor, Read};
 use std::ops::Range;
@@ -10,38 +10,38 @@ use std::ops::Range;
 use super::super::error::Result;
 use super::{ExportItem, last_name};
 
-/// Holes of a file that are written as zeros, in bytes together: an entry without holes is read
-/// by every implementation.
+/// The most bytes of holes in a file that are written as zeros. Every implementation reads an entry
+/// without holes.
 const PLAIN_HOLE_BYTES: u64 = 1 << 20;
 
-/// Holes of a file that are written to a layer as zeros, in bytes together. A layer has no sparse
-/// entries (image-spec, layer.md: "Sparse files SHOULD NOT be used").
+/// The same bound for a layer, which has no sparse entries (image-spec, layer.md: "Sparse files
+/// SHOULD NOT be used").
 const LAYER_HOLE_BYTES: u64 = 1 << 30;
 
-/// Parts of a file between its holes, of 16 bytes each in memory.
+/// The most data ranges of one file; each takes 16 bytes of memory.
 const MAX_PARTS: usize = 1 << 20;
 
 /// The unit of an archive, in bytes.
 const BLOCK_BYTES: usize = 512;
 
-/// How a file goes into an archive.
+/// How a file is stored in an archive.
 pub(super) enum TarLayout {
-    /// All of its bytes.
+    /// All bytes, with zeros for the holes.
     Plain,
-    /// Its data.
+    /// The map and the data.
     Sparse(Map),
-    /// Not at all, for this reason.
+    /// The file cannot be stored, for this reason.
     Refused(String),
 }
 
-/// The data of a file.
+/// The data ranges of a sparse file.
 pub(super) struct Map {
     parts: Vec<Range<u64>>,
-    /// The map as the archive has it.
+    /// The map in the format of the archive, padded to a block.
     text: Vec<u8>,
 }
 
-/// Decides how a file goes into an archive.
+/// Decides how a file is stored in an archive.
 ///
 /// # Errors
 /// The session or the base cannot be read.
@@ -75,7 +75,7 @@ pub(super) fn layout(item: &ExportItem<'_>) -> Result<TarLayout> {
 
 impl Map {
     fn new(parts: Vec<Range<u64>>, size: u64) -> Self {
-        // A part without bytes says where the hole at the end ends.
+        // An empty range marks the end of a trailing hole.
         let end = parts.last().map_or(0, |last| last.end);
         let last = (end < size).then_some(size..size);
         let all = || parts.iter().chain(&last);
@@ -87,30 +87,30 @@ impl Map {
         Self { parts, text }
     }
 
-    /// How long the entry's content is, in bytes.
+    /// The length of the entry's content, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let data: u64 = self.parts.iter().map(|part| part.end - part.start).sum();
         data + self.text.len() as u64
     }
 
-    /// The entry's content.
+    /// The entry's content: the map, then the data.
     pub(super) fn content<'a>(self, item: &'a ExportItem<'a>) -> impl Read + 'a {
         let parts = self.parts.into_iter();
         Cursor::new(self.text).chain(SparseParts { item, parts, part: 0..0 })
     }
 }
 
-/// The name that a reader which knows no sparse files gives to what it takes for a file.
+/// The ustar name of a sparse entry: a reader without sparse support extracts the entry under it.
 pub(super) fn plain_name(path: &[u8]) -> Vec<u8> {
     let name = last_name(path);
     [&path[..path.len() - name.len()], b"GNUSparseFile.0/", name].concat()
 }
 
-/// The parts of a file, one after the other.
+/// Reads the data ranges of a file one after the other.
 struct SparseParts<'a> {
     item: &'a ExportItem<'a>,
     parts: std::vec::IntoIter<Range<u64>>,
-    /// What is left of the part at hand.
+    /// The unread rest of the current range.
     part: Range<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! A tar archive: ustar, with extended headers (pax, POSIX.1-2001) where that is too small.
+//! Writes a tar archive: ustar, with pax extended headers (POSIX.1-2001) where ustar is too small.
 
 use std::io::{self, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -10,23 +10,23 @@ use super::sparse::{self, Map, TarLayout};
 use super::{ExportItem, ExportSink, ItemOutcome, PIECE_BYTES, write_error};
 use crate::vfs::{Attr, FileKind, Time};
 
-/// The largest number in the 8 and 12 bytes of a ustar header's fields: octal digits and a NUL.
+/// The largest numbers in the 8-byte and 12-byte fields of a ustar header: octal digits and a NUL.
 const MAX_OWNER: u32 = 0o7_777_777;
 const MAX_SIZE: u64 = 0o77_777_777_777;
 
-/// The place of the name in a header, and of a link's target, in bytes.
+/// The byte ranges of the name and of the link target in a header.
 const NAME: std::ops::Range<usize> = 0..100;
 const LINK_NAME: std::ops::Range<usize> = 157..257;
 
-/// The record with the name of a file with holes.
+/// The pax record with the name of a sparse file.
 const SPARSE_NAME: &str = "GNU.sparse.name";
 
 /// An archive that is being written.
 pub struct Tar<W: Write> {
     builder: Builder<W>,
-    /// Where, for messages.
+    /// For error messages.
     path: PathBuf,
-    /// Times have nanoseconds, which takes an extended header for each object.
+    /// Write nanoseconds, which takes an extended header for each object.
     exact_times: bool,
 }
 
@@ -34,17 +34,17 @@ pub struct Tar<W: Write> {
 type Records = Vec<(&'static str, Vec<u8>)>;
 
 impl<W: Write> Tar<W> {
-    /// Begins an archive in `out`, which `path` names. Its times are whole seconds.
+    /// Starts an archive in `out`; `path` names it in messages. Times are whole seconds.
     pub fn new(out: W, path: PathBuf) -> Self {
         Self { builder: Builder::new(out), path, exact_times: false }
     }
 
-    /// The same with times to the nanosecond: each object that has such a time takes 1 KiB more.
+    /// Writes times with nanoseconds: each object with a fraction takes 1 KiB more.
     pub fn with_exact_times(self, exact_times: bool) -> Self {
         Self { exact_times, ..self }
     }
 
-    /// The headers of an object without content.
+    /// The headers of an object, with size 0.
     fn entry(&self, path: &[u8], kind: EntryType, attr: &Attr) -> (Header, Records) {
         let exact = attr.mtime;
         let mtime = if self.exact_times { exact } else { Time { nanos: 0, ..exact } };
@@ -54,7 +54,7 @@ impl<W: Write> Tar<W> {
     /// Ends the archive.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The archive cannot be written.
     pub fn finish(self) -> Result<W> {
         let Self { builder, path, .. } = self;
         builder.into_inner().map_err(|error| write_error(path, error))
@@ -65,7 +65,7 @@ impl<W: Write> Tar<W> {
         (mut header, mut records): (Header, Records),
         data: impl Read,
     ) -> Result<()> {
-        // pax says that names are UTF-8; the record before says where they are not.
+        // pax names are UTF-8 by definition; `hdrcharset` declares those that are not.
         if records.iter().any(|(key, value)| is_name(key) && std::str::from_utf8(value).is_err()) {
             records.insert(0, ("hdrcharset", b"BINARY".to_vec()));
         }
@@ -171,7 +171,7 @@ impl<W: Write> ExportSink for Tar<W> {
     }
 }
 
-/// The headers of an object without content, last changed at `mtime`.
+/// The headers of an object with size 0 and the modification time `mtime`.
 fn entry(path: &[u8], kind: EntryType, attr: &Attr, mtime: Time) -> (Header, Records) {
     let (mut header, mut records) = (Header::new_ustar(), Records::new());
     header.set_entry_type(kind);
@@ -196,7 +196,7 @@ fn entry(path: &[u8], kind: EntryType, attr: &Attr, mtime: Time) -> (Header, Rec
     (header, records)
 }
 
-/// The size of an entry's content, in bytes.
+/// Sets the size of an entry, in the header and, if it is too large, in a record.
 fn put_size(header: &mut Header, bytes: u64, records: &mut Records) {
     header.set_size(bytes);
     if bytes > MAX_SIZE {
@@ -214,7 +214,7 @@ fn put_device(header: &mut Header, attr: &Attr) -> io::Result<()> {
     header.set_device_minor(attr.rdev.minor)
 }
 
-/// Puts a name into a field of a header, as it is, and into a record where it does not fit.
+/// Puts a name into a field of the header, cut to its length, and adds a record if it does not fit.
 fn put_name(
     header: &mut Header,
     field: std::ops::Range<usize>,
@@ -233,7 +233,7 @@ fn is_name(key: &str) -> bool {
     matches!(key, "path" | "linkpath" | SPARSE_NAME)
 }
 
-/// Seconds with a fraction; before 1970 both count down from there.
+/// Seconds with a fraction. Before 1970, both parts are negative.
 fn decimal(time: Time) -> String {
     let whole = i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
     let sign = if whole < 0 { "-" } else { "" };
@@ -241,7 +241,7 @@ fn decimal(time: Time) -> String {
     format!("{sign}{}.{:09}", whole / 1_000_000_000, whole % 1_000_000_000)
 }
 
-/// A file's content, exactly as long as its size.
+/// Reads exactly as many bytes as the size of the file.
 struct ExactReader<'a> {
     item: &'a ExportItem<'a>,
     at: u64,

@@ -1,10 +1,9 @@
-//! What is exported: the merged tree, or of it what a layer over the base has to say.
+//! Decides what is exported: the merged tree, or a layer over the base.
 //!
-//! A directory of the layer is *whole* where nothing of the base at its path shows through it,
-//! because it was made anew or moved there: then all that is in it is written. Elsewhere only
-//! what differs is, and a whiteout for each name that the base has and the tree has not.
-//! Directories that are not in the session are gone through only where something may differ
-//! below them nevertheless.
+//! In a layer, a directory is *whole* if the base shows nothing through it at its path: it is new
+//! or was moved there. All entries of a whole directory are written. Elsewhere only differences are
+//! written, and a whiteout for each base name that the merged tree lacks. Directories without a row
+//! in the session are walked only if something below them may differ.
 
 use std::collections::{HashMap, HashSet};
 use std::vec::IntoIter;
@@ -21,7 +20,7 @@ use crate::inspect::selection::Selection;
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind, FsError, Locator, Name};
 
-/// Writes what was asked for.
+/// Runs the export.
 pub(super) fn export(
     view: &TreeView<'_>,
     options: &CopyOutOptions,
@@ -33,7 +32,7 @@ pub(super) fn export(
     let failed = |source| InspectError::Path { path: options.path.clone(), source };
     let mut moved_links = HashSet::new();
     let mut is_deep = false;
-    // A first run writes nothing, so that what cannot be told is known before.
+    // The trial run detects names that a layer cannot represent before anything is written.
     if options.delta_only {
         let mut search = TrialRun(&mut moved_links);
         let (mut counted, flow) = (Exported::default(), flow(&Quiet, true));
@@ -60,19 +59,19 @@ struct ExportWalk<'a> {
     done: &'a mut Exported,
     selection: &'a Selection,
     delta_only: bool,
-    /// Whether to go through directories that are not in the session.
+    /// Whether to walk directories without a row in the session.
     is_deep: bool,
-    /// Base files with several names of which one moved along with its directory: all their names
-    /// are written, to be names of one file again.
+    /// Hard-linked base files with a name in a moved directory. All their names are written, so
+    /// that they are links of one file again.
     moved_links: HashSet<FileId>,
-    /// Files with more names to come: where the first is, and how many are left at most.
+    /// Files with names still to come: the path of the first, and the most names left.
     seen: HashMap<Locator, (Vec<u8>, u32)>,
     levels: Vec<LeadingDir>,
-    /// Of what is at hand, relative to where the export begins.
+    /// The path of the current object, relative to the start of the export.
     path: Vec<u8>,
 }
 
-/// A directory that leads to where the export is.
+/// A directory on the path to the current object.
 struct LeadingDir {
     dir: TreeObject,
     path_bytes: usize,
@@ -147,7 +146,7 @@ impl<'a> ExportWalk<'a> {
         match needed {
             true if self.delta_only => check_name(name, child.path())?,
             true => {}
-            // There may be something below it.
+            // Something below the directory may be needed.
             false if is_dir && self.is_deep && is_chosen => {}
             false if is_dir && !is_chosen && self.selection.may_hold(child.path()) => {}
             false => return Ok(()),
@@ -160,7 +159,7 @@ impl<'a> ExportWalk<'a> {
         if needed { self.write_dirs() } else { Ok(()) }
     }
 
-    /// Begins a directory; it is written when it has to be.
+    /// Enters a directory; it is written when the first object in it is.
     fn open(&mut self, dir: TreeObject, in_whole: bool) -> Result<()> {
         let failed = |source| InspectError::Path { path: dir.path().clone(), source };
         let (mut is_whole, mut base) = (true, None);
@@ -171,7 +170,7 @@ impl<'a> ExportWalk<'a> {
         let is_opaque = is_whole && base.is_some();
         let children = match children(self.view, &dir) {
             Ok(children) => children,
-            // What is in a directory of the base that we may not read, nobody knows.
+            // The entries of an unreadable base directory are unknown.
             Err(InspectError::Path { source: FsError::Access, path }) => {
                 base = None;
                 self.leave_out(&path, "its entries cannot be listed: permission denied");
@@ -201,7 +200,7 @@ impl<'a> ExportWalk<'a> {
         Ok(())
     }
 
-    /// Writes the directories that lead to where the export is, where they are not written yet.
+    /// Writes the directories on the path to the current object that are not written yet.
     fn write_dirs(&mut self) -> Result<()> {
         for level in self.levels.iter_mut().filter(|level| !level.is_written) {
             let path = &self.path[..level.path_bytes];
@@ -228,7 +227,7 @@ impl<'a> ExportWalk<'a> {
         Ok(())
     }
 
-    /// Writes what is no directory, at the path at hand.
+    /// Writes an object that is not a directory, at the current path.
     fn put(&mut self, object: &TreeObject) -> Result<()> {
         self.write_dirs()?;
         let attr = object.attr();
@@ -276,7 +275,7 @@ fn joined(dir: &[u8], name: &[u8]) -> Vec<u8> {
     if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
 }
 
-/// Refuses a name that a layer has another meaning for.
+/// Refuses a name that is a whiteout in a layer.
 fn check_name(name: &Name, path: &MergedPath) -> Result<()> {
     if !name.as_bytes().starts_with(WHITEOUT) {
         return Ok(());
@@ -288,8 +287,7 @@ fn check_name(name: &Name, path: &MergedPath) -> Result<()> {
     Err(InspectError::Invalid { what })
 }
 
-/// A trial run: writes nothing, and finds the base files with several names that moved along with
-/// a directory.
+/// A sink that writes nothing and collects the hard-linked base files in moved directories.
 struct TrialRun<'a>(&'a mut HashSet<FileId>);
 
 impl ExportSink for TrialRun<'_> {
@@ -317,7 +315,7 @@ impl ExportSink for TrialRun<'_> {
     }
 }
 
-/// Of a trial run nobody hears.
+/// The callbacks of the trial run.
 struct Quiet;
 
 impl ExportWatch for Quiet {

@@ -14,38 +14,38 @@ use crate::overlay::TreeView;
 /// How much of a change is chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pick {
-    /// All.
+    /// The whole change.
     Whole,
-    /// These pieces of a text.
+    /// These hunks of a text.
     Hunks(BTreeSet<HunkId>),
 }
 
-/// What is chosen, by the path of the change. A directory does not bring along what is below it.
+/// The choice for each change, by its path. Choosing a directory does not choose its entries.
 pub type ChosenHunks = BTreeMap<MergedPath, Pick>;
 
-/// What a file gets of which only a part is chosen.
+/// The result for a file if only some of its pieces are chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChosenPart {
-    /// What it was before, with the chosen hunks.
+    /// The earlier content with the chosen hunks.
     pub content: Arc<[u8]>,
-    /// Whether any hunk of the lines is chosen.
+    /// Whether any hunk of lines is chosen.
     pub has_lines: bool,
-    /// Mode, owner and group, where that piece is chosen; else as before.
+    /// Mode, owner and group: the new ones if that piece is chosen, otherwise the earlier ones.
     pub attributes: [u32; 3],
 }
 
-/// What choosing pieces of a difference comes to.
+/// The result of choosing pieces of a difference.
 #[derive(Debug)]
 pub(in crate::inspect) enum Choice {
-    /// All of it.
+    /// All pieces are chosen.
     Whole,
-    /// A part.
+    /// Some pieces are chosen.
     Part(ChosenPart),
-    /// Some of the pieces are not there any more.
+    /// The difference no longer has some of the pieces.
     Vanished,
 }
 
-/// What comes of choosing these pieces of a difference.
+/// Resolves chosen ids against the current pieces of a difference.
 pub(in crate::inspect) fn part(
     opened: &Opened,
     view: &TreeView<'_>,

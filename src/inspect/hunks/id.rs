@@ -1,18 +1,18 @@
-//! Names of hunks.
+//! Ids of hunks.
 
 use std::fmt;
 
 use sha1::{Digest, Sha1};
 
-/// How much of a digest is kept, in bytes.
+/// Bytes of the digest that an id keeps.
 const ID_BYTES: usize = 6;
 
-/// The id of a hunk: the first bytes of the SHA-1 of its path and of what it changes.
+/// The id of a hunk: the first bytes of a SHA-1 of its path and its change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HunkId([u8; ID_BYTES]);
 
 impl HunkId {
-    /// The id of a piece of this sort that is made of `parts`.
+    /// The id of a piece of the kind `sort` with the content `parts`.
     pub(super) fn of(sort: &str, parts: &[&[u8]]) -> Self {
         let mut digest = Sha1::new_with_prefix(format!("acetate {sort}\0"));
         for part in parts {

@@ -1,8 +1,8 @@
-//! The changes of a session in the pieces that a person chooses from, as `git add -p` has them:
-//! runs of changed lines of a text, and everything else as a whole.
+//! Divides changes into the pieces that a person chooses from, like `git add -p`: runs of changed
+//! lines of a text; any other change is one piece.
 //!
-//! Each piece has an id that does not depend on line numbers: it stays the same while other pieces
-//! are applied or discarded.
+//! The id of a piece does not depend on line numbers: it stays valid while other pieces are applied
+//! or discarded.
 
 mod choice;
 mod id;

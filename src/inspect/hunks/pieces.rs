@@ -1,4 +1,4 @@
-//! What a difference is made of, for those who choose.
+//! Divides a difference into pieces.
 
 use super::id::HunkId;
 use super::text::TextHunks;
@@ -11,32 +11,32 @@ use crate::inspect::patch::has_nul;
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::FileKind;
 
-/// A difference in pieces.
+/// The pieces of a difference.
 #[derive(Debug)]
 pub enum DiffPieces {
-    /// It is chosen as a whole.
+    /// The difference is one piece.
     Whole(HunkId),
-    /// A text whose lines are chosen from.
+    /// A text with hunks.
     File(Box<FileHunks>),
 }
 
-/// A changed text in pieces.
+/// The pieces of a changed text.
 #[derive(Debug)]
 pub struct FileHunks {
-    /// Its lines.
+    /// The changed lines.
     pub text: TextHunks,
-    /// Its permission bits and owner, if they changed.
+    /// The change of permission bits and owner, if any.
     pub attributes: Option<Attributes>,
 }
 
 /// A change of permission bits, owner or group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
-    /// As of a hunk.
+    /// The id of this piece.
     pub id: HunkId,
     /// Mode, owner and group before.
     pub old: [u32; 3],
-    /// And after.
+    /// Mode, owner and group after.
     pub new: [u32; 3],
 }
 
@@ -48,8 +48,8 @@ impl FileHunks {
     }
 }
 
-/// Divides a difference. Only what is at its place, is text of at most 8 MiB with one name, and was
-/// text before can be divided; what it was before has to be known.
+/// Divides a difference into pieces. A file is divided only if it is text before and after, is at
+/// its old path, has one link and at most 8 MiB, and its earlier content is known.
 ///
 /// # Errors
 /// The session or the base cannot be read.
@@ -93,8 +93,8 @@ pub fn pieces(opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> 
     Ok(DiffPieces::File(Box::new(FileHunks { text, attributes })))
 }
 
-/// What the base has now of a file that changed there too; `None` if it did not change, or is too
-/// large to be merged.
+/// The current content of a base file that drifted; `None` if it did not drift or is too large to
+/// be merged.
 ///
 /// # Errors
 /// The base cannot be read.
@@ -112,8 +112,8 @@ fn is_single_file(attr: &BaseAttr) -> bool {
     attr.kind == FileKind::Regular && attr.nlink == 1
 }
 
-/// The id of a difference as a whole: it changes with the object, but of a directory only with its
-/// mode and owner.
+/// The id of a difference as one piece. It changes with the object's ctime; for a directory, only
+/// with its mode and owner.
 pub fn whole_id(difference: &Difference) -> HunkId {
     let change = &difference.change;
     let kind = format!("{:?}", difference.kind);

@@ -1,4 +1,4 @@
-//! The changed lines of a text: the smallest runs of them, which `git add -p` gets by splitting.
+//! Divides a changed text into its smallest hunks, like the split of `git add -p`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -8,31 +8,31 @@ use crate::delta::MergedPath;
 use crate::inspect::patch::{LineDiff, has_nul};
 use crate::inspect::text_merge::{self, TextMerge};
 
-/// A run of lines that are gone, new, or both, without an unchanged line among them.
+/// A run of removed lines, added lines, or both, without an unchanged line in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hunk {
-    /// Stays while other hunks of the file are applied or discarded. Of several hunks that change
-    /// the same lines to the same lines, it holds which one of how many the hunk is.
+    /// Stays valid while other hunks of the file are applied or discarded. Where several hunks make
+    /// the same change, the id includes the hunk's position among them and their number.
     pub id: HunkId,
-    /// The lines that are gone, counted from 0.
+    /// The removed lines, counted from 0.
     pub old: Range<usize>,
-    /// The lines that are new, counted from 0.
+    /// The added lines, counted from 0.
     pub new: Range<usize>,
 }
 
-/// What a line of a hunk is.
+/// The kind of a line in a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sign {
     /// Unchanged.
     Context,
-    /// Gone.
+    /// Removed.
     Old,
-    /// New.
+    /// Added.
     New,
 }
 
 impl Sign {
-    /// As a patch has it.
+    /// The character that marks the line in a patch.
     pub fn as_char(self) -> char {
         match self {
             Self::Context => ' ',
@@ -42,12 +42,12 @@ impl Sign {
     }
 }
 
-/// A text before and after, and what changed.
+/// A text before and after, and its hunks.
 #[derive(Debug)]
 pub struct TextHunks {
     old: Vec<u8>,
     new: Vec<u8>,
-    /// Where each line begins, and the end, in bytes.
+    /// The byte offset of each line, and of the end.
     old_starts: Vec<usize>,
     new_starts: Vec<usize>,
     /// In the order of their lines.
@@ -55,7 +55,7 @@ pub struct TextHunks {
 }
 
 impl TextHunks {
-    /// Compares; `None` where a text has too many lines.
+    /// Compares two texts; `None` if a text has too many lines.
     pub(super) fn of(path: &MergedPath, old: Vec<u8>, new: Vec<u8>) -> Option<Self> {
         let range = |range: &Range<u32>| range.start as usize..range.end as usize;
         let ranges: Vec<_> = {
@@ -89,7 +89,7 @@ impl TextHunks {
         &self.new[self.new_starts[lines.start]..self.new_starts[lines.end]]
     }
 
-    /// The text before, with these hunks.
+    /// The earlier text with these hunks applied.
     pub fn with(&self, ids: &BTreeSet<HunkId>) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.old.len().max(self.new.len()));
         let mut at = 0;
@@ -102,15 +102,15 @@ impl TextHunks {
         text
     }
 
-    /// Whether hunks cannot be merged with `base`, what the base has now.
+    /// Whether a group of hunks conflicts with `base`, the current content of the base file.
     pub fn has_conflicts(&self, group: Range<usize>, base: &[u8]) -> bool {
         let ids = self.hunks[group].iter().map(|hunk| hunk.id).collect();
         let merged = || text_merge::merge(&self.old, base, &self.with(&ids));
         has_nul(base) || matches!(merged(), TextMerge::Conflicts(_))
     }
 
-    /// The hunks in groups, as a patch shows them: those with at most twice `context` unchanged
-    /// lines between them are in one.
+    /// Groups the hunks as a patch does: hunks with at most `2 * context` unchanged lines between
+    /// them are in one group.
     pub fn groups(&self, context: usize) -> Vec<Range<usize>> {
         let mut groups: Vec<Range<usize>> = Vec::new();
         for (at, hunk) in self.hunks.iter().enumerate() {
@@ -125,8 +125,8 @@ impl TextHunks {
         groups
     }
 
-    /// Calls `each` for the lines of a group of hunks, and of unchanged lines around and between
-    /// them: of at most `context` before and after. Returns the line that goes above them.
+    /// Calls `each` for the lines of a group, with at most `context` unchanged lines before and
+    /// after it. Returns the header line of the group.
     pub fn show(
         &self,
         group: Range<usize>,
@@ -138,7 +138,7 @@ impl TextHunks {
         else {
             return String::new();
         };
-        // Changed lines of its neighbours are no context.
+        // Context ends at the next hunk.
         let before = match group.start.checked_sub(1) {
             Some(above) => first.old.start - self.hunks[above].old.end,
             None => first.old.start,
@@ -172,7 +172,7 @@ impl TextHunks {
     }
 }
 
-/// Where the lines of a text begin, and where the last one ends.
+/// The byte offset of each line, and of the end.
 fn starts(text: &[u8]) -> Vec<usize> {
     let mut starts = vec![0];
     let mut end = 0;
@@ -183,7 +183,7 @@ fn starts(text: &[u8]) -> Vec<usize> {
     starts
 }
 
-/// Lines in a hunk's header: see git-diff(1).
+/// A line range in a hunk header: see git-diff(1).
 fn span(lines: &Range<usize>) -> String {
     match lines.len() {
         0 => format!("{},0", lines.start),

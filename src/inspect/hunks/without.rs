@@ -1,4 +1,4 @@
-//! What it takes that a session gives up the pieces of its changes that were chosen.
+//! Plans what discarding chosen pieces takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -13,42 +13,41 @@ use crate::inspect::opened::Opened;
 use crate::overlay::TreeView;
 use crate::vfs::{FileId, FileKind, Time};
 
-/// Why a change is left out that is not as it was when it was chosen.
+/// A change is left out because it is not as it was when it was chosen.
 const CHANGED: &str = "a client changed it meanwhile";
 
-/// Why something is left out that is gone with a directory of which it is a part.
+/// An object is left out because its whole directory was deleted.
 const GONE: &str = "is gone with its directory, and comes back only with that";
 
-/// Why a directory is left out.
+/// A directory is left out because it holds other changes.
 const HOLDS_OTHERS: &str = "holds changes that are not chosen, and comes back only whole";
 
-/// Something that the session gives up.
+/// One step of a discard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Undoing {
-    /// All that it has at and below a path: the base shows there again.
+    /// Everything that the session has at and below a path; the base shows there again.
     Path(MergedPath),
     /// Hunks of a file.
     Hunks {
         /// The file.
         path: MergedPath,
-        /// Its number and its ctime.
+        /// The number and ctime that the file must still have.
         object: (FileId, Time),
-        /// What is left of it.
+        /// The content without the hunks.
         content: Vec<u8>,
-        /// The mode, owner and group that it gets back.
+        /// The earlier mode, owner and group, if that piece is discarded.
         attributes: Option<[u32; 3]>,
-        /// How many hunks are given up, and how many there are.
+        /// The number of discarded hunks, and of all hunks.
         hunks: (usize, usize),
     },
-    /// The mode, owner and group of a directory: it gets these.
+    /// A directory gets this mode, owner and group back.
     Attributes(MergedPath, [u32; 3]),
-    /// Nothing at a path, and why.
+    /// The path is left out, for this reason.
     Nothing(MergedPath, &'static str),
 }
 
-/// What is to be done so that the session gives up what was chosen of its changes. Each of `seen`,
-/// by the path of the change, is the id that the change had as a whole when it was chosen: what is
-/// not the same any more stays.
+/// Plans the steps that discard the chosen pieces. `seen` has, by the path of each change, its id
+/// as a whole when it was chosen: a change with another id now is left out.
 ///
 /// # Errors
 /// The session or the base cannot be read.
@@ -59,7 +58,7 @@ pub fn without(
     let mut undoings = Vec::new();
     let (mut found, mut dirs, mut kept) = (BTreeSet::new(), Vec::new(), Vec::new());
     let mut gone = Vec::new();
-    // Of all: what was not offered is not chosen either.
+    // All differences: what was not offered is not chosen either.
     diff(opened, &DiffOptions::default(), &mut |view, difference| {
         let path = difference.change.path.clone();
         if difference.kind == DifferenceKind::Deleted {
@@ -111,7 +110,7 @@ pub fn without(
     Ok(undoings)
 }
 
-/// Where something is, or would be, and where it was.
+/// The path of a change, and the base path that it came from.
 fn ends(difference: &Difference) -> Vec<MergedPath> {
     let change = &difference.change;
     let before = change.before.as_ref().filter(|_| !change.is_link && !change.is_carried);
@@ -120,7 +119,7 @@ fn ends(difference: &Difference) -> Vec<MergedPath> {
     [change.path.clone()].into_iter().chain(from.filter(is_other)).collect()
 }
 
-/// What a directory gets back of which only mode or owner changed.
+/// The earlier mode, owner and group of a directory in which nothing else changed.
 fn attributes_of_dir(difference: &Difference) -> Option<[u32; 3]> {
     let after = difference.change.after.as_ref()?;
     let old = difference.old.as_ref()?;

@@ -1,4 +1,4 @@
-//! Binary contents in a patch (git's "GIT binary patch"): whole, or as what makes one of the
+//! Writes binary contents in a patch ("GIT binary patch"): each side whole or as a delta from the
 //! other, deflated, in lines of base 85.
 
 use std::io::Write;
@@ -14,11 +14,11 @@ use super::{Failure, PatchResult};
 /// Bytes in a line of a binary patch.
 const LINE_BYTES: usize = 52;
 
-/// git's digits of base 85 (RFC 1924).
+/// The base-85 digits of git (RFC 1924).
 const DIGITS: &[u8; 85] =
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
 
-/// Writes the delta from `old` to `new`, and the one back.
+/// Writes the delta from `old` to `new`, and the reverse.
 pub(super) fn write_binary(
     old: Option<&Blob<'_>>,
     new: Option<&Blob<'_>>,
@@ -29,7 +29,7 @@ pub(super) fn write_binary(
     hunk(new, old, out)
 }
 
-/// Writes what makes `to` of `from`, in the shorter of its two forms.
+/// Writes how to get `to` from `from`, in the shorter of both forms.
 fn hunk(from: Option<&Blob<'_>>, to: Option<&Blob<'_>>, out: &mut dyn Write) -> PatchResult {
     let bytes = |blob: &Option<&Blob<'_>>| {
         let bytes = blob.as_ref()?.bytes()?;
@@ -37,7 +37,7 @@ fn hunk(from: Option<&Blob<'_>>, to: Option<&Blob<'_>>, out: &mut dyn Write) -> 
     };
     if let (Some(from), Some(to)) = (bytes(&from), bytes(&to)) {
         let delta = delta(&from, &to);
-        // What is longer than the content will hardly be shorter when it is deflated.
+        // A delta longer than the content hardly gets shorter by deflating it.
         if delta.len() < to.len() {
             let (short, whole) = (deflated(&delta)?, deflated(&to)?);
             if short.len() < whole.len() {
@@ -63,7 +63,7 @@ fn deflated(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// Bytes in lines of base 85; an empty line ends them.
+/// Writes bytes in lines of base 85, ended by an empty line.
 fn encoded(bytes: &[u8], out: &mut dyn Write) -> PatchResult {
     let mut lines = Lines::new(&mut *out);
     lines.write_all(bytes)?;
@@ -71,7 +71,7 @@ fn encoded(bytes: &[u8], out: &mut dyn Write) -> PatchResult {
     Ok(out.write_all(b"\n")?)
 }
 
-/// Writes what comes in lines of base 85.
+/// A writer that encodes its input in lines of base 85.
 struct Lines<'a> {
     out: &'a mut dyn Write,
     waiting: Vec<u8>,
@@ -90,7 +90,7 @@ impl<'a> Lines<'a> {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        // How many bytes: A to Z are 1 to 26, a to z 27 to 52.
+        // The length of the line: A to Z are 1 to 26, a to z are 27 to 52.
         let length = self.waiting.len() as u8;
         let mut text = vec![if length <= 26 { b'A' + length - 1 } else { b'a' + length - 27 }];
         for group in self.waiting.chunks(4) {

@@ -1,4 +1,4 @@
-//! Files and symbolic links as git knows them: content, and whether a file may be executed.
+//! Files and symbolic links as git stores them: the content, and whether a file is executable.
 
 use super::super::diff::{base_error, base_target, read_base};
 use super::super::error::{InspectError, Result};
@@ -9,7 +9,7 @@ use crate::delta::MergedPath;
 use crate::overlay::{BlobDigest, TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
 
-/// A file or symbolic link. Its content is read when it is needed.
+/// A file or symbolic link. Its content is read on demand.
 pub struct Blob<'a> {
     mode: &'static str,
     size: u64,
@@ -18,14 +18,14 @@ pub struct Blob<'a> {
 
 enum BlobContent<'a> {
     Bytes(Vec<u8>),
-    /// Fills a buffer from an offset on, in bytes; says how many there were.
+    /// Fills a buffer from a byte offset; returns the number of bytes read.
     Read(Box<ReadAt<'a>>),
 }
 
 type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> Result<usize> + 'a;
 
 impl<'a> Blob<'a> {
-    /// A file of `size` bytes with these permission bits, which `read` fills a buffer from.
+    /// A file of `size` bytes with these permission bits; `read` fills a buffer from an offset.
     pub fn file(
         (size, bits): (u64, u32),
         read: impl Fn(u64, &mut [u8]) -> Result<usize> + 'a,
@@ -46,22 +46,22 @@ impl<'a> Blob<'a> {
         Self { mode: "120000", size: target.len() as u64, content: BlobContent::Bytes(target) }
     }
 
-    /// git's mode, in octal digits.
+    /// The mode that git stores, in octal digits.
     pub fn mode(&self) -> &'static str {
         self.mode
     }
 
-    /// Bytes of the content.
+    /// The size of the content in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether it is a symbolic link.
+    /// Whether the blob is a symbolic link.
     pub fn is_link(&self) -> bool {
         self.mode == "120000"
     }
 
-    /// Reads all of a small one once, so that it is not read again and again.
+    /// Reads the content into memory, if it has at most 16 MiB.
     pub fn load(&mut self) -> Result<()> {
         if let BlobContent::Read(read) = &self.content
             && self.size <= MAX_TEXT_BYTES
@@ -81,7 +81,7 @@ impl<'a> Blob<'a> {
         Ok(())
     }
 
-    /// The content of one that is loaded.
+    /// The content, if it is in memory.
     pub fn bytes(&self) -> Option<&[u8]> {
         match &self.content {
             BlobContent::Bytes(bytes) => Some(bytes),
@@ -89,8 +89,8 @@ impl<'a> Blob<'a> {
         }
     }
 
-    /// Calls `each` for the content, piece by piece. A file that became shorter ends with zeros,
-    /// for its size was told already.
+    /// Calls `each` for the content, piece by piece. A file that was truncated is padded with
+    /// zeros, because its size may be written already.
     pub fn pieces<E: From<InspectError>>(
         &self,
         each: &mut dyn FnMut(&[u8]) -> std::result::Result<(), E>,
@@ -114,12 +114,12 @@ impl<'a> Blob<'a> {
         Ok(())
     }
 
-    /// Whether git takes it for binary: it has a NUL near its beginning, or is too large.
+    /// Whether git treats the content as binary: it has a NUL near the start, or is too large.
     pub fn is_binary(&self) -> bool {
         self.bytes().is_none_or(has_nul)
     }
 
-    /// The name of the content in a repository.
+    /// The id of the content as a git blob.
     pub fn digest(&self) -> Result<String> {
         let mut hash = BlobDigest::new(self.size);
         self.pieces::<InspectError>(&mut |piece| {
@@ -130,12 +130,12 @@ impl<'a> Blob<'a> {
     }
 }
 
-/// Whether git takes content for binary: there is a NUL near its beginning.
+/// Whether git treats content as binary: it has a NUL in its first 8000 bytes.
 pub fn has_nul(content: &[u8]) -> bool {
     content[..content.len().min(PROBE_BYTES)].contains(&0)
 }
 
-/// What the base has at a path, as the session's changes began with it.
+/// The base object at a path as a blob; `None` if it is free or neither a file nor a link.
 pub(super) fn base_blob<'a>(opened: &'a Opened, path: &MergedPath) -> Result<Option<Blob<'a>>> {
     let Some(base) = BasePath::from_bytes(&path.as_bytes()[1..]) else { return Ok(None) };
     let attr = match opened.base().stat(&base) {
@@ -155,7 +155,7 @@ pub(super) fn base_blob<'a>(opened: &'a Opened, path: &MergedPath) -> Result<Opt
     }
 }
 
-/// What is in the merged tree.
+/// An object of the merged tree as a blob.
 pub(super) fn blob<'a>(view: &'a TreeView<'_>, object: &'a TreeObject) -> Result<Blob<'a>> {
     let (path, attr) = (object.path(), object.attr());
     let failed = |source| InspectError::Path { path: path.clone(), source };

@@ -1,19 +1,19 @@
-//! The difference of two contents in git's format of deltas (gitformat-pack(5), "Deltified
-//! representation"): ranges of the old content, and bytes that are new.
+//! Writes a delta in git's format (gitformat-pack(5), "Deltified representation"): copies from the
+//! old content, and insertions.
 
 use std::collections::HashMap;
 
-/// Bytes of the blocks of the old content that are looked for.
+/// Bytes of the blocks of the old content that are searched in the new one.
 const BLOCK_BYTES: usize = 16;
 
-/// Bytes of the longest range that is copied at once, and of the longest insertion.
+/// The most bytes of one copy, and of one insertion.
 const MAX_COPY: usize = 0xffff;
 const MAX_INSERT: usize = 0x7f;
 
 /// The base of the rolling hash.
 const BASE: u64 = 0x0001_0000_01b3;
 
-/// What makes `new` of `old`.
+/// The delta from `old` to `new`.
 pub(super) fn delta(old: &[u8], new: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     put_size(&mut out, old.len());
@@ -36,7 +36,7 @@ pub(super) fn delta(old: &[u8], new: &[u8]) -> Vec<u8> {
             at += 1;
             continue;
         };
-        // As far back and on as they are alike.
+        // Extends the match in both directions.
         let back = new[written..at].iter().rev().zip(old[..from].iter().rev());
         let back = back.take_while(|(a, b)| a == b).count();
         let on = new[at..].iter().zip(&old[from..]).take_while(|(a, b)| a == b).count();
@@ -54,7 +54,7 @@ fn hash(block: &[u8]) -> u64 {
     block.iter().fold(0, |hash: u64, &byte| hash.wrapping_mul(BASE).wrapping_add(u64::from(byte)))
 }
 
-/// Seven bits a byte, the lowest first.
+/// Seven bits per byte, lowest first.
 fn put_size(out: &mut Vec<u8>, mut size: usize) {
     while size >= 0x80 {
         out.push((size & 0x7f) as u8 | 0x80);
@@ -70,7 +70,7 @@ fn insert(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// A range of the old content: which bytes of its offset and length follow, and these.
+/// Writes a copy of a range: a byte that says which bytes of offset and length follow, and these.
 fn copy(out: &mut Vec<u8>, mut from: usize, mut left: usize) {
     while left > 0 {
         let length = left.min(MAX_COPY);

@@ -1,4 +1,4 @@
-//! A file's part of a patch, as git writes it (git-diff(1), "Generating patch text with -p").
+//! Writes the patch of one file as git does (git-diff(1), "Generating patch text with -p").
 
 use std::io::Write;
 
@@ -10,14 +10,14 @@ use super::style::{ColoredPart, Style};
 use super::text::write_hunks;
 use crate::delta::MergedPath;
 
-/// The digest of nothing.
+/// The digest of a missing file.
 const NONE: &str = "0000000000000000000000000000000000000000";
 
-/// One side of a change: where, and what.
+/// One side of a change: the path and the content.
 pub(super) type PatchSide<'p, 'a> = (&'p MergedPath, Option<Blob<'a>>);
 
-/// Writes what makes the one of the other: nothing, where they are alike at the same path. A file
-/// that became a link, or a link that became a file, is one that is gone and one that is new.
+/// Writes the patch from one side to the other; nothing if they are equal at one path. A file that
+/// became a link, or the reverse, is written as a deletion and an addition.
 pub(super) fn write_file(
     (from, mut old): PatchSide<'_, '_>,
     (to, mut new): PatchSide<'_, '_>,
@@ -85,7 +85,7 @@ pub(super) fn write_file(
     write_hunks(&text, style, out)
 }
 
-/// The lines of both sides, where they are text.
+/// The lines of both sides; `None` if one is binary.
 pub(super) fn changed_text<'b>(
     old: Option<&'b Blob<'_>>,
     new: Option<&'b Blob<'_>>,
@@ -98,13 +98,13 @@ pub(super) fn changed_text<'b>(
     LineDiff::of(bytes(old)?, bytes(new)?, style.ignores_space)
 }
 
-/// A path behind `side/`, in double quotes and escaped where git wants it so.
+/// A path after `side/`, quoted where git quotes it.
 fn quoted(side: &[u8], path: &MergedPath) -> Vec<u8> {
     let path = if side.is_empty() { &path.as_bytes()[1..] } else { path.as_bytes() };
     quoted_text(&[side, path].concat())
 }
 
-/// A text in double quotes and escaped, where git wants that of a path.
+/// A text in double quotes with escapes, if git would quote a path like it.
 pub fn quoted_text(name: &[u8]) -> Vec<u8> {
     let plain = |byte: &u8| (b' '..0x7f).contains(byte) && !b"\"\\".contains(byte);
     if name.iter().all(plain) {
@@ -124,7 +124,7 @@ pub fn quoted_text(name: &[u8]) -> Vec<u8> {
     text
 }
 
-/// A name in a line that begins with `---` or `+++`, where a tab ends one with spaces.
+/// A name in a `---` or `+++` line: git ends a name with spaces by a tab.
 fn marked(mut name: Vec<u8>) -> Vec<u8> {
     if name.contains(&b' ') && !name.starts_with(b"\"") {
         name.push(b'\t');

@@ -1,4 +1,4 @@
-//! Which lines of a text changed, as git finds them.
+//! Compares two texts by lines, with git's algorithm.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -7,7 +7,7 @@ use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
 
 use super::limits::MAX_LINES;
 
-/// A line with its end, as it is compared.
+/// A line with its newline, and how it is compared.
 #[derive(Clone, Copy, Default)]
 pub(in crate::inspect) struct Line<'a> {
     pub text: &'a [u8],
@@ -47,21 +47,21 @@ impl AsRef<[u8]> for Line<'_> {
     }
 }
 
-/// Whether a text has too many lines to be compared with another one line by line.
+/// Whether a text has more than 400,000 lines, and is thus not compared by lines.
 pub fn has_too_many_lines(text: &[u8]) -> bool {
     text.iter().filter(|&&byte| byte == b'\n').count() > MAX_LINES
 }
 
-/// Two texts in lines, and what differs.
+/// Two texts as lines, and their differences.
 pub(in crate::inspect) struct LineDiff<'a> {
     input: InternedInput<Line<'a>>,
-    /// The lines as they are, where not all that is compared alike is the same.
+    /// The lines as they are, if white space is ignored: equal lines may then have different bytes.
     texts: Option<[Vec<&'a [u8]>; 2]>,
     hunks: Vec<Hunk>,
 }
 
 impl<'a> LineDiff<'a> {
-    /// Compares two texts; `None` where one has too many lines.
+    /// Compares two texts; `None` if one has too many lines.
     pub fn of(old: &'a [u8], new: &'a [u8], ignores_space: bool) -> Option<Self> {
         if [old, new].into_iter().any(has_too_many_lines) {
             return None;
@@ -76,19 +76,19 @@ impl<'a> LineDiff<'a> {
         Some(Self { input, texts, hunks: diff.hunks().collect() })
     }
 
-    /// Runs of changed lines, in their order.
+    /// The runs of changed lines, in order.
     pub fn hunks(&self) -> &[Hunk] {
         &self.hunks
     }
 
-    /// Lines that are gone, and lines that are new.
+    /// The number of removed lines, and of added ones.
     pub fn count(&self) -> (u64, u64) {
         let length = |range: &Range<u32>| u64::from(range.end - range.start);
         let removed = self.hunks.iter().map(|hunk| length(&hunk.before)).sum();
         (removed, self.hunks.iter().map(|hunk| length(&hunk.after)).sum())
     }
 
-    /// The old lines of a range.
+    /// A range of the old lines.
     pub fn old_lines(&self, range: Range<u32>) -> Vec<&'a [u8]> {
         let range = range.start as usize..range.end as usize;
         match &self.texts {
@@ -97,7 +97,7 @@ impl<'a> LineDiff<'a> {
         }
     }
 
-    /// The new lines of a range.
+    /// A range of the new lines.
     pub fn new_lines(&self, range: Range<u32>) -> Vec<&'a [u8]> {
         let range = range.start as usize..range.end as usize;
         match &self.texts {
@@ -110,20 +110,20 @@ impl<'a> LineDiff<'a> {
         tokens.iter().map(|token| self.input.interner[*token].text).collect()
     }
 
-    /// How many old lines there are.
+    /// The number of old lines.
     pub fn old_count(&self) -> u32 {
         self.input.before.len() as u32
     }
 
-    /// Groups of changes that are shown together, with so many lines around them.
+    /// Groups of changes that are shown together, with `context` unchanged lines around them.
     pub fn groups(&self, context: u32) -> impl Iterator<Item = &[Hunk]> {
         let most = context.saturating_mul(2);
         self.hunks.chunk_by(move |a, b| b.before.start - a.before.end <= most)
     }
 }
 
-/// The lines of a text with their ends, which the last one may lack. Nothing but a newline ends
-/// a line to git.
+/// The lines of a text with their newlines; the last line may lack one. As in git, only a newline
+/// ends a line.
 fn lines(text: &[u8], ignores_space: bool) -> impl Iterator<Item = Line<'_>> {
     text.split_inclusive(|&byte| byte == b'\n').map(move |text| Line { text, ignores_space })
 }

@@ -1,6 +1,6 @@
-//! What a session changed as a patch in git's format, which `git apply` takes: files, symbolic
-//! links, whether a file may be executed. Directories come and go with what is in them; owners,
-//! times and special files are beyond the format.
+//! Writes the changes of a session as a patch in git's format, for `git apply`. It covers files,
+//! symbolic links and the executable bit. Directories appear and disappear with their content; the
+//! format has no owners, times or special files.
 
 mod binary;
 mod blob;
@@ -37,28 +37,28 @@ pub use style::{Escape, Style};
 /// What a patch leaves out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeftOut {
-    /// How many differences there are, in the patch or not.
+    /// The number of all differences, including those left out.
     pub differences: u64,
-    /// Special files, which the format does not know.
+    /// The number of special files, which the format cannot represent.
     pub special: u64,
-    /// Files that the base changed, where what the session began with is not known.
+    /// Files that drifted and whose original content was not kept.
     pub unknown: Vec<MergedPath>,
     /// Files larger than [`MAX_FILE_BYTES`], before or after the change.
     pub too_large: Vec<MergedPath>,
-    /// Objects with another owner, or other mode bits than that of who may execute a file.
+    /// Objects with a change of owner, or of mode bits that the format cannot represent.
     pub attributes: Vec<MergedPath>,
-    /// What is at paths that the session hides, where the base may have something else: the
-    /// topmost ones.
+    /// Objects at paths that the session hides, where the base may have other objects: only the
+    /// topmost paths.
     pub hidden: BTreeSet<MergedPath>,
-    /// Directories that are new or gone and have no files in them.
+    /// The number of new or deleted directories without files.
     pub empty_dirs: u64,
-    /// Files that programs keep for themselves, by the directory that stands for them.
+    /// The number of files that git or context nodes own, by owner and grouping directory.
     pub own: BTreeMap<(OwnedBy, MergedPath), u64>,
-    /// How many files would have to be compared to find renames, where those are too many.
+    /// The number of files to compare for renames, if it was over the limit and none were compared.
     pub renames_not_looked_for: Option<usize>,
 }
 
-/// Why a patch is not written.
+/// Why writing a patch failed.
 enum Failure {
     Inspect(InspectError),
     Io(io::Error),
@@ -78,10 +78,10 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Writes the patch that makes the merged tree of the base; says what is not in it.
+/// Writes the patch from the base to the merged tree; returns what it leaves out.
 ///
 /// # Errors
-/// The session or the base cannot be read, or `out` takes no more.
+/// The session or the base cannot be read. The inner error is one of `out`.
 pub fn patch(
     opened: &Opened,
     options: &DiffOptions,
@@ -90,7 +90,7 @@ pub fn patch(
     patch_as(opened, options, &Style::default(), out)
 }
 
-/// The same in another style.
+/// Like [`patch`], in another style.
 ///
 /// # Errors
 /// As [`patch`].

@@ -1,4 +1,4 @@
-//! The patch of one difference.
+//! Writes the patch of one difference.
 
 use std::io::Write;
 
@@ -14,11 +14,11 @@ use crate::inspect::opened::Opened;
 use crate::overlay::TreeView;
 use crate::vfs::FileKind;
 
-/// Writes the patch of a difference of a file or link; nothing for other objects, and where it is
-/// not known what there was before.
+/// Writes the patch of a difference between files or links. Writes nothing for other objects, and
+/// if the earlier content is unknown.
 ///
 /// # Errors
-/// The session or the base cannot be read.
+/// The session or the base cannot be read, or `out` cannot be written.
 pub fn write_difference(
     (opened, view): (&Opened, &TreeView<'_>),
     difference: &Difference,

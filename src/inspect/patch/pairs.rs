@@ -1,4 +1,4 @@
-//! Which files and links of the base a patch compares with which of the merged tree.
+//! Pairs the files and links of the base with those of the merged tree that a patch compares.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -21,30 +21,29 @@ use crate::inspect::walk::{Next, walk};
 use crate::overlay::{BaseObject, TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError, Time};
 
-/// What may have changed, by path.
+/// The paths that may have changed.
 #[derive(Default)]
 pub(super) struct Pairs {
     /// Paths of files and links in the merged tree.
     new: BTreeSet<MergedPath>,
-    /// Paths of files and links in the base, which the merged tree may not have.
+    /// Paths of files and links in the base that the merged tree may lack.
     old: BTreeSet<MergedPath>,
-    /// The old path of each renamed file, by its new one.
+    /// The old path of each renamed file, by its new path.
     moved: BTreeMap<MergedPath, MergedPath>,
-    /// Directories that are new or gone: a patch does not show empty ones.
+    /// New and deleted directories: a patch does not show empty ones.
     dirs: Vec<MergedPath>,
-    /// What the base had at its paths when the session began with them, where it is not that now;
-    /// `None` where that is not known.
+    /// The originals of drifted base files, by path; `None` if the content was not kept.
     originals: BTreeMap<MergedPath, Option<Original>>,
     selection: Selection,
     pub left_out: LeftOut,
 }
 
-/// What `each` is called with: where it was and what it was, where it is and what it is.
+/// Called with the old path and content, and the new path and content.
 pub(super) type EachPair<'e> =
     dyn FnMut(PatchSide<'_, '_>, PatchSide<'_, '_>) -> super::PatchResult + 'e;
 
 impl Pairs {
-    /// Finds them.
+    /// Collects the pairs of all differences.
     ///
     /// # Errors
     /// The session or the base cannot be read.
@@ -69,7 +68,7 @@ impl Pairs {
         Ok(pairs)
     }
 
-    /// Leaves out what is git's own, and context nodes.
+    /// Leaves out files that git or context nodes own.
     fn leave_out_own(&mut self, opened: &Opened, view: &TreeView<'_>) -> Result<()> {
         use std::os::unix::ffi::OsStrExt;
         let outside = opened.base_path().map(|path| path.as_os_str().as_bytes());
@@ -89,7 +88,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// Takes new files for moved ones where they are like one that is gone.
+    /// Turns new files into renames of deleted ones with similar content.
     fn find_similar(&mut self, opened: &Opened, view: &TreeView<'_>, percent: u8) -> Result<()> {
         let sources: BTreeSet<_> = self.moved.values().cloned().collect();
         let mut gone = Vec::new();
@@ -169,7 +168,7 @@ impl Pairs {
             self.dirs.push(difference.path.clone());
         }
         let Some(from) = from else { return Ok(()) };
-        // What moved along, and is as it was; the rest has differences of its own.
+        // Unchanged files that moved with the directory; changed ones have their own differences.
         walk(view, after, &mut |_, object, _| {
             let is_file = object.attr().kind != FileKind::Directory;
             if is_file
@@ -189,8 +188,8 @@ impl Pairs {
         Ok(())
     }
 
-    /// Leaves out, by name, what comes to a path that the session hides, as `apply` does: the base
-    /// may have something there, which git would not replace. Whether it is left out.
+    /// Leaves out an object at a path that the session hides, as `apply` does: the base may have an
+    /// object there, which git would not replace. Returns whether the object is left out.
     fn leave_out_hidden(&mut self, opened: &Opened, path: &MergedPath) -> bool {
         let hidden = opened.session().hidden();
         let is_hidden = |path: &MergedPath| hidden.covers(&path.as_bytes()[1..]);
@@ -207,8 +206,8 @@ impl Pairs {
             self.left_out.special += 1;
             return;
         }
-        // A link that only moves does not say in a patch that it was one, and git refuses what
-        // comes below its old path.
+        // A rename without changes does not say in a patch that the object is a link, and git then
+        // refuses files below its old path.
         let is_file = object.attr().kind == FileKind::Regular;
         if let Some(from) = from.filter(|from| is_file && *from != path) {
             self.moved.insert(path.clone(), from);
@@ -216,7 +215,7 @@ impl Pairs {
         self.new.insert(path);
     }
 
-    /// Notes what the format cannot say of an object that is there before and after.
+    /// Records attributes of a modified object that the format cannot represent.
     fn note_attributes(&mut self, difference: &Difference) {
         let change = &difference.change;
         let (Some(before), Some(after)) = (&difference.old, &change.after) else { return };
@@ -228,7 +227,7 @@ impl Pairs {
         }
     }
 
-    /// Notes what the base had where the session began with it, if the base has something else now.
+    /// Records the original of a changed base object that drifted.
     fn note_original(&mut self, view: &TreeView<'_>, difference: &Difference) -> Result<()> {
         let change = &difference.change;
         if let Some(replaced) = change.replaced.as_ref().filter(|_| change.is_replaced_drifted) {
@@ -247,7 +246,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// Notes what the base had at the path of an object that it changed since the session hid it.
+    /// Records the original of a base object that changed after the session hid it.
     fn note_kept(&mut self, view: &TreeView<'_>, base: &BaseObject) -> Result<()> {
         let path = MergedPath::of_base(&base.path);
         let original = view.original_of(base).map_err(|source| at(&path, source))?;
@@ -256,8 +255,8 @@ impl Pairs {
         Ok(())
     }
 
-    /// What the session began with at a path of the base: `Some(None)` for nothing, `None` where
-    /// that is not known.
+    /// The content that the session's change started from: `Some(None)` if the path was free,
+    /// `None` if the content is unknown.
     fn old_blob<'a>(
         &self,
         opened: &'a Opened,
@@ -277,8 +276,8 @@ impl Pairs {
         }))
     }
 
-    /// Adds an object of the base, and of a directory all files below it that are chosen. With
-    /// `since`, what the base changed later is not what the session took away.
+    /// Adds a base object, and for a directory all selected files below it. `since` is when the
+    /// session hid the directory: of files that changed later, the originals are used.
     fn add_old(
         &mut self,
         opened: &Opened,
@@ -322,8 +321,8 @@ impl Pairs {
         Ok(())
     }
 
-    /// Keeps only old paths where the merged tree has nothing, and one rename from each such path
-    /// to a path where the base has nothing: git renames nothing over another file.
+    /// Keeps only old paths that the merged tree lacks. Keeps one rename from each of them, to a
+    /// path that the base lacks: git does not rename over another file.
     fn settle(&mut self, view: &TreeView<'_>) -> Result<()> {
         let mut gone = BTreeSet::new();
         let mut finder = Finder::new(view);
@@ -339,7 +338,7 @@ impl Pairs {
         Ok(())
     }
 
-    /// Calls `each` for all of them, in the order of their paths.
+    /// Calls `each` for all pairs, in the order of their paths.
     pub fn each(
         &mut self,
         opened: &Opened,
@@ -379,7 +378,7 @@ impl Pairs {
     }
 }
 
-/// Finds objects by paths of which many are in one directory, one after another.
+/// Looks up paths; caches the last directory, because many paths in a row share it.
 struct Finder<'v, 'a> {
     view: &'v TreeView<'a>,
     dir: Option<(MergedPath, Option<TreeObject>)>,
@@ -390,7 +389,7 @@ impl<'v, 'a> Finder<'v, 'a> {
         Self { view, dir: None }
     }
 
-    /// What a path leads to; `None` where nothing is.
+    /// The object at a path, if any.
     fn find(&mut self, path: &MergedPath) -> Result<Option<TreeObject>> {
         let failed = |source| InspectError::at(path, source);
         let Some(name) = path.name() else { return self.view.find(path).map_err(failed) };
@@ -407,8 +406,8 @@ impl<'v, 'a> Finder<'v, 'a> {
     }
 }
 
-/// Where the base has an object that moved along with the directory `from`, which is at `to` now;
-/// `None` if it came there otherwise.
+/// The base path of an object that moved along with its directory from `from` to `to`; `None` if it
+/// came there in another way.
 fn moved_along(
     opened: &Opened,
     from: &BasePath,
@@ -429,7 +428,7 @@ fn moved_along(
     }
 }
 
-/// Whether git keeps content of it.
+/// Whether git stores content for objects of this kind.
 pub(super) fn has_blob(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::Symlink)
 }

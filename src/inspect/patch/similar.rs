@@ -1,5 +1,4 @@
-//! Which new files are like files that are gone, as git's detection of renames finds them
-//! (gitdiffcore(7), "diffcore-rename").
+//! Detects renames by similarity of content, as git does (gitdiffcore(7), "diffcore-rename").
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hasher};
@@ -9,23 +8,23 @@ use super::limits::{MAX_RENAME_CANDIDATES, MAX_SIMILAR_BYTES};
 use crate::delta::MergedPath;
 use crate::inspect::error::{InspectError, Result};
 
-/// The longest piece, in bytes; a newline ends a piece too.
+/// The longest piece, in bytes; a newline ends a piece as well.
 const MAX_PIECE_BYTES: usize = 64;
 
 type NamedBlob<'p, 'a> = (&'p MergedPath, Blob<'a>);
 
-/// How many bytes of a content are in pieces with the same hash.
+/// Bytes of a content by the hash of the piece that they are in.
 type PieceSizes = HashMap<u64, u64>;
 
-/// What was found.
+/// The result of a search for renames.
 pub(super) struct Similar {
-    /// Each new path with the one that it came from.
+    /// New paths with their old ones.
     pub pairs: Vec<(MergedPath, MergedPath)>,
-    /// How many files of one side were left, where that was more than are compared.
+    /// The larger number of candidates of both sides, if it was over the limit.
     pub not_compared: Option<usize>,
 }
 
-/// The pairs that are similar by at least `percent`.
+/// Pairs deleted files with new ones of equal content, then of at least `percent` similarity.
 pub(super) fn most_similar(
     gone: Vec<NamedBlob<'_, '_>>,
     come: Vec<NamedBlob<'_, '_>>,
@@ -35,7 +34,7 @@ pub(super) fn most_similar(
     let mut by_digest: HashMap<String, Vec<&MergedPath>> = HashMap::new();
     let sizes: BTreeSet<u64> = come.iter().map(|(_, blob)| blob.size()).collect();
     for (path, blob) in gone.iter().filter(|(_, blob)| sizes.contains(&blob.size())) {
-        // An empty file is like any other.
+        // Empty files are all equal.
         if blob.size() > 0 {
             by_digest.entry(blob.digest()?).or_default().push(path);
         }
@@ -76,7 +75,7 @@ fn by_content(
     percent: u64,
 ) -> Result<Vec<(MergedPath, MergedPath)>> {
     let mut scores = Vec::new();
-    // By piece: which old files have it, and how many bytes of it.
+    // For each piece, the old files that have it, and the bytes of it in each.
     let mut holders: HashMap<u64, Vec<(usize, u64)>> = HashMap::new();
     for (from_at, (_, blob)) in gone.iter().enumerate() {
         for (hash, bytes) in pieces(blob)? {
@@ -115,7 +114,7 @@ fn by_content(
     Ok(found)
 }
 
-/// The pieces of a content: lines, and parts of long ones.
+/// The pieces of a content: lines, and parts of long lines.
 fn pieces(blob: &Blob<'_>) -> Result<PieceSizes> {
     let mut pieces = PieceSizes::new();
     let mut piece = Vec::with_capacity(MAX_PIECE_BYTES);

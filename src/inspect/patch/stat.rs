@@ -1,4 +1,4 @@
-//! How much each file changed, counted as git does.
+//! Counts how much each file changed, as `git diff --stat` does.
 
 use super::blob::Blob;
 use super::file::changed_text;
@@ -15,28 +15,28 @@ use crate::inspect::opened::Opened;
 pub enum Volume {
     /// Lines of a text.
     Lines {
-        /// New ones.
+        /// Added lines.
         added: u64,
-        /// Those that are gone.
+        /// Removed lines.
         removed: u64,
     },
-    /// Bytes of a binary file, before and after.
+    /// The size of a binary file in bytes, before and after.
     Binary(u64, u64),
 }
 
-/// A file or symbolic link that changed.
+/// A changed file or symbolic link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStat {
-    /// Where it was; `None` if it is new.
+    /// The old path; `None` for a new file.
     pub from: Option<MergedPath>,
-    /// Where it is; `None` if it is gone.
+    /// The new path; `None` for a deleted file.
     pub to: Option<MergedPath>,
-    /// How much of it changed.
+    /// How much changed.
     pub volume: Volume,
 }
 
-/// Calls `each` for every file that changed, in the order of their paths; says what has no
-/// content that could be counted.
+/// Calls `each` for every changed file, in the order of their paths; returns what has no content to
+/// count.
 ///
 /// # Errors
 /// The session or the base cannot be read.

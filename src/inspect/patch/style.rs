@@ -1,27 +1,27 @@
-//! How a patch looks.
+//! The style of a patch.
 
 use std::borrow::Cow;
 use std::io::Write;
 
-/// Makes content fit for a terminal.
+/// Escapes content for a terminal.
 pub type Escape = fn(&[u8]) -> Cow<'_, [u8]>;
 
 /// What a patch shows, and how.
 #[derive(Debug, Clone)]
 pub struct Style {
-    /// Lines around a change.
+    /// Unchanged lines around a change.
     pub context: u32,
-    /// Whether lines that differ only in spaces and tabs are alike.
+    /// Whether differences in white space are ignored.
     pub ignores_space: bool,
-    /// Whether words are compared instead of lines. `git apply` does not take it.
+    /// Whether words are compared instead of lines. `git apply` cannot read the result.
     pub is_of_words: bool,
-    /// Whether it has colours, as escape sequences of a terminal.
+    /// Whether parts are coloured with escape sequences.
     pub has_colour: bool,
-    /// What is done to content that a person looks at. `git apply` takes it as it is.
+    /// Applied to content that is shown to a person. `git apply` needs the content unchanged.
     pub escape: Option<Escape>,
-    /// The similarity in percent from which on a new file counts as one that is gone elsewhere.
+    /// The least similarity of a rename, in percent; `None` does not detect renames.
     pub similarity: Option<u8>,
-    /// Whether git's own files are in it too.
+    /// Whether git's own files are included.
     pub has_git: bool,
 }
 
@@ -39,7 +39,7 @@ impl Default for Style {
     }
 }
 
-/// What is shown in a colour of its own.
+/// The parts of a patch that differ in colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ColoredPart {
     Plain,
@@ -50,7 +50,7 @@ pub(super) enum ColoredPart {
 }
 
 impl ColoredPart {
-    /// The escape sequence that begins it, as in git.
+    /// The escape sequence that starts the part, as in git.
     fn sequence(self) -> &'static [u8] {
         match self {
             Self::Plain => b"",
@@ -79,7 +79,7 @@ impl Style {
         out.write_all(b"\x1b[m")
     }
 
-    /// Writes a line; `text` has no newline at its end.
+    /// Writes a line; `text` has no newline.
     pub(super) fn line(
         &self,
         part: ColoredPart,

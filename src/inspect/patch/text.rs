@@ -1,4 +1,4 @@
-//! The changed lines of a text, in hunks.
+//! Writes the changed lines of a text, in hunks.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use super::lines::LineDiff;
 use super::style::{ColoredPart, Style};
 use super::words::write_words;
 
-/// Writes what changed, with the lines around it.
+/// Writes the changes with context.
 pub(super) fn write_hunks(
     changed: &LineDiff<'_>,
     style: &Style,
@@ -44,8 +44,8 @@ fn around(lines: &[&[u8]], style: &Style, out: &mut dyn Write) -> PatchResult {
     write_lines(ColoredPart::Plain, sign, lines, style, out)
 }
 
-/// Lines counted from 1, as a hunk's header has them: where they begin and how many there are;
-/// none begin behind the line before them.
+/// A line range in a hunk header: the first line, counted from 1, and the number of lines. An empty
+/// range has the number of the line before it.
 fn span(range: &std::ops::Range<u32>) -> String {
     match range.end - range.start {
         0 => format!("{},0", range.start),

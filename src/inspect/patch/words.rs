@@ -1,4 +1,4 @@
-//! The changed words of a text, between marks, as `git diff --word-diff` shows them.
+//! Writes the changed words of a text between markers, like `git diff --word-diff`.
 
 use std::io::Write;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use imara_diff::{Algorithm, Diff, InternedInput};
 use super::PatchResult;
 use super::style::{ColoredPart, Style};
 
-/// Writes changed lines once, with the words that are gone and those that are new.
+/// Writes changed lines once, with their removed and added words.
 pub(super) fn write_words(
     old: &[u8],
     new: &[u8],
@@ -26,7 +26,7 @@ pub(super) fn write_words(
         let gone = extent(&old_words, hunk.before);
         let next = new_words.get(hunk.after.start as usize).map_or(new.len(), |word| word.start);
         let come = extent(&new_words, hunk.after);
-        // What is gone stands behind the word before it.
+        // Removed words follow the word before them.
         let upto = match &come {
             Some(come) => come.start,
             None => new[at..next]
@@ -54,7 +54,7 @@ pub(super) fn write_words(
     Ok(())
 }
 
-/// Where the words of a text are: what is between spaces.
+/// The ranges of the words of a text, which white space separates.
 fn words(text: &[u8]) -> Vec<Range<usize>> {
     let mut words = Vec::new();
     let mut start = None;
@@ -72,7 +72,7 @@ fn words(text: &[u8]) -> Vec<Range<usize>> {
     words
 }
 
-/// From the beginning of the first of some words to the end of the last.
+/// The range from the first to the last of some words.
 fn extent(words: &[Range<usize>], some: Range<u32>) -> Option<Range<usize>> {
     let some = words.get(some.start as usize..some.end as usize)?;
     Some(some.first()?.start..some.last()?.end)
@@ -89,7 +89,7 @@ fn plain(text: &[u8], style: &Style, out: &mut dyn Write) -> PatchResult {
     Ok(())
 }
 
-/// Words between marks, on each of their lines.
+/// Writes words between markers, on each of their lines.
 fn marked(
     part: ColoredPart,
     text: &[u8],

@@ -1,5 +1,5 @@
-//! What git's ignore rules leave out: those of the `.gitignore` files in the merged tree, of
-//! `.git/info/exclude`, and of core.excludesFile (gitignore(5)).
+//! git's ignore rules: of the `.gitignore` files in the merged tree, of `.git/info/exclude`, and of
+//! core.excludesFile (gitignore(5)).
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,30 +19,30 @@ use crate::vfs::{FileKind, Name};
 /// The largest file of rules that is read, in bytes.
 const MAX_RULES_BYTES: u64 = 1 << 20;
 
-/// The rules, read where a path needs them.
+/// The rules, which are read when a path needs them.
 pub(super) struct Ignored {
-    /// Those of the user, which give way to all others.
+    /// The user's own rules, which have the lowest precedence.
     user: Gitignore,
-    /// By directory: its own rules, the strongest first.
+    /// The rules of each directory, highest precedence first.
     dirs: Mutex<HashMap<MergedPath, Rules>>,
 }
 
 type Rules = Arc<[Gitignore]>;
 
 impl Ignored {
-    /// With the content of the user's core.excludesFile.
+    /// `user` is the content of the user's core.excludesFile.
     pub fn new(user: &[u8]) -> Self {
         Self { user: rules(&MergedPath::root(), user), dirs: Mutex::default() }
     }
 
-    /// Whether a path is ignored, itself or with a directory above it.
+    /// Whether a path, or a directory above it, is ignored.
     pub fn covers(&self, view: &TreeView<'_>, path: &MergedPath, is_dir: bool) -> bool {
         let above: Vec<_> = path.above().collect();
         let dirs = above.iter().rev().skip(1).map(|dir| (dir, true));
         dirs.chain([(path, is_dir)]).any(|(path, is_dir)| self.has(view, path, is_dir))
     }
 
-    /// Whether a path is ignored itself.
+    /// Whether the path itself is ignored.
     fn has(&self, view: &TreeView<'_>, path: &MergedPath, is_dir: bool) -> bool {
         let relative = Path::new(OsStr::from_bytes(path.as_bytes()));
         for dir in path.above() {
@@ -79,7 +79,7 @@ impl fmt::Debug for Ignored {
     }
 }
 
-/// The rules of a file of `dir`. A line that is no rule is none to git either.
+/// The rules of a file in `dir`. Lines that are not valid rules are skipped, as in git.
 fn rules(dir: &MergedPath, content: &[u8]) -> Gitignore {
     let mut builder = GitignoreBuilder::new(OsStr::from_bytes(dir.as_bytes()));
     for line in String::from_utf8_lossy(content).lines() {
@@ -88,7 +88,7 @@ fn rules(dir: &MergedPath, content: &[u8]) -> Gitignore {
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
-/// The content of a file in `dir`, if it is one that can be read.
+/// The content of a file below `dir`; `None` if it cannot be read.
 fn content(view: &TreeView<'_>, dir: &MergedPath, names: &[&[u8]]) -> Option<Vec<u8>> {
     let mut names = names.iter().map(|name| Name::new(name).ok());
     let path = names.try_fold(dir.clone(), |path, name| Some(path.join(&name?)))?;

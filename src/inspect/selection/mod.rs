@@ -1,7 +1,7 @@
-//! Which paths of a tree are asked for: the same for all commands that take several.
+//! The paths that a command applies to, with one syntax for all commands that take several.
 //!
-//! Paths and pathspecs choose (everything, where there are none), exclusions take away. What
-//! they choose of a change with two paths is the whole of it: see [`Selection::has_change`].
+//! Paths and pathspecs select, or everything is selected; exclusions remove. A change with two
+//! paths is selected as a whole: see [`Selection::has_change`].
 
 mod ignored;
 mod pathspec;
@@ -23,20 +23,20 @@ use crate::delta::MergedPath;
 use crate::overlay::{Change, TreeView};
 use crate::vfs::{FileKind, Pattern, PatternSet};
 
-/// What was asked for, as it was written.
+/// The arguments of a selection, as the user wrote them.
 #[derive(Debug, Clone, Default)]
 pub struct SelectionText {
     /// Paths and pathspecs.
     pub paths: Vec<OsString>,
-    /// Globs of what is left out, with what is below it: see [`Pattern`].
+    /// Globs that exclude paths and everything below them: see [`Pattern`].
     pub exclude: Vec<String>,
-    /// Whether what git ignores is left out; with the content of the user's core.excludesFile.
+    /// Exclude what git ignores; the value is the content of the user's core.excludesFile.
     pub gitignore: Option<Vec<u8>>,
-    /// The directory of the tree at which relative paths begin; its root, where there is none.
+    /// The directory of the tree that relative paths start from; the root if `None`.
     pub current: Option<MergedPath>,
 }
 
-/// What is chosen of a tree; everything by default.
+/// The selected part of a tree; everything by default.
 #[derive(Debug, Clone, Default)]
 pub struct Selection(Option<Arc<SelectionParts>>);
 
@@ -49,9 +49,9 @@ struct SelectionParts {
 }
 
 impl Selection {
-    /// What is at or below these paths; everything, where there are none.
+    /// Selects these paths and everything below them; everything if there are none.
     pub fn of(paths: impl IntoIterator<Item = MergedPath>) -> Self {
-        // Paths need no compiling.
+        // Plain paths cannot fail to compile.
         let named = paths.into_iter().map(|path| (Matcher::Path(path), String::new()));
         let includes = Pathspecs::new(named).unwrap_or_default();
         if includes.is_empty() {
@@ -60,16 +60,16 @@ impl Selection {
         Self(Some(Arc::new(SelectionParts { includes, ..SelectionParts::default() })))
     }
 
-    /// Reads what was asked for.
+    /// Parses the arguments of a selection.
     ///
     /// # Errors
-    /// A text makes no sense, or a path names something that neither the session nor its base
-    /// has, or had.
+    /// An argument is invalid, or names a path at which neither the session nor its base has or had
+    /// an object.
     pub fn read(opened: &Opened, asked: &SelectionText) -> Result<Self> {
         opened.look(|view| Self::parse(asked, &|path| is_known(opened, view, path)))
     }
 
-    /// The same where `is_known` says at which paths there is something.
+    /// Like [`Selection::read`], with `is_known` to say whether a path has or had an object.
     ///
     /// # Errors
     /// As [`Selection::read`].
@@ -90,7 +90,7 @@ impl Selection {
             what: format!("--exclude {text}: {why}"),
         };
         let patterns = asked.exclude.iter().map(|text| {
-            // What is below a directory goes with it, whatever way it is written.
+            // A pattern always excludes everything below a directory, so the slash has no meaning.
             let trimmed = text.strip_suffix('/').unwrap_or(text);
             Pattern::new(trimmed).map_err(|error| invalid(text, &error))
         });
@@ -101,38 +101,37 @@ impl Selection {
         Ok(if is_everything { Self::default() } else { Self(Some(Arc::new(parts))) })
     }
 
-    /// The patterns of paths that have matched nothing that was asked for so far, as they were
-    /// written.
+    /// The globs that have not matched any path so far, as the user wrote them.
     pub fn unmatched(&self) -> impl Iterator<Item = &str> {
         self.0.iter().flat_map(|parts| parts.includes.unmatched())
     }
 
-    /// Whether everything is chosen.
+    /// Whether everything is selected.
     pub fn is_everything(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether something may be left out of what the paths choose.
+    /// Whether there are exclusions.
     pub fn leaves_out(&self) -> bool {
         self.0.as_ref().is_some_and(|parts| parts.leaves_out())
     }
 
-    /// The paths that are named, without globs.
+    /// The selected paths that are not globs.
     pub fn paths(&self) -> impl Iterator<Item = &MergedPath> {
         self.0.iter().flat_map(|parts| parts.includes.paths())
     }
 
-    /// Whether only paths choose, and nothing is left out.
+    /// Whether the selection consists of plain paths, without exclusions.
     pub fn is_of_paths(&self) -> bool {
         self.0.as_ref().is_none_or(|parts| !parts.leaves_out() && !parts.includes.has_globs())
     }
 
-    /// Whether this very path is named.
+    /// Whether exactly this path is named.
     pub fn names(&self, path: &MergedPath) -> bool {
         self.0.as_ref().is_some_and(|parts| parts.includes.names(path))
     }
 
-    /// Whether a path is chosen.
+    /// Whether a path is selected.
     pub fn has(&self, view: &TreeView<'_>, path: &MergedPath, is_dir: bool) -> bool {
         let rules = self.0.as_ref().and_then(|parts| parts.ignored.as_ref());
         self.has_by_name(path, is_dir)
@@ -146,7 +145,7 @@ impl Selection {
             && !parts.patterns.covers(&path.as_bytes()[1..])
     }
 
-    /// Whether a path is left out of what the paths choose.
+    /// Whether a path is excluded.
     pub fn is_excluded(&self, view: &TreeView<'_>, path: &MergedPath, is_dir: bool) -> bool {
         self.0.as_ref().is_some_and(|parts| {
             let rules = parts.ignored.as_ref();
@@ -156,7 +155,7 @@ impl Selection {
         })
     }
 
-    /// The same for a name that may be gone, with the ignore rules of the tree of `opened`.
+    /// Like [`Selection::has`], also for a deleted name, with the ignore rules of `opened`.
     pub fn has_name(&self, opened: Option<&Opened>, path: &MergedPath) -> bool {
         let has_rules = self.0.as_ref().is_some_and(|parts| parts.ignored.is_some());
         match opened.filter(|_| has_rules) {
@@ -165,7 +164,7 @@ impl Selection {
         }
     }
 
-    /// Whether some of what is below a directory may be chosen, and the rest not.
+    /// Whether some paths below a directory may be selected and others not.
     pub fn may_split(&self, dir: &MergedPath) -> bool {
         let Some(parts) = &self.0 else { return false };
         !parts.patterns.is_empty()
@@ -174,14 +173,14 @@ impl Selection {
             || parts.excludes.may_split(dir)
     }
 
-    /// Whether something below a directory may be chosen, though the directory is not.
+    /// Whether something below a directory may be selected though the directory is not.
     pub fn may_hold(&self, dir: &MergedPath) -> bool {
         let Some(parts) = &self.0 else { return true };
         let is_out = parts.excludes.covers(dir) || parts.patterns.covers(&dir.as_bytes()[1..]);
         !is_out && (parts.includes.may_split(dir) || parts.includes.covers(dir))
     }
 
-    /// Whether a change is chosen: where it is, or where it came from.
+    /// Whether a change is selected by its path or by the path before a rename.
     pub fn has_change(&self, view: &TreeView<'_>, change: &Change) -> bool {
         if self.is_everything() {
             return true;
@@ -190,8 +189,8 @@ impl Selection {
         let before = change.before.as_ref().filter(|_| !change.is_link);
         let after = change.after.as_ref().map(|after| is_dir(after.attr().kind));
         let before_is_dir = before.is_some_and(|base| is_dir(base.attr.kind));
-        // What is gone from a directory that moved is named by where it was, and found by where
-        // it would be too.
+        // A deletion below a renamed directory has the old path as its name, but the user may also
+        // name it by the new path.
         self.has(view, &change.path, after.unwrap_or(before_is_dir))
             || before
                 .is_some_and(|base| self.has(view, &MergedPath::of_base(&base.path), before_is_dir))

@@ -1,4 +1,4 @@
-//! One pathspec, as git reads it (gitglossary(7), "pathspec"), with paths from the tree's root.
+//! Parses one pathspec as git does (gitglossary(7), "pathspec"), with paths from the tree's root.
 
 use globset::{Glob, GlobBuilder};
 
@@ -7,27 +7,27 @@ use crate::delta::MergedPath;
 use crate::inspect::error::{InspectError, Result};
 use crate::vfs::Name;
 
-/// The characters that make a pathspec a glob.
+/// Characters that make a pathspec a glob.
 const SPECIAL: &[u8] = b"*?[\\";
 
 /// One pathspec.
 #[derive(Debug)]
 pub(super) struct Pathspec {
-    /// It takes away what the others choose.
+    /// Whether the pathspec excludes.
     pub is_exclude: bool,
-    /// Which paths it matches.
+    /// The paths that it matches.
     pub matcher: Matcher,
 }
 
 #[derive(Debug)]
 pub(super) enum Matcher {
-    /// This path, and all below it.
+    /// This path, and everything below it.
     Path(MergedPath),
-    /// Each whole path, without the slash at its beginning, that one of the globs matches.
+    /// Every full path, without its leading slash, that one of the globs matches.
     Globs(Vec<Glob>),
 }
 
-/// What stands before the pattern of a pathspec.
+/// The magic signature of a pathspec.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Magic {
     is_top: bool,
@@ -38,11 +38,11 @@ struct Magic {
 }
 
 impl Pathspec {
-    /// Reads a pathspec. Relative ones begin at `current`, a directory of the tree. `is_known`
-    /// says whether there is, or was, something at a path.
+    /// Parses a pathspec. Relative paths start from `current`, a directory of the tree. `is_known`
+    /// says whether a path has or had an object.
     ///
     /// # Errors
-    /// It cannot be read, leads out of the tree, or names a path at which nothing is known.
+    /// The pathspec is invalid, leads out of the tree, or names a path without an object.
     pub fn parse(
         text: &[u8],
         current: &MergedPath,
@@ -51,7 +51,7 @@ impl Pathspec {
         let (magic, pattern) = magic(text)?;
         let from = if magic.is_top { &MergedPath::root() } else { current };
         let spec = |matcher| Self { is_exclude: magic.is_exclude, matcher };
-        // What other commands print is taken back, quoted as git does it or only escaped.
+        // Accepts what other commands print: quoted as git does it, or with escapes only.
         let forms = [unquoted(pattern), Some(pattern.to_vec()), unescaped(pattern)];
         let mut first = None;
         for form in forms.into_iter().flatten() {
@@ -64,16 +64,16 @@ impl Pathspec {
         let is_glob = !magic.is_literal && pattern.iter().any(|byte| SPECIAL.contains(byte));
         if is_glob {
             let mut globs = vec![glob(pattern, from, magic)?];
-            // A name with such characters that differs in case is not known.
+            // `is_known` is case-sensitive, so the name may still exist in another case.
             if let (true, Some(path)) = (magic.ignores_case, first) {
                 globs.extend(in_any_case(&path, magic)?);
             }
             return Ok(spec(Matcher::Globs(globs)));
         }
         match first {
-            // What it matches may be written otherwise.
+            // The object may have the name in another case.
             Some(path) if magic.ignores_case => Ok(spec(named(path, magic)?)),
-            // An exclusion of nothing excludes nothing.
+            // An exclusion may name a path without an object.
             Some(path) if magic.is_exclude => Ok(spec(Matcher::Path(path))),
             Some(path) => Err(unknown(&path, current)),
             None => Err(outside(text)),
@@ -121,8 +121,7 @@ fn magic(text: &[u8]) -> Result<(Magic, &[u8])> {
     }
 }
 
-/// The path of a text, from the root or the directory `from`; `None` where there is no such path
-/// in the tree.
+/// Resolves a path against `from`; `None` if it leads out of the tree or has an invalid name.
 fn resolved(text: &[u8], from: &MergedPath) -> Option<MergedPath> {
     let mut path = if text.starts_with(b"/") { MergedPath::root() } else { from.clone() };
     for name in text.split(|&byte| byte == b'/') {
@@ -136,7 +135,7 @@ fn resolved(text: &[u8], from: &MergedPath) -> Option<MergedPath> {
     Some(path)
 }
 
-/// What matches a path that is named, and all below it.
+/// A matcher for a path and everything below it.
 fn named(path: MergedPath, magic: Magic) -> Result<Matcher> {
     if !magic.ignores_case || path == MergedPath::root() {
         return Ok(Matcher::Path(path));
@@ -144,14 +143,14 @@ fn named(path: MergedPath, magic: Magic) -> Result<Matcher> {
     Ok(Matcher::Globs(in_any_case(&path, magic)?.into()))
 }
 
-/// What matches a path and all below it, in upper or lower case.
+/// Globs that match a path and everything below it in any case.
 fn in_any_case(path: &MergedPath, magic: Magic) -> Result<[Glob; 2]> {
     let own = literal(&path.as_bytes()[1..]);
     let below = [&own[..], b"/**"].concat();
     Ok([parsed(own, path.as_bytes(), magic)?, parsed(below, path.as_bytes(), magic)?])
 }
 
-/// A glob over whole paths without the slash at their beginning.
+/// A glob over full paths without their leading slash.
 fn glob(pattern: &[u8], from: &MergedPath, magic: Magic) -> Result<Glob> {
     let mut parts: Vec<Vec<u8>> = Vec::new();
     if !pattern.starts_with(b"/") {
@@ -167,7 +166,7 @@ fn glob(pattern: &[u8], from: &MergedPath, magic: Magic) -> Result<Glob> {
     parsed(parts.join(&b'/'), pattern, magic)
 }
 
-/// A glob as its text says, which was made of `pattern`.
+/// Compiles the glob `text`; `pattern` is for error messages.
 fn parsed(text: Vec<u8>, pattern: &[u8], magic: Magic) -> Result<Glob> {
     let why = match magic.ignores_case {
         true => "a pathspec in which case does not count has to be UTF-8",
@@ -182,13 +181,13 @@ fn parsed(text: Vec<u8>, pattern: &[u8], magic: Magic) -> Result<Glob> {
     glob.map_err(|error| invalid(pattern, &error.kind().to_string()))
 }
 
-/// A name as a glob that matches only it.
+/// A glob that matches exactly this name.
 fn literal(name: &[u8]) -> Vec<u8> {
     let special = |byte: u8| b"*?[]{}\\".contains(&byte);
     name.iter().flat_map(|&b| special(b).then_some(b'\\').into_iter().chain([b])).collect()
 }
 
-/// A part of a glob with its braces escaped, which git takes as they are.
+/// Escapes braces in a part of a glob: they are literal in git, but not in `globset`.
 fn without_braces(part: &[u8]) -> Vec<u8> {
     let (mut text, mut in_class, mut is_escaped) = (Vec::new(), false, false);
     for &byte in part {

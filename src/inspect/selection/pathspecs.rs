@@ -1,4 +1,4 @@
-//! Several pathspecs, asked at once.
+//! Matches several pathspecs at once.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,22 +13,22 @@ use super::pathspec::Matcher;
 use crate::delta::MergedPath;
 use crate::inspect::error::{InspectError, Result};
 
-/// What one of several pathspecs matches.
+/// The union of several pathspecs.
 #[derive(Debug, Default)]
 pub(super) struct Pathspecs {
-    /// The paths, in the order in which they were given.
+    /// The plain paths, in the order of the arguments.
     paths: Vec<MergedPath>,
     sorted: BTreeSet<MergedPath>,
-    /// One set, or more where that is too large to compile.
+    /// One set, or several where one would be too large to compile.
     globs: Vec<GlobSet>,
-    /// Which of `specs` each glob is of, in the order of the sets.
+    /// For each glob, in the order of the sets, the index of its pathspec in `specs`.
     owners: Vec<usize>,
     specs: Vec<GlobSpec>,
-    /// How many of `specs` have matched nothing yet.
+    /// The number of `specs` without a match so far.
     unmatched: AtomicUsize,
 }
 
-/// A pathspec with globs, as it was written.
+/// A pathspec with globs, as the user wrote it.
 #[derive(Debug)]
 struct GlobSpec {
     text: String,
@@ -36,7 +36,7 @@ struct GlobSpec {
 }
 
 impl Pathspecs {
-    /// Puts them together.
+    /// Compiles the pathspecs.
     ///
     /// # Errors
     /// A glob is too large to compile.
@@ -57,33 +57,33 @@ impl Pathspecs {
         Ok(Self { paths, sorted, globs, unmatched, ..new })
     }
 
-    /// The pathspecs with globs that have matched nothing so far, as they were written.
+    /// The pathspecs with globs without a match so far, as the user wrote them.
     pub fn unmatched(&self) -> impl Iterator<Item = &str> {
         let unmatched = self.specs.iter().filter(|spec| !spec.has_matched.load(Relaxed));
         unmatched.map(|spec| spec.text.as_str())
     }
 
-    /// Whether there is none.
+    /// Whether there are no pathspecs.
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty() && !self.has_globs()
     }
 
-    /// Whether there are globs among them.
+    /// Whether any pathspec is a glob.
     pub fn has_globs(&self) -> bool {
         !self.globs.is_empty()
     }
 
-    /// The paths that are named.
+    /// The plain paths.
     pub fn paths(&self) -> &[MergedPath] {
         &self.paths
     }
 
-    /// Whether this very path is named.
+    /// Whether exactly this path is named.
     pub fn names(&self, path: &MergedPath) -> bool {
         self.sorted.contains(path)
     }
 
-    /// Whether one of them matches a path.
+    /// Whether any pathspec matches a path.
     pub fn matches(&self, path: &MergedPath, is_dir: bool) -> bool {
         if self.covers(path) {
             return true;
@@ -100,7 +100,7 @@ impl Pathspecs {
             }
             is_match
         };
-        // `dir/**` is about all that is in it, and so about the directory.
+        // `dir/**` matches everything in the directory, and thus the directory.
         is_match(below_root) || is_dir && is_match(&[below_root, b"/"].concat())
     }
 
@@ -117,19 +117,19 @@ impl Pathspecs {
         }
     }
 
-    /// Whether one of them names a path, or a directory that it is in.
+    /// Whether a plain path names `path` or a directory above it.
     pub fn covers(&self, path: &MergedPath) -> bool {
         let is_above = || path.above().any(|dir| self.sorted.contains(&dir));
         !self.sorted.is_empty() && (self.sorted.contains(path) || is_above())
     }
 
-    /// Whether they may match some things below a directory and others not.
+    /// Whether the pathspecs may match some paths below a directory and not others.
     pub fn may_split(&self, dir: &MergedPath) -> bool {
         self.has_globs() || dir.first_below(&self.sorted).is_some()
     }
 }
 
-/// Compiles globs: together, as one set takes the time of one glob.
+/// Compiles globs into as few sets as possible: matching a set takes about as long as one glob.
 fn sets(globs: &[Glob]) -> Result<Vec<GlobSet>> {
     if globs.is_empty() {
         return Ok(Vec::new());

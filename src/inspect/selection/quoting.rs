@@ -1,12 +1,12 @@
-//! Paths as git and the commands print them, read back.
+//! Parses paths that git and acetate's commands printed.
 
-/// A text in double quotes with C's escapes, as git prints a path that has special characters;
+/// Decodes a text in double quotes with C escapes, as git prints a path with special characters;
 /// `None` for any other text.
 pub fn unquoted(text: &[u8]) -> Option<Vec<u8>> {
     unescaped_text(text.strip_prefix(b"\"")?.strip_suffix(b"\"")?)
 }
 
-/// A text with escapes as the commands print them; `None` where it has none, or others.
+/// Decodes the escapes that acetate's commands print; `None` if there are none, or invalid ones.
 pub fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
     if text.contains(&b'\\') { unescaped_text(text) } else { None }
 }

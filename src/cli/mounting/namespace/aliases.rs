@@ -1,4 +1,4 @@
-//! The base by other paths: where it, or a part of it, is mounted a second time.
+//! Other paths of the base: mounts through which the base, or a part of it, can also be reached.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -11,31 +11,31 @@ use crate::cli::error::CliError;
 use crate::cli::mounting::table::{self, MountTableEntry};
 use crate::cli::{output, text};
 
-/// The base as it was before the session was mounted over it.
+/// The base before the session is mounted over it.
 pub(super) struct CoveredBase {
     path: PathBuf,
     dir: OwnedFd,
     identity: ObjectIdentity,
-    /// The mount that it is in.
+    /// The id of the mount that contains the base.
     mount: u64,
-    /// Its path from the root of its filesystem.
+    /// The path from the root of its filesystem.
     within: PathBuf,
     device: String,
     owner: u32,
 }
 
-/// What tells an object from all others.
+/// Device and inode number, which identify an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ObjectIdentity {
     device: u64,
     number: u64,
 }
 
-/// Opens without access to the object, and follows no link.
+/// Opens a path without access to the object, and does not follow a link.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl CoveredBase {
-    /// Looks at the directory `path`, which has no symbolic links in it.
+    /// Opens the directory `path`, which must not contain symbolic links.
     pub(super) fn find(path: &Path) -> Result<Self, CliError> {
         let failed = |error: io::Error| CliError::base(path, &error.into());
         let dir = openat(CWD, path, LOOK | OFlags::DIRECTORY, Mode::empty())
@@ -53,7 +53,7 @@ impl CoveredBase {
         Ok(Self { path: path.to_owned(), dir, identity, mount, within, device, owner })
     }
 
-    /// Sees to it that the base's own path does not lead to the base any more.
+    /// Checks that the base's own path no longer leads to the base.
     pub(super) fn check_covered(&self, dir: &Path) -> Result<(), CliError> {
         match identity_at(dir) {
             Some(found) if found == self.identity => {
@@ -68,20 +68,20 @@ impl CoveredBase {
         self.owner
     }
 
-    /// The base's own path and the others.
+    /// The base's own path and its other paths.
     pub(super) fn paths(&self) -> Result<Vec<PathBuf>, CliError> {
         let aliases = self.aliases(&entries()?).into_iter().map(|alias| alias.path);
         Ok(std::iter::once(self.path.clone()).chain(aliases).collect())
     }
 
-    /// Mounts what shows at `dir` over every other path that leads to the base, and returns these;
-    /// names those where that fails.
+    /// Bind-mounts the session at `dir` over every other path to the base; returns these paths.
+    /// Reports paths for which that fails.
     pub(super) fn cover_aliases(&self, dir: &Path) -> Result<Vec<PathBuf>, CliError> {
         let entries = entries()?;
         let mut covered = Vec::new();
         for alias in self.aliases(&entries) {
             if identity_at(&alias.path) != Some(alias.identity) {
-                // Something else is mounted over it.
+                // Another mount covers the path.
                 continue;
             }
             let shown = text::name(alias.path.as_os_str().as_encoded_bytes());
@@ -96,7 +96,7 @@ impl CoveredBase {
         Ok(covered)
     }
 
-    /// Other paths that may lead to the base or to something in it.
+    /// Other paths that may lead to the base or into it.
     fn aliases(&self, entries: &[MountTableEntry]) -> Vec<Alias> {
         let others = entries.iter().filter(|entry| entry.device == self.device);
         let found = others.filter_map(|entry| {
@@ -122,7 +122,7 @@ fn entries() -> Result<Vec<MountTableEntry>, CliError> {
     table::entries().map_err(|error| CliError::caused("cannot tell what is mounted", &error))
 }
 
-/// A path that may lead to the base, or to what is at `below` in it.
+/// A path that may lead to the base, or to `below` in it.
 #[derive(Debug)]
 struct Alias {
     path: PathBuf,
@@ -141,13 +141,13 @@ fn identity_at(path: &Path) -> Option<ObjectIdentity> {
     ObjectIdentity::of(&openat(CWD, path, LOOK, Mode::empty()).ok()?).ok()
 }
 
-/// `Path::join` without a slash at the end where there is nothing to join.
+/// `Path::join`, without a trailing slash for an empty `below`.
 fn join(path: &Path, below: &Path) -> PathBuf {
     if below.as_os_str().is_empty() { path.to_owned() } else { path.join(below) }
 }
 
-/// The number of the mount that an object is in: from the kernel since Linux 5.8, else the last
-/// of those whose paths are the longest beginnings of its own.
+/// The id of the mount that contains an object: by statx(2) since Linux 5.8, otherwise the last
+/// mount with the longest prefix of the path.
 fn mount_of(dir: &OwnedFd, path: &Path, entries: &[MountTableEntry]) -> io::Result<u64> {
     let found = statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     if found.stx_mask & StatxFlags::MNT_ID.bits() != 0 {
@@ -158,7 +158,7 @@ fn mount_of(dir: &OwnedFd, path: &Path, entries: &[MountTableEntry]) -> io::Resu
     nearest.map(|entry| entry.id).ok_or_else(|| io::Error::other("no mount has it"))
 }
 
-/// Mounts what is at `shown` over `path`, or nothing where that is not there or something else.
+/// Mounts the object at `shown` over `path`; an empty one if it is missing or of another type.
 fn cover(shown: &Path, path: &Path) -> io::Result<()> {
     let target = openat(CWD, path, LOOK, Mode::empty())?;
     let is_dir = |fd: &OwnedFd| {

@@ -1,4 +1,4 @@
-//! The end of a `run`'s mount namespace.
+//! Leaves the mount namespace of a `run`.
 
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
@@ -17,22 +17,22 @@ use crate::cli::mounting::inside;
 use crate::cli::mounting::note::Note;
 use crate::cli::output;
 
-/// Time for a thread to end that was waited for.
+/// The time for joined threads to end.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A server that is there answers sooner.
+/// The timeout of a check whether the server is there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Namespace {
-    /// Ends what the command has left behind, unmounts, and goes back to where this process came
-    /// from. Where `run` was killed, also stops the server, as `run` would have done.
+    /// Ends processes that the command left behind, unmounts, and returns to the original
+    /// namespace. If `run` was killed, also stops the server.
     pub(in crate::cli) fn leave(self) -> Result<(), CliError> {
         busy::end_all(&inside::descendants);
         let failed = |error: &io::Error| {
             CliError::caused(format!("cannot unmount {}", self.note.dir.display()), error)
         };
         let connected = TcpStream::connect_timeout(&self.server, CONNECT_TIMEOUT);
-        // Without a server, what was written last is lost.
+        // Without a server, writes that the client still caches are lost.
         let is_gone = connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
         let how = Unmounting { lazy: is_gone, force: is_gone };
         for dir in self.mounts.iter().chain(&self.on_them).rev() {
@@ -65,7 +65,7 @@ impl Namespace {
             let moved =
                 move_into_link_name_space(self.outside.as_fd(), Some(LinkNameSpaceType::Mount));
             match moved {
-                // To the kernel, a thread that was waited for may not have ended yet.
+                // In the kernel, a joined thread may not have ended yet.
                 Err(_) if begun.elapsed() < GRACE => thread::sleep(Duration::from_millis(1)),
                 moved => return Ok(moved?),
             }

@@ -1,8 +1,8 @@
-//! The mount namespace of a `run`: the session is mounted over its base's own path, so that no
-//! path of the namespace leads to the base ([decision 0047]).
+//! The mount namespace of a `run`: the session is mounted over the base's own path, so that no path
+//! in the namespace leads to the base ([decision 0047]).
 //!
-//! A process of its own enters it, `namespace-child`, and stays until the command has ended: it
-//! ends what the command left behind and unmounts, whatever has become of `run`.
+//! A separate process, `namespace-child`, enters the namespace and stays until the command has
+//! ended. It ends processes that the command left behind and unmounts, even if `run` was killed.
 //!
 //! [decision 0047]: ../../../../docs/decisions/0047-a-mount-namespace-for-run.md
 
@@ -30,45 +30,45 @@ use super::{inside, table};
 use crate::cli::confinement::Confinement;
 use crate::cli::error::CliError;
 
-/// What is to be mounted where.
+/// What to mount in the namespace, and where.
 #[derive(Debug)]
 pub(in crate::cli) struct NamespaceMount<'a> {
-    /// Where the session is to show: the base's path, or a directory of its own.
+    /// Where the session is mounted: the base's path, or another directory.
     pub(in crate::cli) dir: &'a Path,
     /// Whether `dir` is the base.
     pub(in crate::cli) is_base: bool,
     pub(in crate::cli) session: &'a Path,
-    /// Where the session's files are to show, which cannot be seen at their own paths.
+    /// Where the session's files are shown, if the mounts cover their own paths.
     pub(in crate::cli) show_session: Option<&'a Path>,
     /// The server's address.
     pub(in crate::cli) address: SocketAddr,
-    /// The process of `run`, whose note this is.
+    /// The pid of the `run` that wrote the note.
     pub(in crate::cli) runner: u32,
-    /// As for `mount -o`.
+    /// Additional options, as for `mount -o`.
     pub(in crate::cli) options: Option<&'a str>,
     pub(in crate::cli) means: Means,
-    /// A directory to be mounted in place of what the server has.
+    /// A directory that is mounted instead of the export.
     pub(in crate::cli) stand_in: Option<&'a Path>,
     pub(in crate::cli) confinement: Option<&'a Confinement>,
 }
 
 /// A mount namespace that shows a session.
 pub(in crate::cli) struct Namespace {
-    /// The namespace that this process came from.
+    /// The original namespace of this process.
     outside: OwnedFd,
     server: SocketAddr,
-    /// Where the session is mounted, in the order of mounting.
+    /// The mount points of the session, in the order of mounting.
     mounts: Vec<PathBuf>,
-    /// What is mounted on these, in that order.
+    /// Mount points within these mounts, in the order of mounting.
     on_them: Vec<PathBuf>,
-    /// The session's file, where it shows at another path.
+    /// The path of the session's file, if it is not the original one.
     session: Option<PathBuf>,
     base_owner: Option<u32>,
     note: Note,
 }
 
-/// Takes this process, which has one thread, into a namespace of its own, and mounts the session
-/// there.
+/// Moves this process, which must have one thread, into a new mount namespace, and mounts the
+/// session there.
 pub(in crate::cli) fn enter(wanted: &NamespaceMount<'_>) -> Result<Namespace, CliError> {
     let NamespaceMount { dir, session, confinement, .. } = *wanted;
     let mut note = Note::of_run(dir, wanted.runner)
@@ -99,12 +99,12 @@ pub(in crate::cli) fn enter(wanted: &NamespaceMount<'_>) -> Result<Namespace, Cl
     if let Some(run) = &mut note.run {
         run.namespace = inside::namespace("self");
     }
-    // The mounts of a sandbox may cover the directory of the notes.
+    // Through a descriptor: the mounts of a sandbox may cover the directory of the notes.
     note.write_at(Path::new(&format!("/proc/self/fd/{}", open_notes.as_raw_fd())))?;
     let mut on_them = Vec::new();
     if let Some(confinement) = confinement {
         on_them = tree::empty_within(confinement, dir)?;
-        // The server's own socket lies beside the session.
+        // The server's control socket is beside the session.
         let sockets: Vec<PathBuf> = tree::open_files(session)
             .unwrap_or_default()
             .into_iter()
@@ -128,12 +128,12 @@ pub(in crate::cli) fn enter(wanted: &NamespaceMount<'_>) -> Result<Namespace, Cl
 }
 
 impl Namespace {
-    /// Where the session's file shows, whose own path is `session`.
+    /// The path in the namespace of the session file `session`.
     pub(in crate::cli) fn session<'a>(&'a self, session: &'a Path) -> &'a Path {
         self.session.as_deref().unwrap_or(session)
     }
 
-    /// The owner of the base, where there is one.
+    /// The owner of the base, if there is one.
     pub(in crate::cli) fn base_owner(&self) -> Option<u32> {
         self.base_owner
     }
@@ -147,18 +147,18 @@ impl Namespace {
     }
 }
 
-/// Gives the processes that this one will start process and IPC namespaces of their own.
+/// New children of this process get their own process and IPC namespaces.
 pub(in crate::cli) fn leave_processes() -> Result<(), CliError> {
-    // It is unsafe only to take the table of descriptors away from other threads.
+    // Unsafe only with CLONE_FILES, which detaches the descriptor table from other threads.
     #[allow(deprecated)]
     let left = rustix::thread::unshare(UnshareFlags::NEWPID | UnshareFlags::NEWIPC);
     left.map_err(|errno| CliError::caused("no sandbox: no process namespace", &errno))
 }
 
-/// The paths that lead to the directory `base`, or to something in it: its own first.
+/// The paths that lead to the directory `base` or into it, its own path first.
 ///
 /// # Errors
-/// It cannot be looked at.
+/// The directory cannot be opened.
 pub(in crate::cli) fn paths_to(base: &Path) -> Result<Vec<PathBuf>, CliError> {
     aliases::CoveredBase::find(base)?.paths()
 }
@@ -172,18 +172,18 @@ fn no_namespace(error: &io::Error) -> CliError {
 
 /// Unshares the mount namespace and makes all mounts private.
 fn unshare_mounts() -> io::Result<()> {
-    // It is unsafe only to take the table of descriptors away from other threads.
+    // Unsafe only with CLONE_FILES, which detaches the descriptor table from other threads.
     #[allow(deprecated)]
     rustix::thread::unshare(UnshareFlags::NEWNS)?;
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
-    // Whatever a command leaves behind comes to this process, and is found.
+    // Orphans of the command become children of this process, which can then find them.
     set_child_subreaper(Some(rustix::process::getpid()))?;
-    // Our own way to the base.
+    // The current directory would still lead to the base.
     std::env::set_current_dir("/")
 }
 
-/// Mounts the session at its directory. A tmpfs covers the directory for staging in this namespace
-/// alone, so that runs at the same time do not share it.
+/// Mounts the session at its directory. During that, a tmpfs in this namespace covers the staging
+/// directory, so that concurrent runs do not share it.
 fn mount_at(wanted: &NamespaceMount<'_>, notes: &Path) -> Result<(), CliError> {
     let NamespaceMount { dir, address, options, means, .. } = *wanted;
     let point = &MountPoint::find(dir)?;

@@ -1,4 +1,4 @@
-//! What a process gives up before it runs a sandboxed command.
+//! Drops the rights of a process before it runs a sandboxed command.
 
 use std::error::Error;
 use std::fs;
@@ -22,23 +22,23 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::cli::error::CliError;
 
-/// What of Landlock there must be: since Linux 5.19, so that files can be renamed.
+/// The least Landlock ABI: since Linux 5.19, files can be renamed to other directories.
 const LEAST: ABI = ABI::V2;
 
-/// What of it is used where it is there.
+/// The newest Landlock ABI that is used.
 const MOST: ABI = ABI::V6;
 
-/// Places in `/proc` that steer the whole system.
+/// Parts of `/proc` that control the whole system.
 const STEERING: [&str; 5] =
     ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
 
-/// What a kernel has that lets a program type into its terminal, or `0` where it does not.
+/// Contains `0` if this kernel does not let programs inject input into their terminal (TIOCSTI).
 const TYPING: &str = "/proc/sys/dev/tty/legacy_tiocsti";
 
-/// Sees to it that this kernel can do what a sandbox takes.
+/// Checks that this kernel supports a sandbox.
 ///
 /// # Errors
-/// It cannot; the error says what is missing.
+/// The kernel lacks a feature; the error names it.
 pub(in crate::cli) fn check() -> Result<(), CliError> {
     rules().and_then(Ruleset::create).map(drop).map_err(|error| no_landlock(&error))?;
     for namespace in ["pid", "ipc", "net", "mnt"] {
@@ -90,23 +90,23 @@ fn rules() -> Result<Ruleset, RulesetError> {
         .scope(Scope::from_all(MOST))
 }
 
-/// Ends with the process that started this one.
+/// Makes the kernel kill this process when its parent ends.
 ///
 /// # Errors
-/// The system refuses it.
+/// The kernel refuses it.
 pub(in crate::cli) fn end_with_parent() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
-/// Calls this process by the program's name, which was started by another path.
+/// Sets the process name, which was derived from `/proc/self/exe`.
 pub(in crate::cli) fn take_name() {
     let _named = rustix::thread::set_name(c"acetate");
 }
 
-/// Makes this process's `/proc` that of its process namespace, with nothing to steer the system.
+/// Mounts a `/proc` for the process namespace, with the parts that control the system read-only.
 ///
 /// # Errors
-/// It cannot be mounted.
+/// `/proc` cannot be mounted.
 pub(in crate::cli) fn mount_proc() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("acetate", "/proc", "proc", flags, c"")?;
@@ -117,16 +117,16 @@ pub(in crate::cli) fn mount_proc() -> io::Result<()> {
     Ok(())
 }
 
-/// Leaves the network, for one with nothing but a loopback.
+/// Moves this process to a new network namespace with only a loopback interface.
 ///
 /// # Errors
-/// The system refuses it.
+/// The kernel refuses it.
 pub(in crate::cli) fn leave_network() -> io::Result<()> {
-    // It is unsafe only to take the table of descriptors away from other threads.
+    // Unsafe only with CLONE_FILES, which detaches the descriptor table from other threads.
     #[allow(deprecated)]
     rustix::thread::unshare(UnshareFlags::NEWNET)?;
     let mut socket = Socket::new(Domain::from(16), Type::RAW, Some(Protocol::from(0)))?;
-    // rtnetlink(7): RTM_NEWLINK sets IFF_UP of interface 1, and asks for an answer.
+    // rtnetlink(7): RTM_NEWLINK sets IFF_UP on interface 1 and requests an acknowledgement.
     let mut message = Vec::new();
     message.extend(32u32.to_ne_bytes());
     message.extend(16u16.to_ne_bytes());
@@ -144,7 +144,7 @@ pub(in crate::cli) fn leave_network() -> io::Result<()> {
     }
 }
 
-/// Leaves the terminal where the kernel would let a program type into it; says whether it did.
+/// Starts a new session without the terminal if the kernel allows TIOCSTI; returns whether it did.
 pub(in crate::cli) fn leave_terminal() -> bool {
     let is_safe = fs::read_to_string(TYPING).is_ok_and(|word| word.trim() == "0");
     let stdio = (io::stdin(), io::stdout(), io::stderr());
@@ -152,10 +152,10 @@ pub(in crate::cli) fn leave_terminal() -> bool {
     !is_safe && has_terminal && setsid().is_ok()
 }
 
-/// Keeps this thread, and all that it starts, from writing anywhere but below `writable`.
+/// Restricts writes of this thread and its children to paths below `writable`.
 ///
 /// # Errors
-/// The kernel cannot.
+/// The kernel does not support it.
 pub(in crate::cli) fn restrict(writable: &[PathBuf]) -> Result<(), CliError> {
     let beneath = |path: &Path, access| -> Result<_, CliError> {
         let open = PathFd::new(path).map_err(|error| {
@@ -176,15 +176,15 @@ pub(in crate::cli) fn restrict(writable: &[PathBuf]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Sees to it that no program that this thread starts has a capability; with `at_once`, this
-/// thread has none either.
+/// Empties the capability bounding set of this thread. With `at_once`, also drops the capabilities
+/// that the thread has now.
 ///
 /// # Errors
-/// The system refuses it.
+/// The kernel refuses it.
 pub(in crate::cli) fn drop_capabilities(at_once: bool) -> io::Result<()> {
     for number in 0..CapabilitySet::all().bits().count_ones().max(64) {
         let Some(bit) = 1u64.checked_shl(number) else { break };
-        // The kernel knows no more than these.
+        // The kernel has no further capabilities.
         if remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(bit)).is_err() {
             break;
         }

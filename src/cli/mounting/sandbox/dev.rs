@@ -1,4 +1,4 @@
-//! The `/dev` of a sandbox: devices that keep nothing, and terminals of its own.
+//! The `/dev` of a sandbox: devices without storage, and a devpts instance of its own.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,10 +10,10 @@ use rustix::mount::{MountFlags, mount, mount_bind};
 
 use super::tree::open;
 
-/// Devices that a command may use.
+/// The devices that a command may use.
 const DEVICES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
 
-/// Links, as other systems have them.
+/// The usual symbolic links of `/dev`.
 const LINKS: [(&str, &str); 6] = [
     ("/proc/self/fd", "fd"),
     ("/proc/self/fd/0", "stdin"),
@@ -23,7 +23,7 @@ const LINKS: [(&str, &str); 6] = [
     ("pts/ptmx", "ptmx"),
 ];
 
-/// Mounts it.
+/// Mounts the new `/dev`.
 pub(super) fn mount_devices() -> io::Result<()> {
     let dev = Path::new("/dev");
     let mut devices = Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn mount_devices() -> io::Result<()> {
     Ok(mount("acetate", dev.join("shm"), "tmpfs", shared, c"mode=1777")?)
 }
 
-/// The terminal that this process has, if any.
+/// The terminal of this process, if any.
 fn terminal() -> Option<OwnedFd> {
     let paths = (0..=2).map(|number| fs::read_link(format!("/proc/self/fd/{number}")));
     let mut terminals = paths.flatten().filter(|path: &PathBuf| path.starts_with("/dev/pts"));

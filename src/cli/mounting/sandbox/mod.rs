@@ -1,8 +1,8 @@
-//! What a sandboxed command of `run` may reach ([decision 0047]).
+//! The sandbox of a command of `run` ([decision 0047]).
 //!
-//! `tree` makes the mounts of the command's namespace: all read-only but the session and what is
-//! named. `confine` takes rights away from the process that runs the command, with Landlock first,
-//! so that no command can change the mounts again.
+//! `tree` makes all mounts of the namespace read-only except the session and named directories.
+//! `confine` drops the rights of the process that runs the command; Landlock keeps the command from
+//! changing the mounts.
 //!
 //! [decision 0047]: ../../../../docs/decisions/0047-a-mount-namespace-for-run.md
 
@@ -10,5 +10,5 @@ pub(in crate::cli) mod confine;
 pub(super) mod dev;
 pub(super) mod tree;
 
-/// The directory that a sandbox has for itself.
+/// The private temporary directory of a sandbox.
 pub(in crate::cli) const TMP: &str = "/tmp";

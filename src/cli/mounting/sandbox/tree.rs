@@ -14,22 +14,21 @@ use crate::cli::confinement::Confinement;
 use crate::cli::error::CliError;
 use crate::cli::mounting::table::{self, MountTableEntry};
 
-/// Opens without access to the object.
+/// Flags to open a path without access to the object.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// What is done at a directory.
+/// What happens to a directory in the sandbox.
 enum TreeStep {
-    /// What is there stays there, and can be written to.
+    /// The directory stays and is writable.
     Keep(OwnedFd),
-    /// An empty directory is there instead.
+    /// An empty directory covers it.
     Empty,
-    /// An empty directory that all can write to.
+    /// An empty directory that all users can write to covers it.
     Temporary,
 }
 
-/// Gives the namespace a `/tmp` of its own, empties the directories that are not to be read and
-/// that `shows` leaves reachable, and makes those separate mounts that may be written to. The
-/// session, which is mounted at `shows`, is there afterwards, too.
+/// Mounts a private `/tmp`, covers denied directories outside of `shows`, and makes each writable
+/// directory a separate mount. The session at `shows` stays visible.
 pub(in crate::cli::mounting) fn prepare(
     wanted: &Confinement,
     shows: &Path,
@@ -43,7 +42,7 @@ pub(in crate::cli::mounting) fn prepare(
     }
     let denied = wanted.deny_read.iter().filter(|dir| !dir.starts_with(shows));
     steps.extend(denied.map(|dir| (dir.clone(), TreeStep::Empty)));
-    // What is above comes first, or it would hide what is below.
+    // Parents first: a later mount on a parent would cover its children.
     steps.sort_by_key(|(dir, _)| dir.components().count());
     for (dir, step) in &steps {
         make(dir).and_then(|()| step.take(dir)).map_err(|error| failed(dir, error))?;
@@ -51,7 +50,7 @@ pub(in crate::cli::mounting) fn prepare(
     make(shows).and_then(|()| show(&shown, shows)).map_err(|error| failed(shows, error))
 }
 
-/// Mounts the open directory at `dir`, unless it is there.
+/// Mounts the open directory at `dir`, unless it is there already.
 fn show(shown: &OwnedFd, dir: &Path) -> io::Result<()> {
     let (shown_stat, now) = (fstat(shown)?, fstat(open(dir)?)?);
     if (shown_stat.st_dev, shown_stat.st_ino) == (now.st_dev, now.st_ino) {
@@ -60,7 +59,7 @@ fn show(shown: &OwnedFd, dir: &Path) -> io::Result<()> {
     Ok(mount_bind(format!("/proc/self/fd/{}", shown.as_raw_fd()), dir)?)
 }
 
-/// Empties the directories of the session at `shows` that are not to be read; returns them.
+/// Covers the denied directories within the session at `shows`; returns them.
 pub(in crate::cli::mounting) fn empty_within(
     wanted: &Confinement,
     shows: &Path,
@@ -73,8 +72,8 @@ pub(in crate::cli::mounting) fn empty_within(
     Ok(denied)
 }
 
-/// Gives the namespace a `/dev` of its own, hides the sockets of servers, and makes all read-only
-/// but the session's `mounts` and what may be written to. `session` are the session's own files.
+/// Mounts a private `/dev`, hides the sockets of servers, and makes all mounts read-only except
+/// `mounts` (the session) and writable directories. `session` has the session's own files.
 pub(in crate::cli::mounting) fn close(
     wanted: &Confinement,
     mounts: &[PathBuf],
@@ -94,7 +93,7 @@ pub(in crate::cli::mounting) fn close(
     for entry in entries.iter().filter(|entry| !writable(entry)) {
         let flags = MountFlags::BIND | MountFlags::RDONLY | flags(&entry.options);
         let Err(errno) = mount_remount(&entry.dir, flags, "") else { continue };
-        // Something else is mounted over it, so that no path leads there.
+        // A mount that cannot be reached by its path may stay writable.
         if is_reachable(entry) {
             return Err(cannot(&entry.dir, &errno.into()));
         }
@@ -124,12 +123,12 @@ pub(super) fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, LOOK, Mode::empty())?)
 }
 
-/// Makes a directory, and those above it, where an empty one has hidden them.
+/// Creates a directory and its parents where a covering mount has hidden them.
 fn make(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o755).create(dir)
 }
 
-/// The flags of a mount that are kept.
+/// The flags of a mount that a remount must repeat.
 fn flags(options: &str) -> MountFlags {
     let mut flags = MountFlags::empty();
     for option in options.split(',') {
@@ -146,18 +145,18 @@ fn flags(options: &str) -> MountFlags {
     flags
 }
 
-/// Whether the path of a mount leads to it.
+/// Whether the path of a mount leads to it, and not to one above it.
 fn is_reachable(entry: &MountTableEntry) -> bool {
     let found = open(&entry.dir)
         .and_then(|dir| Ok(statx(dir, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?));
-    // Where the kernel does not tell, it may.
+    // Without STATX_MNT_ID, assume that it does.
     found.is_ok_and(|found| {
         found.stx_mask & StatxFlags::MNT_ID.bits() == 0 || found.stx_mnt_id == entry.id
     })
 }
 
-/// Puts an empty file in the place of every listening socket: a server outside
-/// could do what the command may not. Not in the session, and not its own one.
+/// Covers every listening socket: a server outside of the sandbox could act for the command. Exempt
+/// are sockets within `mounts`, and those of the session itself.
 fn hide_sockets(mounts: &[PathBuf], session: &[PathBuf]) {
     let known = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let sockets = known.lines().filter_map(listening);
@@ -173,7 +172,7 @@ fn hide_sockets(mounts: &[PathBuf], session: &[PathBuf]) {
     }
 }
 
-/// The path in a line of `/proc/net/unix`, of a socket that is listened at (flag 0x10000).
+/// The path in a line of `/proc/net/unix`, if the socket is listening (flag 0x10000).
 fn listening(line: &str) -> Option<PathBuf> {
     let mut fields = line.split_whitespace();
     let flags = u32::from_str_radix(fields.nth(3)?, 16).ok()?;
@@ -181,8 +180,7 @@ fn listening(line: &str) -> Option<PathBuf> {
     (flags & 0x1_0000 != 0).then(|| PathBuf::from(&line[at..]))
 }
 
-/// Shows the files of a session, which cannot be seen at their own paths, in the directory `dir`,
-/// `read_only` or as they are; returns them there.
+/// Shows session files, whose own paths are covered, in the directory `dir`; returns the new paths.
 pub(in crate::cli::mounting) fn show_files(
     files: &[(PathBuf, OwnedFd)],
     dir: &Path,
@@ -211,7 +209,7 @@ pub(in crate::cli::mounting) fn show_files(
     Ok(shown)
 }
 
-/// Opens those of a session's files that are there: of the session at `path`, and beside it.
+/// Opens the files of the session at `path` that exist: the database, and the files beside it.
 pub(in crate::cli::mounting) fn open_files(path: &Path) -> io::Result<Vec<(PathBuf, OwnedFd)>> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok(Vec::new());
@@ -222,7 +220,7 @@ pub(in crate::cli::mounting) fn open_files(path: &Path) -> io::Result<Vec<(PathB
         let found = entry.file_name();
         let is_its = found.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
         let is_its = is_its.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"-"));
-        // Never a directory: something in the base would show through it.
+        // No directories: part of the base could be visible through one.
         if is_its && entry.metadata()?.mode() & 0o170_000 != 0o040_000 {
             files.push((entry.path(), open(&entry.path())?));
         }

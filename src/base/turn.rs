@@ -1,21 +1,21 @@
-//! A turn that one thread has at a time, and others wait for.
+//! [`ListingTurn`]: a mutex whose `lock` has a timeout.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Mutex with a timeout, shared by bases and sessions: one large listing in memory at a time.
+/// Ensures one large listing in memory at a time. Bases and sessions share one.
 #[derive(Default)]
 pub struct ListingTurn {
     is_taken: Mutex<bool>,
     freed: Condvar,
 }
 
-/// Ends the turn when it is dropped.
+/// Guard of a [`ListingTurn`]; releases it when dropped.
 pub struct TurnTaken(Arc<ListingTurn>);
 
 impl ListingTurn {
-    /// Takes the turn; `None` if another has it for all of `wait`.
+    /// Acquires the mutex; `None` if it is not free within `wait`.
     pub fn take(self: &Arc<Self>, wait: Duration) -> Option<TurnTaken> {
         let deadline = Instant::now() + wait;
         let mut is_taken = self.lock();

@@ -1,4 +1,4 @@
-//! [`ListingTurn`]: a mutex whose `lock` has a timeout.
+//! [`ListingTurn`]: a mutex that can be acquired with a timeout.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

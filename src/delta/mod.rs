@@ -358,9 +358,8 @@ pub trait WriteTxn: ReadTxn {
     /// Renames the originals of a base path and of all paths below it, after the base object moved.
     fn rename_originals(&mut self, old: &BasePath, new: &BasePath) -> Result<()>;
 
-    /// Shows the origins of copied-up objects to readers of the specification's tables
-    /// (`fs_origin`), or hides all that are there; ours are not touched. While they are hidden,
-    /// only new ones are added.
+    /// Fills `fs_origin` from `acetate_origin` for other implementations (`shown`), or empties it.
+    /// While it is hidden, only new origins are added.
     fn show_origins(&mut self, shown: bool) -> Result<()>;
 
     /// How much the current operation has changed the session's usage so far; zero before the first

@@ -126,8 +126,8 @@ impl DbExtender {
         true
     }
 
-    /// Writes zeros from the page's place up to the next multiple of a piece, if the page ending at
-    /// `end` would otherwise extend the file alone.
+    /// Writes zeros from `offset` to the next multiple of a piece, unless that is within the page
+    /// (`offset..end`). Leaves the database's last page out.
     fn write_zeros(&mut self, offset: u64, end: u64, file: &mut impl WriteAt) {
         let last = self.goal.saturating_sub(end - offset);
         let to = last.min((offset + 1).next_multiple_of(PIECE_BYTES as u64));

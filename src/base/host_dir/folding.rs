@@ -1,4 +1,4 @@
-//! Enforces the exact spelling of names on filesystems that fold names: those that ignore case or
+//! Enforces the exact spelling of names on filesystems that fold names: that ignore case or
 //! normalize Unicode.
 //!
 //! On such a filesystem, another spelling would bypass whatever compares names: hidden paths and

@@ -1,7 +1,7 @@
 //! Reads a directory's entries.
 //!
-//! Their file numbers must be those that `stat` shows. Most filesystems return the same number in
-//! both places. On others, and on unknown ones, `stat` is called for each entry.
+//! Their file numbers must equal those of `stat`. Most filesystems return the same number in both
+//! places. On others, and on unknown ones, `stat` is called for each entry.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

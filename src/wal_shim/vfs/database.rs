@@ -79,7 +79,7 @@ unsafe extern "C" fn write(
 
 /// A transaction may begin, in a database without a WAL.
 unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
-    // SAFETY: SQLite calls the methods of files that are open, with what they take.
+    // SAFETY: SQLite calls the methods of files that are open, with valid arguments.
     unsafe {
         let (database, real) = HookedFile::<Database>::parts(file);
         database.ahead.forget();

@@ -129,7 +129,7 @@ macro_rules! after_flush {
         $name:ident, $method:ident($($arg:ident: $type:ty),*), $error:ident $(, $first:expr)?
     ) => {
         unsafe extern "C" fn $name(file: *mut sqlite3_file $(, $arg: $type)*) -> c_int {
-            // SAFETY: SQLite calls the methods of files that are open, with what they take.
+            // SAFETY: SQLite calls the methods of files that are open, with valid arguments.
             unsafe {
                 let (log, mut real) = HookedFile::<WalFile>::parts(file);
                 if let Err(code) = log.frames.flush(current_commit(), &mut real) {

@@ -43,10 +43,8 @@ pub fn is_clean(conn: &Connection) -> Result<bool> {
 }
 
 /// The id of the last audit row whose client may not have received its reply. After an unclean
-/// shutdown, this is the last row.
-///
-/// After a clean close, it is the stored value from the run before: that run may have ended before
-/// clients retransmitted.
+/// shutdown, this is the last row. After a clean close, it is the stored value: the run that closed
+/// may have ended before clients retransmitted calls of a crashed run before it.
 pub(super) fn late_op(conn: &Connection) -> Result<Option<i64>> {
     if is_clean(conn)? {
         return meta::get(conn, meta::LATE_OP);

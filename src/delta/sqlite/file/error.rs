@@ -65,10 +65,10 @@ pub enum OpenError {
         /// The missing WAL.
         log: PathBuf,
     },
-    /// A session cannot be created because a WAL lies at its place.
+    /// A session or copy cannot be created because a WAL or journal without its database is there.
     #[error("{}: lies beside no session file, and may hold data", .log.display())]
     LeftoverLog {
-        /// The WAL.
+        /// The WAL or journal.
         log: PathBuf,
     },
     /// A session of the specification before version 0.4.

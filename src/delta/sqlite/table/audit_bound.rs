@@ -79,12 +79,10 @@ impl AuditBound {
         Ok(())
     }
 
-    /// Begins a batch.
     pub fn begin_batch(&mut self) {
         self.at_batch = self.held;
     }
 
-    /// Begins an operation.
     pub fn begin_operation(&mut self) {
         self.applies = false;
         self.at_operation = self.held;

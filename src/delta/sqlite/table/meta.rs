@@ -66,13 +66,11 @@ pub(super) const AUDIT_KEPT: &str = "audit_kept";
 /// `agentfs` if `fs_origin` was emptied for that implementation.
 pub(super) const SEALED_FOR: &str = "sealed_for";
 
-/// Reads a value.
 pub fn get<T: FromSql>(conn: &Connection, key: &str) -> Result<Option<T>> {
     let mut statement = conn.prepare_cached("SELECT value FROM acetate_meta WHERE key = ?1")?;
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }
 
-/// Writes a value.
 pub fn put(conn: &Connection, key: &str, value: impl ToSql) -> Result<()> {
     let mut statement = conn.prepare_cached(
         "INSERT INTO acetate_meta (key, value) VALUES (?1, ?2)
@@ -90,7 +88,6 @@ pub(super) fn require_format(conn: &Connection, format: i64) -> Result<()> {
     Ok(())
 }
 
-/// Deletes a value.
 pub fn delete(conn: &Connection, key: &str) -> Result<()> {
     conn.prepare_cached("DELETE FROM acetate_meta WHERE key = ?1")?.execute([key])?;
     Ok(())

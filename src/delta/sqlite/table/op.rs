@@ -28,11 +28,10 @@ pub(super) const MAX_NOTE_BYTES: usize = 4096;
 /// Capacity of [`ClientTexts`]; each connection is one client.
 const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
-/// Caches the text form of client addresses: formatting one takes as long as inserting an entry.
+/// Caches the text form of client addresses: formatting one takes as long as finding a dentry.
 pub struct ClientTexts(LruCache<SocketAddr, Arc<str>>);
 
 impl ClientTexts {
-    /// An empty cache.
     pub fn new() -> Self {
         Self(LruCache::new(MAX_CLIENTS))
     }

@@ -39,7 +39,7 @@ pub(super) fn cut(conn: &Connection, last: i64, past: PrunedFacts) -> Result<u64
 }
 
 /// The last row that may be deleted at `now`. Rows after it are kept: the last row, so that no id
-/// is reused, and those that the reply cache needs after a crash.
+/// is reused, and rows that the reply cache needs after a crash.
 pub fn last_prunable(conn: &Connection, now: Time) -> Result<i64> {
     let since = now.secs.saturating_sub(op::LATE_SECS);
     let first_kept: Option<i64> = conn.query_row(

@@ -46,7 +46,7 @@ const LATER_COLUMNS: [&str; 10] = [
 /// Reads the audit log of a session, which a server may be writing.
 pub struct AuditReader {
     conn: Connection,
-    /// The columns that [`decode`] reads, with NULL for those that the session lacks.
+    /// The columns that [`decode`] reads, with NULL for columns that the session lacks.
     columns: String,
     /// The column `export`, or NULL.
     export: &'static str,
@@ -146,7 +146,7 @@ impl Session {
 }
 
 impl AuditReader {
-    /// Rows deleted from the audit log by its size bound, if any.
+    /// The rows deleted from the audit log by pruning or by its bound, if any.
     ///
     /// # Errors
     /// The session cannot be read.

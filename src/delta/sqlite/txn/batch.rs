@@ -83,7 +83,6 @@ impl OpenBatch {
         self.audit_bound.rolled_back(whole);
     }
 
-    /// Begins a batch.
     pub(super) fn begin(&mut self) {
         self.failure = None;
         self.room.begin();
@@ -92,7 +91,6 @@ impl OpenBatch {
         self.had_changed = false;
     }
 
-    /// Begins an operation.
     pub(super) fn begin_operation(&mut self) {
         self.growth = self.growth.map(|_| UsageDelta::default());
         self.audit_bound.begin_operation();

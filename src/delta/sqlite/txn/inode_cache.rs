@@ -19,7 +19,6 @@ const MAX_ROWS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 pub(super) struct InodeCache(RefCell<LruCache<Ino, Option<InodeRow>>>);
 
 impl InodeCache {
-    /// An empty cache.
     pub(super) fn new() -> Self {
         Self(RefCell::new(LruCache::new(MAX_ROWS)))
     }

@@ -24,7 +24,6 @@ struct KnownName {
 }
 
 impl NameCache {
-    /// An empty cache.
     pub(super) fn new() -> Self {
         Self(RefCell::new(KnownName { names: LruCache::new(MAX_NAMES), found: None }))
     }

@@ -49,7 +49,6 @@ impl<K: Eq + Hash> Answers<K> {
 }
 
 impl NegativeCache {
-    /// Empty caches.
     pub(super) fn new() -> Self {
         Self { whiteouts: Answers::new(), blob_names: Answers::new() }
     }

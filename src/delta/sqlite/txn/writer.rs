@@ -9,15 +9,15 @@
 //! and the WAL starts over only when all of it was copied. So every earlier commit is in the
 //! synced WAL or in the synced database.
 //!
-//! **P3: frames that an earlier process left are written again before the first promise**
+//! **P3: frames of an earlier process are rewritten before the first durable commit**
 //! ([`schedule::write_anew`]). A sync that failed in that process was reported to it alone, and
 //! no later sync writes those pages.
 //!
 //! **P4: a failed sync is never missed.** The kernel reports it once to each open file, and then
-//! takes the pages for clean. SQLite's automatic checkpoints swallow errors, so they are off: the
-//! writer checkpoints, mostly on a thread beside it, and a failure fails the next batch and every
-//! later one. A writer that failed does not checkpoint when it closes, nor do the threads beside
-//! it (`keep_log`): of pages that a failed sync lost, the WAL has the only copy.
+//! treats the pages as clean. SQLite's automatic checkpoints hide errors, so they are off. The
+//! writer checkpoints, mostly on a background thread; a failure fails every later batch. After a
+//! failure, neither the writer nor its threads checkpoint when they close (`keep_log`): the WAL
+//! has the only copy of pages that the failed sync lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

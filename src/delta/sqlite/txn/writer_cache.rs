@@ -24,7 +24,6 @@ pub(super) struct WriterCache {
 }
 
 impl WriterCache {
-    /// Empty caches.
     pub(super) fn new() -> Self {
         Self { rows: InodeCache::new(), names: NameCache::new(), absent: NegativeCache::new() }
     }

@@ -72,7 +72,6 @@ impl DiskReserve {
         self.memory.is_some()
     }
 
-    /// Begins a batch.
     pub fn begin(&mut self) {
         self.added = 0;
     }

@@ -361,7 +361,7 @@ impl Wal {
 /// frame after the missing ones.
 ///
 /// # Errors
-/// Another program writes for too long, or the log cannot be read or written.
+/// Another program writes for too long, or the WAL cannot be read or written.
 pub fn write_anew(conn: &Connection) -> Result<()> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let written = wal_shim::rewrite_log(conn);

@@ -95,7 +95,6 @@ const PENDING: &[(&str, &str)] = &[
     ),
 ];
 
-/// Adds the violations of these rules to `found`.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     if subject.chunk_bytes.is_some() {
         PENDING.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;

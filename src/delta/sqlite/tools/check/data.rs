@@ -80,7 +80,6 @@ const REST: &[(&str, &str)] = &[
     ),
 ];
 
-/// Adds the violations of these rules to `found`.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     if subject.chunk_bytes.is_some() {
         CHUNKS.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;

@@ -10,7 +10,6 @@ use crate::vfs::{Name, NameError};
 use super::Subject;
 use super::found::{BreachSubject, RuleFindings};
 
-/// Adds the violations of these rules to `found`.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     let mut statement = subject.conn.prepare("SELECT parent_ino, name, ino FROM fs_dentry")?;
     let mut rows = statement.query([])?;

@@ -170,7 +170,7 @@ pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<CheckRe
     Ok(CheckReport { broken, is_foreign, pending, redirected, base_path })
 }
 
-/// Creates empty temporary tables for those that other implementations lack.
+/// Creates empty temporary tables in place of tables that other implementations lack.
 fn stand_in(conn: &Connection) -> Result<()> {
     if !schema::has_table(conn, "fs_origin")? {
         conn.execute_batch(

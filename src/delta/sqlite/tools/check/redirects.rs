@@ -10,7 +10,6 @@ use crate::vfs::{FileKind, Name};
 use super::found::{BreachSubject, InodePaths, RuleFindings};
 use super::{RedirectedDir, Subject};
 
-/// Adds the violations of this rule to `found`.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     let query = "SELECT delta_ino, base_path FROM acetate_redirect";
     let mut statement = subject.conn.prepare(query)?;

@@ -1,4 +1,4 @@
-//! The rules of docs/SCHEMA.md, and those that acetate tolerates.
+//! The rules of docs/SCHEMA.md, and which of them acetate tolerates.
 
 /// All rules, in the order of docs/SCHEMA.md. C3 needs the base, so a caller that has the base
 /// checks it.

@@ -111,7 +111,6 @@ const QUERIES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Adds the violations of these rules to `found`.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     subject.conn.execute_batch(PREPARE)?;
     QUERIES.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))

@@ -9,7 +9,6 @@ use crate::vfs::Name;
 use super::Subject;
 use super::found::{BreachSubject, RuleFindings};
 
-/// Adds the violations of these rules to `found`.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     // Sorted, so that paths of one directory are adjacent.
     let query = "SELECT path, parent_path FROM fs_whiteout ORDER BY path";

@@ -8,7 +8,6 @@ use crate::delta::{Ino, Result};
 use super::mender::Mender;
 use super::whiteouts;
 
-/// Repairs these rules.
 pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     mender.change(
         "O1",

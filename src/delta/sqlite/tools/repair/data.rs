@@ -13,7 +13,6 @@ use super::mender::Mender;
 /// Mode of a regular file that only its owner may read.
 const FILE: u32 = 0o100_600;
 
-/// Repairs these rules.
 pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     numbers(mender)?;
     without_file(mender)?;

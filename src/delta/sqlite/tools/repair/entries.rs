@@ -10,7 +10,6 @@ use crate::vfs::Name;
 
 use super::mender::Mender;
 
-/// Repairs these rules.
 pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     mender.change(
         "S2",

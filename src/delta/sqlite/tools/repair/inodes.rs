@@ -7,7 +7,6 @@ use crate::delta::sqlite::table::value;
 
 use super::mender::Mender;
 
-/// Repairs these rules.
 pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     modes(mender)?;
     root(mender)?;

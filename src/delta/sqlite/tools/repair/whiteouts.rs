@@ -8,7 +8,6 @@ use crate::vfs::{FileKind, Time};
 
 use super::mender::{BaseListing, Mender};
 
-/// Repairs these rules.
 pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     rows(mender)?;
     let hiding = hiding(mender)?;

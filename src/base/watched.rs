@@ -91,7 +91,7 @@ impl WatchedBase {
             let call = call.load(Ordering::Relaxed);
             call % 2 == 1 && age(call, now) >= SLOW_CALL
         };
-        // Calls take the first free slots, so the oldest are at the front.
+        // Calls take the first free slots.
         let is_slow = self.calls[..=MAX_STUCK_CALLS].iter().any(is_long);
         if is_slow {
             self.note_slow(now);

@@ -89,7 +89,7 @@ impl Folds {
 /// Cached knowledge about directories.
 pub(super) struct NameFolding {
     folds: Folds,
-    /// For [`Folds::Alike`]: whether all directories fold names.
+    /// Where all directories behave alike: whether they fold names.
     all: OnceLock<bool>,
     /// By directory: whether its names, and those of its path, are matched byte for byte, and when
     /// that was probed.

@@ -125,9 +125,9 @@ pub fn insert(conn: &Connection, id: i64, parent: Ino, name: &Name, ino: Ino) ->
     Ok(())
 }
 
-/// Moves an entry of `ino` to another directory and name, keeping its id, so that indexes by number
-/// do not change. Returns `false` without a change if there is no such entry, or the new name is in
-/// use.
+/// Moves an entry of `ino` to another directory and name. Its id stays, so that the table's order
+/// and the index on `ino` do not change. Returns `false` without a change if there is no such
+/// entry, or the new name is in use.
 pub fn rename(conn: &Connection, from: (Ino, &Name), to: (Ino, &Name), ino: Ino) -> Result<bool> {
     let mut statement = conn.prepare_cached(
         "UPDATE OR IGNORE fs_dentry SET parent_ino = ?4, name = ?5

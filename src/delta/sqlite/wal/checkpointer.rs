@@ -5,7 +5,7 @@
 //! copies repeatedly, until the writer has appended little since, and then syncs the database. The
 //! writer copies the rest, because only the writer can keep the WAL from growing.
 //!
-//! If a client writes content at full speed, each fsync takes as long as the copying. Two more
+//! If a client writes content at full speed, the fsyncs take as long as the copying. Two more
 //! threads then sync early, one per file, so that the fsyncs that durability depends on have little
 //! to write.
 //!

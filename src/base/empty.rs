@@ -1,4 +1,4 @@
-//! The base of a plain session: nothing.
+//! The base of a session without a base directory: empty.
 
 use std::sync::Arc;
 

@@ -1,26 +1,26 @@
-//! What can go wrong in the base.
+//! Errors of the base.
 
 use std::io;
 
 /// A failure of the lower layer.
 #[derive(Debug, thiserror::Error)]
 pub enum BaseError {
-    /// No object at this path, or a component on the way is no directory.
+    /// There is no object at this path, or an ancestor is no directory.
     #[error("not in the base")]
     NotFound,
-    /// The path holds another object than the one that was meant.
+    /// Another object than the expected one is at the path.
     #[error("the base changed: another object is at this path now")]
     Changed,
-    /// The host denies access to us.
+    /// The host denies us access.
     #[error("the host denies access to the base")]
     Denied,
-    /// Another large directory is being listed; this one can be in a moment.
+    /// Another large directory is being listed; a retry can succeed.
     #[error("another large directory of the base is being listed")]
     Busy,
-    /// The object is of another type than the call needs.
+    /// The object has another type than the call needs.
     #[error("wrong type of base object")]
     WrongKind,
-    /// 8 calls of the base are stuck ([`MAX_STUCK_CALLS`](super::MAX_STUCK_CALLS)).
+    /// Too many calls of the base are stuck ([`MAX_STUCK_CALLS`](super::MAX_STUCK_CALLS)).
     #[error("the base does not answer")]
     Unresponsive,
     /// The host reports an I/O error.

@@ -1,4 +1,4 @@
-//! A base without the paths that are never served.
+//! A base without hidden paths.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,37 +6,36 @@ use std::sync::Arc;
 use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing};
 use crate::vfs::{FileId, FileKind, Name, PatternSet};
 
-/// What a directory's `nlink` says where nobody counts its subdirectories, as on btrfs.
+/// `nlink` of a directory whose filesystem does not count subdirectories, as on btrfs.
 const UNCOUNTED: u32 = 1;
 
-/// Another base, as if it did not have what the patterns match and what is below that.
+/// Hides the paths of another base that match the patterns, and everything below them.
 ///
-/// What still tells of a hidden object: the times and the size of its directory, which are the
-/// host's, and the names that a file has elsewhere.
+/// A hidden object is still visible indirectly: its directory's times and size are the host's, and
+/// a hard link to it may be elsewhere.
 pub struct Hiding {
     inner: Arc<dyn Base>,
     hidden: Arc<PatternSet>,
 }
 
 impl Hiding {
-    /// Shows `inner` without what is `hidden`.
+    /// Shows `inner` without the paths `hidden`.
     pub fn new(inner: Arc<dyn Base>, hidden: Arc<PatternSet>) -> Self {
         Self { inner, hidden }
     }
 
-    /// `inner` itself where nothing is `hidden`, or the same without that.
+    /// Like [`Hiding::new`], but returns `inner` itself if `hidden` is empty.
     pub fn over(inner: Arc<dyn Base>, hidden: &Arc<PatternSet>) -> Arc<dyn Base> {
         if hidden.is_empty() { inner } else { Arc::new(Self::new(inner, Arc::clone(hidden))) }
     }
 
-    /// Fails where `path` is hidden.
+    /// Fails if `path` is hidden.
     fn check(&self, path: &BasePath) -> Result<(), BaseError> {
         if self.hidden.covers(path.as_bytes()) { Err(BaseError::NotFound) } else { Ok(()) }
     }
 }
 
-/// The attributes as they are shown: the host's count of a directory's subdirectories has the
-/// hidden ones in it.
+/// Clears a directory's link count, because the host's count includes hidden subdirectories.
 fn shown(mut attr: BaseAttr) -> BaseAttr {
     if attr.kind == FileKind::Directory {
         attr.nlink = UNCOUNTED;
@@ -116,7 +115,7 @@ impl Base for Hiding {
     }
 }
 
-/// The shown entries of a directory that is shown itself.
+/// The entries of a directory that is not hidden, without hidden ones.
 struct ShownEntries<'a> {
     inner: Box<dyn Entries + 'a>,
     dir: BasePath,

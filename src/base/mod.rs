@@ -1,13 +1,13 @@
 //! The read-only lower layer.
 //!
-//! [`Base`] is all that the overlay knows of it: objects by path, their attributes, listings and
+//! [`Base`] is the overlay's whole view of it: objects by path, their attributes, listings and
 //! content. Nothing here can write, and nothing here leaves the base directory.
 //!
-//! Implementations: [`HostDir`], a directory of this machine; [`Empty`], the base of a plain
-//! session; [`Hiding`], another base without what is never served; [`WatchedBase`], another base
-//! whose calls are watched for hanging.
+//! Implementations: [`HostDir`], a directory of this machine; [`Empty`], for a session without a
+//! base; [`Hiding`], another base without hidden paths; [`WatchedBase`], another base whose calls
+//! are watched for hanging.
 //!
-//! All methods block. Light operations call them on network threads, unless the base is slow; all
+//! All methods block. Inline operations call them on network threads, unless the base is slow; all
 //! others call them on the worker's threads.
 
 mod empty;
@@ -32,29 +32,29 @@ pub use watched::{MAX_STUCK_CALLS, WatchedBase};
 
 /// A read-only tree. Every path is relative to its root; symbolic links are never followed.
 pub trait Base: Send + Sync + 'static {
-    /// Takes no path to lead where it led a moment ago: the base was just changed, by us.
+    /// Discards cached directories and open files, because we have just changed the base.
     fn look_anew(&self);
 
-    /// Whether another machine or another process answers for it, so that any call may hang.
+    /// Whether another machine or process serves the base's filesystem, so that any call may hang.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// Whether it has the journal of an `acetate apply`, of this session or of another one. As long
-    /// as it does, a directory may be at its old path, at its new one, or in the staging.
+    /// Whether the base has the journal of an unfinished `acetate apply`, of any session. Until it
+    /// is finished, a directory may be at its old path, at its new path, or in the staging.
     fn has_unfinished_apply(&self) -> Result<bool, BaseError>;
 
     /// Returns an object's attributes, without following a symbolic link.
     fn stat(&self, path: &BasePath) -> Result<BaseAttr, BaseError>;
 
-    /// Lists a directory, without `.` and `..`, in no particular order. A large one may have to
-    /// wait until another is not in memory any more ([`BaseError::Busy`]).
+    /// Lists a directory, without `.` and `..`, in no particular order. A large listing may have to
+    /// wait until another one leaves memory ([`BaseError::Busy`]).
     ///
     /// The entries are a snapshot, and may come from a bounded cache that is checked against the
     /// directory's mtime and ctime. A mount point lists as empty.
     fn list(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError>;
 
-    /// Opens the directory `path` for looking at many of its entries.
+    /// Opens the directory `path` to look at many of its entries.
     fn entries<'a>(&'a self, path: &BasePath) -> Result<Box<dyn Entries + 'a>, BaseError>;
 
     /// Reads a symbolic link's target.
@@ -63,9 +63,8 @@ pub trait Base: Send + Sync + 'static {
     /// Reads up to `buffer.len()` bytes of the regular file `path` at byte `offset`.
     ///
     /// Returns how many bytes were read (fewer only at the end of the file), and the file's
-    /// attributes after the read.
-    /// `id` names the object that is meant: if the path holds another one by now, the answer is
-    /// [`BaseError::Changed`].
+    /// attributes after the read. `id` is the expected object: if another object is at the path
+    /// now, this fails with [`BaseError::Changed`].
     fn read(
         &self,
         path: &BasePath,
@@ -74,9 +73,9 @@ pub trait Base: Send + Sync + 'static {
         buffer: &mut [u8],
     ) -> Result<(usize, BaseAttr), BaseError>;
 
-    /// Returns the next range of bytes that is not a hole, at or after byte `offset`
-    /// (start, end); `None` behind the last one. Without support by the host filesystem the
-    /// whole rest of the file is one range.
+    /// Returns the next range of bytes (start, end) at or after byte `offset` that is not a hole;
+    /// `None` if there is none. Without support by the host filesystem, the rest of the file is one
+    /// range.
     fn next_data(
         &self,
         path: &BasePath,
@@ -84,13 +83,12 @@ pub trait Base: Send + Sync + 'static {
         offset: u64,
     ) -> Result<Option<(u64, u64)>, BaseError>;
 
-    /// Returns the first path of the file with number `id` that is `wanted`, by searching the
-    /// whole tree.
+    /// Searches the whole tree for the file with number `id`, and returns the first path that is
+    /// `wanted`.
     ///
-    /// Only needed for a base file with several names: when its handle outlived a restart and
-    /// none of its names was looked up again, or when the name at hand is removed.
-    /// Implementations keep a bounded index of what a search saw, so that the cost is paid once.
-    /// `wanted` must not search itself.
+    /// Only needed for a hard-linked base file: when its handle outlived a restart and none of its
+    /// names was looked up again, or when its known name is removed. Implementations keep a bounded
+    /// index of what a search saw, so that the cost is paid once. `wanted` must not start a search.
     fn find_linked(
         &self,
         id: FileId,
@@ -98,31 +96,31 @@ pub trait Base: Send + Sync + 'static {
     ) -> Result<Option<BasePath>, BaseError>;
 }
 
-/// A directory that is being listed with attributes.
+/// An open directory whose entries are looked at.
 pub trait Entries {
-    /// Returns the attributes of the entry `name`, which [`Base::list`] has with the number `id`,
-    /// as [`Base::stat`] does; or as an implementation has seen them within the last second, if
-    /// nobody was told of newer ones since.
+    /// Returns the attributes of the entry `name`, which [`Base::list`] lists with the number `id`,
+    /// as [`Base::stat`] does. The attributes may be up to a second old, if no newer ones were
+    /// returned since.
     fn stat(&self, name: &Name, id: FileId) -> Result<BaseAttr, BaseError>;
 }
 
-/// What `stat` says about a base object.
+/// A base object's attributes, from `stat`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseAttr {
     /// Type.
     pub kind: FileKind,
-    /// Permission bits (12 bits). Where the object has an access ACL, without those that would
-    /// grant what the ACL denies.
+    /// Permission bits (12 bits). If the object has an access ACL, without bits that grant what the
+    /// ACL denies.
     pub mode: u32,
-    /// Names on the host.
+    /// Hard links on the host.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Bytes.
+    /// Size, in bytes.
     pub size: u64,
-    /// Bytes on disk.
+    /// Space used on disk, in bytes.
     pub used: u64,
     /// Device number of a special file.
     pub rdev: Device,
@@ -130,8 +128,9 @@ pub struct BaseAttr {
     pub dev: u64,
     /// Host inode number.
     pub ino: u64,
-    /// The number that the export shows: the host's where it is fit, else one folded into a
-    /// range of its own (see [`fold_fileid`]). The base's root has its host number here too.
+    /// The file number that the export shows: the host's inode number if possible, otherwise a hash
+    /// of it in a range of its own (see [`fold_fileid`]). The base's root has its host number here
+    /// too.
     pub fileid: FileId,
     /// Last read.
     pub atime: Time,
@@ -141,12 +140,12 @@ pub struct BaseAttr {
     pub ctime: Time,
 }
 
-/// A directory's entries at one moment.
+/// A snapshot of a directory's entries.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// The entries; names are unique.
     pub entries: Vec<ListedEntry>,
-    /// The turn of a large listing that no cache has, as long as it is in memory.
+    /// Held by a large listing that is not in a cache, as long as the listing is in memory.
     pub turn: Option<Arc<TurnTaken>>,
 }
 
@@ -155,41 +154,41 @@ pub struct Listing {
 pub struct ListedEntry {
     /// Name in the directory.
     pub name: Name,
-    /// The number that [`Base::stat`] shows for it.
+    /// The file number that [`Base::stat`] returns for it.
     pub fileid: FileId,
-    /// The type, where the host told it with the entry.
+    /// The type, if the host returned one with the entry.
     pub kind: Option<FileKind>,
 }
 
-/// The directory at the top of a base in which `acetate apply` keeps what it is about to put
-/// there. It does not exist for the export.
+/// The directory at the top of a base in which `acetate apply` prepares what it will place in the
+/// base. The export does not show it.
 pub const STAGING: &str = ".acetate-apply";
 
-/// The file in [`STAGING`] that says what is to be done. It is there before the first change of
-/// the base, and until the session has the result; it is there as a whole, or not at all.
+/// The file in [`STAGING`] that lists the pending changes. It exists before the first change of the
+/// base, and until the session has recorded the result; it is written atomically.
 pub const STAGING_JOURNAL: &str = "journal";
 
-/// The directory at the top of a base for what `acetate apply` took from its place and can put
-/// back nowhere. It does not exist for the export.
+/// The directory at the top of a base for objects that `acetate apply` moved away and could not put
+/// back. The export does not show it.
 pub const KEPT: &str = ".acetate-kept";
 
-/// What is acetate's own at the top of a base: [`STAGING`] and [`KEPT`].
+/// acetate's own paths at the top of a base: [`STAGING`] and [`KEPT`].
 pub fn own_paths() -> impl Iterator<Item = BasePath> {
     [STAGING, KEPT].into_iter().filter_map(|name| BasePath::from_bytes(name.as_bytes()))
 }
 
-/// First number of the range for base objects whose host number cannot be shown.
+/// First file number of the range for base objects whose host number cannot be shown.
 pub const FOLDED_IDS: u64 = 1 << 51;
 
-/// First number of the range for objects born in the delta; host numbers never reach it.
+/// First file number of the range for objects created in the delta; host numbers never reach it.
 pub const DELTA_IDS: u64 = 1 << 52;
 
-/// The number that the export shows for the host object (`dev`, `ino`).
+/// The file number that the export shows for the host object (`dev`, `ino`).
 ///
-/// Host numbers are shown as they are, except where they are 0 or 1 (1 is the export's root),
-/// too large, or of another filesystem than the base's root (`root_dev`): these are folded into
-/// [`FOLDED_IDS`]`..`[`DELTA_IDS`] by a hash, where two of a million collide with a probability
-/// of 1 in 4,000.
+/// Host numbers are shown unchanged, except if they are 0 or 1 (1 is the export's root), too large,
+/// or on another filesystem than the base's root (`root_dev`). Those are hashed into
+/// [`FOLDED_IDS`]`..`[`DELTA_IDS`]: among a million of them, the probability of a collision is 1 in
+/// 4,000.
 pub fn fold_fileid(root_dev: u64, dev: u64, ino: u64) -> FileId {
     use std::hash::Hasher;
     if dev == root_dev && (2..FOLDED_IDS).contains(&ino) {

@@ -1,11 +1,11 @@
-//! A path below the base's root.
+//! Paths below the base's root.
 
 use std::borrow::Borrow;
 use std::fmt;
 
 use crate::vfs::Name;
 
-/// Bytes relative to the base's root: components joined by `/`, empty for the root itself.
+/// A path relative to the base's root: components joined by `/`, empty for the root itself.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct BasePath(Vec<u8>);
 
@@ -15,7 +15,7 @@ impl BasePath {
         Self::default()
     }
 
-    /// Reads a stored path; `None` if it is no relative path of valid components.
+    /// Parses a stored path; `None` if it is not a relative path of valid components.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let valid = bytes.is_empty() || bytes.split(|&b| b == b'/').all(|c| Name::new(c).is_ok());
         valid.then(|| Self(bytes.to_vec()))
@@ -42,13 +42,13 @@ impl BasePath {
         Self(path)
     }
 
-    /// The directory that holds this path, and the name in it; `None` for the root.
+    /// The parent directory and the name in it; `None` for the root.
     pub fn split(&self) -> Option<(Self, Name)> {
         let (parent, name) = self.split_bytes();
         Some((Self(parent.to_vec()), Name::new(name).ok()?))
     }
 
-    /// The bytes of [`BasePath::split`]: the directory's path and the name.
+    /// [`BasePath::split`] as bytes: the parent directory's path and the name.
     pub fn split_bytes(&self) -> (&[u8], &[u8]) {
         match self.0.iter().rposition(|&b| b == b'/') {
             Some(at) => (&self.0[..at], &self.0[at + 1..]),
@@ -62,7 +62,7 @@ impl BasePath {
     }
 }
 
-/// A path is found by its bytes, which have the same hash.
+/// Allows maps to be queried with bytes, which have the same hash as the path.
 impl Borrow<[u8]> for BasePath {
     fn borrow(&self) -> &[u8] {
         &self.0

@@ -1,23 +1,27 @@
-//! A turn that one thread has at a time, and others wait for.
+//! [`ListingTurn`]: a mutex that can be acquired with a timeout.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+<<<<<<< HEAD
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Mutex with a timeout, shared by bases and sessions: one large listing in memory at a time.
+=======
+/// Ensures one large listing in memory at a time. Bases and sessions share one.
+>>>>>>> work-f
 #[derive(Default)]
 pub struct ListingTurn {
     is_taken: Mutex<bool>,
     freed: Condvar,
 }
 
-/// Ends the turn when it is dropped.
+/// Guard of a [`ListingTurn`]; releases it when dropped.
 pub struct TurnTaken(Arc<ListingTurn>);
 
 impl ListingTurn {
-    /// Takes the turn; `None` if another has it for all of `wait`.
+    /// Acquires the mutex; `None` if it is not free within `wait`.
     pub fn take(self: &Arc<Self>, wait: Duration) -> Option<TurnTaken> {
         let deadline = Instant::now() + wait;
         let mut is_taken = self.lock();

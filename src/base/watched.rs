@@ -1,9 +1,8 @@
-//! A base whose calls are watched: which of them take long, and when to refuse more.
+//! Watches the calls of a base: detects slow ones, and refuses calls while too many are stuck.
 //!
-//! A base can be on a server that does not answer, or on a disk that does not. A thread blocked in
-//! such a call cannot be cancelled. So the first such calls make the base slow, which keeps others
-//! off the threads of the network; and once as many are stuck as threads may be given up for one
-//! base, further calls fail at once.
+//! A base can be on a server or disk that does not respond. A thread blocked in such a call cannot
+//! be cancelled. So the first slow calls mark the base as slow, which keeps its calls off the
+//! network threads. Once [`MAX_STUCK_CALLS`] calls are stuck, further calls fail at once.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -14,10 +13,10 @@ use std::time::Duration;
 use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing};
 use crate::vfs::{FileId, Name};
 
-/// Calls that are watched at a time; what comes beyond them is not.
+/// Maximum number of calls watched at a time; further calls are not watched.
 const MAX_WATCHED_CALLS: usize = 96;
 
-/// Calls of one base that may be stuck; further ones are refused.
+/// Maximum number of stuck calls of one base; further calls are refused.
 pub const MAX_STUCK_CALLS: usize = 8;
 
 /// Time after which a call is stuck.
@@ -26,34 +25,34 @@ const STUCK_CALL: Duration = Duration::from_secs(2);
 /// Added to the start of a search of the whole base, which so counts as stuck after 62 s.
 const STUCK_SEARCH: Duration = Duration::from_secs(60);
 
-/// Time after which a call that has little to do makes the base slow.
+/// Duration after which a small call marks the base as slow.
 const SLOW_CALL: Duration = Duration::from_millis(100);
 
 /// How long the base stays slow.
 const SLOW_FOR: Duration = Duration::from_secs(10);
 
-/// The largest read that has little to do, in bytes.
+/// Largest read that counts as a small call, in bytes.
 const MAX_SMALL_READ_BYTES: usize = 64 << 10;
 
-/// The beginning of a call that asks nothing of the base at the moment: later than any other.
+/// Start time of a call that is not accessing the base at the moment: later than any other.
 const PAUSED: u64 = u64::MAX / 4;
 
 thread_local! {
-    /// Whether a call of a base was refused on this thread.
+    /// Whether a base has refused a call on this thread.
     static REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Decorator that times calls of a base and refuses calls while too many are stuck.
+/// Wraps another base: measures its calls, and refuses calls while too many are stuck.
 pub struct WatchedBase {
     inner: Arc<dyn Base>,
     /// Start time of each call, shifted left by one; bit 0 marks a small call; 0 is a free slot.
     calls: Box<[AtomicU64]>,
-    /// Until when the base is slow.
+    /// Time until which the base counts as slow.
     slow_until: AtomicU64,
     is_remote: bool,
 }
 
-/// A call that is under way.
+/// Guard of a running call.
 struct WatchedCall<'a> {
     watched: &'a WatchedBase,
     slot: Option<&'a AtomicU64>,
@@ -61,7 +60,7 @@ struct WatchedCall<'a> {
     is_small: bool,
 }
 
-/// How much a call has to do.
+/// The amount of work of a call, which decides when it counts as slow or stuck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Size {
     Small,
@@ -77,8 +76,8 @@ impl WatchedBase {
         Self { inner, calls, slow_until: AtomicU64::new(0), is_remote }
     }
 
-    /// Whether a call may take long, though it has little to do: the base is remote, or a call
-    /// took long within the last 10 seconds, or does now.
+    /// Whether even a small call may take long: the base is remote, or a small call took long
+    /// within the last 10 seconds or is taking long now.
     pub fn is_slow(&self) -> bool {
         if self.is_remote {
             return true;
@@ -92,7 +91,7 @@ impl WatchedBase {
             let call = call.load(Ordering::Relaxed);
             call % 2 == 1 && age(call, now) >= SLOW_CALL
         };
-        // Calls take the first free places.
+        // Calls take the first free slots.
         let is_slow = self.calls[..=MAX_STUCK_CALLS].iter().any(is_long);
         if is_slow {
             self.note_slow(now);
@@ -100,7 +99,7 @@ impl WatchedBase {
         is_slow
     }
 
-    /// How long the call that began first has been under way.
+    /// How long the oldest running call has been running.
     pub fn oldest_call(&self) -> Duration {
         let now = now();
         let calls = self.calls.iter().map(|call| call.load(Ordering::Relaxed));
@@ -112,8 +111,8 @@ impl WatchedBase {
         self.oldest_call() >= STUCK_CALL
     }
 
-    /// Returns and clears whether a base refused a call on this thread; the results are then
-    /// invalid.
+    /// Returns and clears whether a base has refused a call on this thread. If so, the results of
+    /// the operation are invalid.
     pub fn take_refused() -> bool {
         REFUSED.take()
     }
@@ -127,11 +126,11 @@ impl WatchedBase {
         }
     }
 
-    /// Begins a call, unless too many are stuck.
+    /// Starts a call; fails if too many are stuck.
     fn begin(&self, size: Size) -> Result<WatchedCall<'_>, BaseError> {
         let began = now();
         let is_small = size == Size::Small;
-        // A search may be at it for longer.
+        // A search is allowed to take longer.
         let counted = if size == Size::Search { began + millis(STUCK_SEARCH) } else { began };
         let call = 2 * counted + u64::from(is_small);
         for (at, slot) in self.calls.iter().enumerate() {
@@ -156,13 +155,13 @@ impl WatchedBase {
 }
 
 impl WatchedCall<'_> {
-    /// No call reaches the base for a while.
+    /// Stops the time measurement: the call does not access the base for a while.
     fn pause(&mut self) {
         self.judge(now());
         self.count_from(PAUSED);
     }
 
-    /// Calls reach the base again.
+    /// Restarts the time measurement.
     fn go_on(&mut self) {
         self.count_from(now());
     }
@@ -190,7 +189,7 @@ impl Drop for WatchedCall<'_> {
     }
 }
 
-/// Since when a call is under way; none where there is no call.
+/// How long a call has been running; zero for a free slot.
 fn age(call: u64, now: u64) -> Duration {
     if call == 0 { Duration::ZERO } else { Duration::from_millis(now.saturating_sub(call / 2)) }
 }
@@ -199,7 +198,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The moment now, in milliseconds, by a clock that costs a few nanoseconds to ask; never 0.
+/// The monotonic time in milliseconds, from a clock that takes a few nanoseconds to read; never 0.
 fn now() -> u64 {
     #[cfg(target_os = "linux")]
     const CLOCK: rustix::time::ClockId = rustix::time::ClockId::MonotonicCoarse;
@@ -277,7 +276,7 @@ impl Base for WatchedBase {
     }
 }
 
-/// A directory whose entries are looked at: one call, with pauses.
+/// An open directory: one watched call, paused between accesses.
 struct WatchedEntries<'a> {
     inner: Box<dyn Entries + 'a>,
     call: RefCell<WatchedCall<'a>>,

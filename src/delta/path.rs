@@ -1,4 +1,4 @@
-//! A path in the merged tree, as whiteouts and the audit log are keyed.
+//! Paths in the merged tree, the keys of whiteouts and of the audit log.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,8 +7,8 @@ use std::ops::Bound;
 use crate::base::BasePath;
 use crate::vfs::Name;
 
-/// The longest path that a change may make, or that a row of the audit log holds, in bytes
-/// (Linux's PATH_MAX).
+/// The longest path, in bytes, that a change may create and that the audit log stores (Linux's
+/// PATH_MAX).
 pub const MAX_PATH_BYTES: usize = 4096;
 
 /// A normalized absolute path in the merged tree: `/` for the root, else `/a/b`.
@@ -21,7 +21,7 @@ impl MergedPath {
         Self(b"/".to_vec())
     }
 
-    /// Reads a stored path; `None` if it is not normalized.
+    /// Parses a stored path; `None` if it is not normalized.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(b"/")?;
         let valid = rest.is_empty() || rest.split(|&b| b == b'/').all(|c| Name::new(c).is_ok());
@@ -48,8 +48,8 @@ impl MergedPath {
         self.0.split(|&byte| byte == b'/').filter_map(|name| Name::new(name).ok())
     }
 
-    /// Reads a path as a person writes it: with or without a slash at the beginning or the end,
-    /// doubled slashes and `.`; `None` if it has `..`, or a name that cannot be.
+    /// Parses a path that a user typed. Accepts a missing first or an extra last slash, doubled
+    /// slashes and `.`. Returns `None` for `..` or an invalid name.
     pub fn from_user(text: &[u8]) -> Option<Self> {
         let names = text.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
         names.map(|name| Name::new(name).ok()).try_fold(Self::root(), |path, name| {
@@ -73,7 +73,7 @@ impl MergedPath {
         Name::new(&self.0[at + 1..]).ok()
     }
 
-    /// Where a base object is in the merged tree while nothing has changed.
+    /// The merged path of a base object that the session has not moved.
     pub fn of_base(path: &BasePath) -> Self {
         Self([b"/", path.as_bytes()].concat())
     }
@@ -90,8 +90,8 @@ impl MergedPath {
         std::iter::successors(up(self), move |path| up(path))
     }
 
-    /// The first of `paths` below this directory: it need not follow the directory, as `/a.b` is
-    /// between `/a` and `/a/b`.
+    /// The first of `paths` below this directory. It need not directly follow the directory: `/a.b`
+    /// sorts between `/a` and `/a/b`.
     pub fn first_below<'p>(&self, paths: &'p BTreeSet<Self>) -> Option<&'p Self> {
         let mut before = self.0.clone();
         if before != b"/" {
@@ -101,7 +101,7 @@ impl MergedPath {
         paths.range(after).next().filter(|path| path.is_within(self))
     }
 
-    /// For people: bytes that are no text are replaced.
+    /// The path as text; invalid UTF-8 is replaced.
     pub fn display(&self) -> impl fmt::Display {
         String::from_utf8_lossy(&self.0)
     }

@@ -1,4 +1,4 @@
-//! Rows as the overlay sees them.
+//! Typed rows that the overlay reads and writes.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -17,10 +17,10 @@ impl Ino {
     /// The root directory (specification 0.4, "Special Inodes").
     pub const ROOT: Self = Self(1);
 
-    /// The number that the export shows for an inode without an origin.
+    /// The file number that the export shows for an inode without an origin.
     ///
-    /// Inodes that acetate makes are numbered from [`DELTA_IDS`] on and shown as they are; small
-    /// numbers, from another implementation, are moved up, out of the base's range.
+    /// acetate numbers its inodes from [`DELTA_IDS`] on and shows those numbers unchanged. Smaller
+    /// numbers, from another implementation, are shifted up, out of the base's range.
     pub fn fileid(self) -> FileId {
         if self == Self::ROOT || self.0 >= DELTA_IDS {
             FileId(self.0)
@@ -33,7 +33,7 @@ impl Ino {
 /// A row of `fs_inode`, with its rows in `acetate_inode` and `acetate_origin`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InodeRow {
-    /// Number.
+    /// Inode number.
     pub ino: Ino,
     /// Type.
     pub kind: FileKind,
@@ -55,27 +55,26 @@ pub struct InodeRow {
     pub mtime: Time,
     /// Last change of content or attributes.
     pub ctime: Time,
-    /// Visible subdirectories, base ones included (`acetate_inode.subdirs`); `None` where
-    /// another implementation made the directory and nobody counted yet.
+    /// Visible subdirectories, base ones included (`acetate_inode.subdirs`); `None` if another
+    /// implementation created the directory and the count is not known yet.
     pub subdirs: Option<u32>,
-    /// Chunks below the size that are neither stored nor still the base's
-    /// (`acetate_inode.holes`).
+    /// Chunks below the size that are neither stored nor pending (`acetate_inode.holes`).
     pub holes: u64,
     /// The verifier of the exclusive CREATE that made this file (`acetate_inode`).
     pub create_verifier: Option<[u8; 8]>,
-    /// What of its content is still the base's (`acetate_copy_up`).
+    /// The part of the content that is still the base's (`acetate_copy_up`).
     pub copy_up: Option<CopyUp>,
-    /// Where it was copied up from (`acetate_origin`).
+    /// The base object that this one was copied up from (`acetate_origin`).
     pub origin: Option<Origin>,
 }
 
 impl InodeRow {
-    /// The number that the export shows.
+    /// The file number that the export shows.
     pub fn fileid(&self) -> FileId {
         self.origin.as_ref().map_or_else(|| self.ino.fileid(), |origin| origin.fileid)
     }
 
-    /// What it takes of a quota, with chunks of `chunk` bytes.
+    /// Its quota usage, with chunks of `chunk` bytes.
     pub fn usage(&self, chunk: u64) -> Usage {
         Usage::of(self.ino, self.kind, (self.size, self.holes), self.nlink, chunk)
     }
@@ -86,38 +85,40 @@ impl InodeRow {
     }
 }
 
-/// A row of `acetate_copy_up`: what of a copied-up file's content is still the base's.
+/// A row of `acetate_copy_up`: the part of a copied-up file's content that is still the base's.
 ///
-/// A chunk that begins in `next..end` and is not stored holds what the base file (the origin) has
-/// there, up to `end`, and zeros behind that. Every other chunk is the session's.
+/// A chunk that begins in `next..end` and is not stored reads from the base file (the origin) up to
+/// `end`, and as zeros beyond. Every other chunk is the session's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyUp {
-    /// The first byte that may still be the base's; a multiple of the chunk size.
+    /// The first byte that may still be the base's, in bytes from the file's start; a multiple of
+    /// the chunk size.
     pub next: u64,
-    /// The first byte behind those.
+    /// The end of that range, exclusive.
     pub end: u64,
 }
 
 impl CopyUp {
-    /// The numbers of the chunks that may still be the base's, of `chunk` bytes each.
+    /// The range of chunk numbers that may still be the base's, with chunks of `chunk` bytes.
     pub fn chunks(&self, chunk: u64) -> Range<u64> {
         self.next / chunk..self.end.div_ceil(chunk)
     }
 }
 
-/// How much of all files' content is still the base's.
+/// How much content, over all files, is still to be copied from the base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PendingCopies {
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Bytes at most: what was written meanwhile, and holes, are counted too.
+    /// Upper bound in bytes: holes, and chunks written since copy-up began, are included.
     pub bytes: u64,
 }
 
-/// A row of `acetate_origin`: what an object was in the base when it was copied up.
+/// A row of `acetate_origin`: the state of a base object when it was copied up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// The number that the export showed before, and shows since (`fs_origin.base_ino`).
+    /// The file number that the export showed before copy-up and still shows
+    /// (`fs_origin.base_ino`).
     pub fileid: FileId,
     /// Base path.
     pub path: BasePath,
@@ -125,9 +126,9 @@ pub struct Origin {
     pub dev: u64,
     /// Host inode number.
     pub ino: u64,
-    /// Names in the base.
+    /// Hard links in the base.
     pub nlink: u32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Last change of content.
     pub mtime: Time,
@@ -135,7 +136,7 @@ pub struct Origin {
     pub ctime: Time,
 }
 
-/// What a change was, in `acetate_op.procedure`: the names of RFC 1813, and two of our own.
+/// The kind of a change, in `acetate_op.procedure`: procedures of RFC 1813, and four of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditProcedure {
     /// SETATTR.
@@ -158,22 +159,22 @@ pub enum AuditProcedure {
     Rename,
     /// LINK.
     Link,
-    /// Changes were given up, so that the base shows again.
+    /// The session's changes were discarded, so that the base shows again.
     Discard,
-    /// Changes were written to the base, so that the session needs them no more.
+    /// Changes were applied to the base, so that the session no longer stores them.
     Apply,
-    /// The content of a guarded file was replaced as a whole.
+    /// The content of a guarded file was replaced by its draft.
     Publish,
-    /// Content for a guarded file was refused: nothing changed.
+    /// Content for a guarded file was refused; the file is unchanged.
     Refuse,
 }
 
-/// The note of a row whose path, or `path2`, was longer than
-/// [`MAX_PATH_BYTES`](super::MAX_PATH_BYTES): the row has the path of a directory above instead.
+/// The note of a row whose path, or `path2`, exceeds [`MAX_PATH_BYTES`](super::MAX_PATH_BYTES). The
+/// row has the path of a parent directory instead.
 pub const SHORTENED: &str = "something below this path: the whole path is too long for the log";
 
 impl AuditRow {
-    /// Whether a path is that of a directory above what was changed.
+    /// Whether a path in this row is that of a parent directory of the changed object.
     pub fn is_shortened(&self) -> bool {
         self.note.as_deref() == Some(SHORTENED)
     }
@@ -198,12 +199,12 @@ impl AuditProcedure {
         Self::Refuse,
     ];
 
-    /// The procedure that is stored under this name.
+    /// Parses a stored name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|procedure| procedure.as_str() == name)
     }
 
-    /// The name as it is stored.
+    /// The stored name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Setattr => "SETATTR",
@@ -227,38 +228,38 @@ impl AuditProcedure {
 /// A row of `acetate_op`: one change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRow {
-    /// When.
+    /// When the change happened.
     pub time: Time,
-    /// From where.
+    /// The client's address and port.
     pub client: SocketAddr,
-    /// By whom.
+    /// The caller's uid.
     pub uid: u32,
-    /// With which primary group.
+    /// The caller's primary gid.
     pub gid: u32,
-    /// What.
+    /// What the caller did.
     pub procedure: AuditProcedure,
-    /// To which path, as it was then.
+    /// The path of the changed object, at the time of the change.
     pub path: MergedPath,
     /// The other path of RENAME (target) and LINK (new name).
     pub path2: Option<MergedPath>,
-    /// To which object.
+    /// The changed object.
     pub fileid: FileId,
     /// First byte of a WRITE; new size of a SETATTR that sets one.
     pub offset: Option<u64>,
-    /// Bytes of a WRITE, or of what was published.
+    /// Bytes of a WRITE, or of published content.
     pub length: Option<u64>,
-    /// Which call asked for it, if it must not be made twice.
+    /// The call that made the change, if a retransmission must not repeat it.
     pub call: Option<CallId>,
-    /// Through which export of several.
+    /// The export's name, if the server has several.
     pub export: Option<Arc<str>>,
-    /// Why content was refused.
+    /// Why content was refused, or [`SHORTENED`].
     pub note: Option<String>,
-    /// The attributes that it set.
+    /// The attributes that the change set.
     pub set: AuditSet,
 }
 
-/// The attributes that a change set: those of a SETATTR as they were stored, the mode alone of
-/// CREATE, MKDIR, SYMLINK and MKNOD. A size that was set is [`AuditRow::offset`].
+/// The attributes that a change set: all those of a SETATTR, as stored; only the mode for CREATE,
+/// MKDIR, SYMLINK and MKNOD. A size is in [`AuditRow::offset`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AuditSet {
     /// Permission bits.
@@ -273,35 +274,35 @@ pub struct AuditSet {
     pub mtime: Option<Time>,
 }
 
-/// The whiteouts below a directory.
+/// Totals of the whiteouts below a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Whiteouts {
-    /// How many there are.
+    /// Number of whiteouts.
     pub rows: u64,
-    /// Length of their paths together, in bytes.
+    /// Sum of the lengths of their paths, in bytes.
     pub bytes: u64,
     /// Length of the longest path, in bytes.
     pub longest: u64,
-    /// How many objects they count as ([`whiteout_files`](super::whiteout_files)).
+    /// Number of files that they count as in a quota ([`whiteout_files`](super::whiteout_files)).
     pub files: u64,
 }
 
-/// Rows that left the audit log: it was pruned, or is bounded.
+/// The oldest rows, deleted from the audit log by pruning or by its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dropped {
-    /// Rows, the oldest ones.
+    /// Number of rows.
     pub rows: u64,
-    /// When the first of them was written, to the second.
+    /// When the first of them was written, in whole seconds.
     pub since: Time,
-    /// What `apply` needs of all of them was kept.
+    /// Whether what `apply` needs of all of them was kept.
     pub is_kept: bool,
 }
 
-/// A change near the end of the audit log.
+/// A change near the end of the audit log, whose reply may not have reached the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LateChange {
-    /// Which call asked for it.
+    /// The call that made the change.
     pub call: CallId,
-    /// The object that it changed, or made.
+    /// The object that the call changed or created.
     pub fileid: FileId,
 }

@@ -1,8 +1,7 @@
-//! What a session takes, and how much it may: what quotas are made of.
+//! Quota usage and limits of a session.
 //!
-//! Counted are the names of the delta's objects and its whiteouts, the bytes that the contents of
-//! regular files take (chunks that are stored, and those that copy-up has yet to bring), and the
-//! targets of symbolic links.
+//! Usage counts names of delta objects, whiteouts, bytes of regular files (stored chunks and chunks
+//! that copy-up has yet to copy), and bytes of symbolic link targets.
 
 use std::ops::{AddAssign, Neg};
 
@@ -10,43 +9,42 @@ use crate::vfs::FileKind;
 
 use super::Ino;
 
-/// What a session takes.
+/// The quota usage of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// Bytes of contents and of targets of symbolic links.
     pub bytes: u64,
-    /// Names of objects of any type, but for the root, and whiteouts.
+    /// Number of names (of objects of any type except the root) and whiteouts.
     pub files: u64,
 }
 
-/// How much may be taken; `None` for as much as there is room for.
+/// Quota limits; `None` is unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
-    /// Bytes of contents.
+    /// Limit of [`Usage::bytes`].
     pub bytes: Option<u64>,
-    /// Objects.
+    /// Limit of [`Usage::files`].
     pub files: Option<u64>,
-    /// The size of each file, in bytes; `None` for [`DEFAULT_FILE_BYTES`].
+    /// Largest size of one file, in bytes; `None` for [`DEFAULT_FILE_BYTES`].
     pub file_bytes: Option<u64>,
 }
 
-/// The largest file where nothing else is set, in bytes: that of ext4 with blocks of 4 KiB. What
-/// is larger could not be copied or applied there.
+/// Default limit of a file's size, in bytes: that of ext4 with blocks of 4 KiB. A larger file could
+/// not be copied to, or applied on, ext4.
 pub const DEFAULT_FILE_BYTES: u64 = (1 << 44) - 4096;
 
-/// By how much a usage changes. Wide enough for the sum of any files: the size of one goes to
-/// 2^63.
+/// A change of usage. `i128` holds the sum over any number of files: one file's size can be 2^63.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct UsageDelta {
-    /// Bytes of contents.
+    /// Change of [`Usage::bytes`].
     pub bytes: i128,
-    /// Objects.
+    /// Change of [`Usage::files`].
     pub files: i128,
 }
 
 impl Usage {
-    /// What an inode takes that has so many bytes and holes, and `names`, with chunks of `chunk`
-    /// bytes. An inode that has no name yet counts as one with a name.
+    /// The usage of an inode with the given size, holes and number of names, with chunks of `chunk`
+    /// bytes. An inode without a name yet counts as one name.
     pub fn of(ino: Ino, kind: FileKind, (size, holes): (u64, u64), names: u32, chunk: u64) -> Self {
         if ino == Ino::ROOT {
             return Self::default();
@@ -59,7 +57,7 @@ impl Usage {
         Self { bytes, files: names.max(1).into() }
     }
 
-    /// What whiteouts take that count as so many objects.
+    /// The usage of whiteouts that count as `files` files.
     pub fn of_whiteouts(files: u64) -> Self {
         Self { bytes: 0, files }
     }
@@ -72,44 +70,43 @@ impl Usage {
     }
 }
 
-/// Where only bytes are limited, there may be a name, or a whiteout, for so many bytes.
+/// If only bytes are limited, one name or whiteout is allowed for each of these bytes of the limit.
 const BYTES_PER_NAME: u64 = 1024;
 
-/// Minimum of that implied limit: names take at most 1.5 KiB each in the session file.
+/// Minimum of that implied limit. A name takes at most 1.5 KiB in the session file.
 const MIN_NAMES: u64 = 65_536;
 
-/// Bytes of a whiteout's path that count as one object. The session file holds the path four
-/// times.
+/// Bytes of a whiteout's path that count as one file. The session file stores the path four times.
 pub const WHITEOUT_UNIT_BYTES: u64 = 256;
 
-/// How many objects a whiteout counts as whose path has so many bytes.
+/// How many files a whiteout counts as; `path_bytes` is the length of its path.
 pub fn whiteout_files(path_bytes: usize) -> u64 {
     (path_bytes as u64).div_ceil(WHITEOUT_UNIT_BYTES)
 }
 
-/// Bytes that the content of a file takes: what is neither stored nor still the base's takes none.
+/// Upper bound of the bytes that a file stores or has yet to copy from the base; holes take none.
 ///
-/// Nobody knows whether the last chunk, which may be shorter, is a hole. So a file with holes is
-/// taken to store whole chunks: at most its size, and never less than what is stored.
+/// The row does not say whether the shorter last chunk is a hole. So a file with holes is counted
+/// in whole chunks, up to its size: never less than it stores.
 pub fn content_bytes(size: u64, holes: u64, chunk: u64) -> u64 {
     size.div_ceil(chunk).saturating_sub(holes).saturating_mul(chunk).min(size)
 }
 
 impl Limits {
-    /// Whether a total is limited (bytes or names), so usage must be counted.
+    /// Whether bytes or names are limited, so that usage must be counted.
     pub fn is_some(&self) -> bool {
         self.bytes.is_some() || self.files.is_some()
     }
 
-    /// The limit of names and whiteouts: where only bytes are limited, so many that they cannot
-    /// fill the disk either.
+    /// The limit of names and whiteouts. If only bytes are limited, derived from that limit, so
+    /// that names cannot fill the disk either.
     pub fn files(&self) -> Option<u64> {
         let implied = |bytes: u64| (bytes / BYTES_PER_NAME).max(MIN_NAMES);
         self.files.or(self.bytes.map(implied))
     }
 
-    /// Whether `used` may grow like this: what does not grow may always, also past a limit that
-    /// was lowered meanwhile.
+    /// Whether `used` may grow by `growth`. Anything that does not grow is allowed, even above a
+    /// limit that was lowered.
     pub fn allow(&self, used: UsageDelta, growth: UsageDelta) -> bool {
         let fits = |limit: Option<u64>, used: i128, growth: i128| {
             growth <= 0 || limit.is_none_or(|limit| used + growth <= i128::from(limit))
@@ -119,19 +116,19 @@ impl Limits {
 }
 
 impl UsageDelta {
-    /// Whether nothing changes.
+    /// Whether usage does not change.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What becomes more of it, and what becomes less.
+    /// Splits into the parts that grow and the parts that shrink.
     pub fn split(self) -> (Self, Self) {
         let more = Self { bytes: self.bytes.max(0), files: self.files.max(0) };
         let less = Self { bytes: self.bytes.min(0), files: self.files.min(0) };
         (more, less)
     }
 
-    /// The usage that it is from nothing.
+    /// The usage that results from growing by this from zero.
     pub fn usage(self) -> Usage {
         let clamp = |sum: i128| u64::try_from(sum.max(0)).unwrap_or(u64::MAX);
         Usage { bytes: clamp(self.bytes), files: clamp(self.files) }

@@ -1,66 +1,66 @@
 //! Extends the database file in large pieces while a checkpoint copies the WAL into it.
 //!
-//! SQLite copies the WAL page by page. A page behind the file's end costs twice as much to write
-//! as one inside it: the kernel allocates memory and disk blocks for it. In large pieces that
-//! cost nearly vanishes (docs/decisions/0033-the-database-grows-in-pieces.md). So the pages that
-//! follow in the WAL are written along with a page ([`wal_prefetch`]), and zeros where the WAL
-//! has other pages next. A page that is already there is not written again; anything else is
-//! overwritten.
+//! SQLite copies the WAL page by page. A page beyond the file's end costs twice as much to write as
+//! one inside it, because the kernel allocates memory and disk blocks for it. In large pieces that
+//! cost nearly vanishes (docs/decisions/0033-the-database-grows-in-pieces.md). So consecutive pages
+//! of the WAL are written in one call ([`wal_prefetch`]), and zeros are written ahead where other
+//! pages come next in the WAL. A page that was already written ahead is not written again; other
+//! pages overwrite what is there.
 //!
-//! This happens only between the beginning and the end of a checkpoint: SQLite's lock then keeps
-//! other connections from the file's end. What is left there is behind the last page of the
-//! database, or a later checkpoint overwrites it; after a crash, the WAL's pages are copied
-//! again. The last page is never written ahead: a database that is cut off from its WAL is too
-//! short until all pages are there.
+//! This happens only between the beginning and the end of a checkpoint, when SQLite's lock keeps
+//! other connections from the file's end. Bytes left there are beyond the database's last page, or
+//! a later checkpoint overwrites them; after a crash, the WAL's pages are copied again. The last
+//! page is never written ahead: without its WAL, a database is too short until all pages are
+//! copied.
 //!
-//! As with the zeros behind the WAL ([`wal_zero_fill`](super::wal_zero_fill)), a write ahead that
-//! finds no room is not reported.
+//! As with the zeros beyond the WAL ([`wal_zero_fill`](super::wal_zero_fill)), the error of a write
+//! ahead that finds no space is ignored.
 
 use super::PIECE_BYTES;
 use super::wal_prefetch;
 use super::wal_write_buffer::{CALL_BYTES, WriteAt};
 use super::wal_zero_fill::fill;
 
-/// Pages that follow each other in the log come at once from so many on, in bytes.
+/// Minimum run of consecutive WAL pages that is written in one call, in bytes.
 const MIN_RUN_BYTES: usize = PIECE_BYTES / 2;
 
-/// The most of them that come at once, in bytes: up to a multiple of a piece.
+/// Maximum run, in bytes; a run ends at a multiple of a piece.
 const MAX_RUN_BYTES: usize = MIN_RUN_BYTES + PIECE_BYTES;
 
 const _: () = assert!(MAX_RUN_BYTES <= CALL_BYTES);
 
-/// What is known of a database while a checkpoint copies the log into it.
+/// State of a database file while a checkpoint copies the WAL into it.
 #[derive(Debug, Default)]
 pub(super) struct DbExtender {
-    /// It does.
+    /// Whether a checkpoint is running.
     is_copying: bool,
-    /// The file's length when it began, in bytes.
+    /// The file's length when the checkpoint began, in bytes.
     start: u64,
-    /// Its length now.
+    /// The file's current length, in bytes.
     end: u64,
-    /// What it is going to be; 0 where it does not grow.
+    /// The file's length after the checkpoint, in bytes; 0 if it does not grow.
     goal: u64,
-    /// Pages come behind `start`.
+    /// Whether pages beyond `start` have been written.
     is_growing: bool,
-    /// The last pages that came at once, as the file has them from `run_at` on.
+    /// The last run written in one call, which begins at `run_at` of the file.
     run: Vec<u8>,
     run_at: u64,
-    /// What the disk says of a write may be said of one before it.
+    /// Whether an error of a write may belong to an earlier write.
     is_vague: bool,
 }
 
 impl DbExtender {
-    /// For a file; `tells_each_write` says how its disk fails.
+    /// For a file whose filesystem has this value of [`tells_each_write`](super::tells_each_write).
     pub fn new(tells_each_write: bool) -> Self {
         Self { is_vague: !tells_each_write, ..Self::default() }
     }
 
-    /// Begins: the log is about to be copied.
+    /// A checkpoint begins.
     pub fn begin(&mut self) {
         *self = Self { is_copying: !self.is_vague, ..Self::new(!self.is_vague) };
     }
 
-    /// Notes that the file is going to be `goal` bytes long.
+    /// Records that the file will be `goal` bytes long.
     pub fn hint(&mut self, goal: u64, file: &mut impl WriteAt) {
         if self.is_copying
             && let Some(length) = file.length()
@@ -69,19 +69,20 @@ impl DbExtender {
         }
     }
 
-    /// Goes before a write of `page` at `offset`; whether it is in the file, and needs none.
+    /// Called before a write of `page` at `offset`. Returns whether the page is in the file and
+    /// need not be written.
     pub fn write(&mut self, page: &[u8], offset: u64, file: &mut impl WriteAt) -> bool {
         if let Some(known) = self.known(page.len(), offset) {
-            // Another one is in the log again, later.
+            // It differs if the WAL has a later version of the page.
             return known == page;
         }
         let end = offset.saturating_add(page.len() as u64);
-        // What is last comes by itself.
+        // The last page is written alone.
         if offset < self.start || end >= self.goal {
             return false;
         }
         if !std::mem::replace(&mut self.is_growing, true) {
-            // Pages before it are anywhere in the log: what follows them would be read in vain.
+            // Earlier pages are scattered over the WAL, so that prefetching would not pay.
             wal_prefetch::begin();
         }
         self.write_run(page, offset, file) || {
@@ -92,19 +93,20 @@ impl DbExtender {
         }
     }
 
-    /// Ends: nothing more of the log is copied.
+    /// The checkpoint has ended.
     pub fn finish(&mut self) {
         wal_prefetch::finish();
         *self = Self::new(!self.is_vague);
     }
 
-    /// What the file has where a page is to be written, if that was written ahead.
+    /// The bytes written ahead at the place of a page; `None` if there are none.
     fn known(&self, page_bytes: usize, offset: u64) -> Option<&[u8]> {
         let from = usize::try_from(offset.checked_sub(self.run_at)?).ok()?;
         self.run.get(from..from.checked_add(page_bytes)?)
     }
 
-    /// Writes the page and those that follow it in the log, if they are many; whether it did.
+    /// Writes the page and the pages that follow it in the WAL, if the run is long enough; returns
+    /// whether it did.
     fn write_run(&mut self, page: &[u8], offset: u64, file: &mut impl WriteAt) -> bool {
         self.run.clear();
         let last = self.goal.saturating_sub(page.len() as u64);
@@ -115,7 +117,7 @@ impl DbExtender {
             return false;
         }
         if file.put(&self.run, offset).is_err() {
-            // What is there of them is where they come one by one.
+            // A partly written run is overwritten page by page.
             self.give_up();
             return false;
         }
@@ -124,7 +126,8 @@ impl DbExtender {
         true
     }
 
-    /// Writes zeros where the page comes that ends at `end`, and behind it, if there is more.
+    /// Writes zeros from `offset` to the next multiple of a piece, unless that is within the page
+    /// (`offset..end`). Leaves the database's last page out.
     fn write_zeros(&mut self, offset: u64, end: u64, file: &mut impl WriteAt) {
         let last = self.goal.saturating_sub(end - offset);
         let to = last.min((offset + 1).next_multiple_of(PIECE_BYTES as u64));
@@ -138,7 +141,7 @@ impl DbExtender {
         }
     }
 
-    /// Where the disk is full, pages find that out one by one.
+    /// Stops writing ahead on a full disk: SQLite gets the error for the page itself.
     fn give_up(&mut self) {
         self.run.clear();
         (self.end, self.goal) = (0, 0);
@@ -154,11 +157,11 @@ mod tests {
 
     const PAGE: u64 = 4096;
 
-    /// A file that grows, and where its disk is full.
+    /// A growing file on a disk of limited size.
     struct End {
         length: u64,
         most: u64,
-        /// Calls that made it grow.
+        /// Number of calls that extended it.
         growths: usize,
     }
 
@@ -191,7 +194,7 @@ mod tests {
         }
     }
 
-    /// Writes a page as SQLite does; whether there was room.
+    /// Writes a page as SQLite does; returns whether there was space.
     fn write(growth: &mut DbExtender, file: &mut End, page: u64) -> bool {
         let content = [1; PAGE as usize];
         growth.write(&content, page * PAGE, file) || file.put(&content, page * PAGE).is_ok()
@@ -207,7 +210,7 @@ mod tests {
             assert!(write(&mut growth, &mut file, page));
         }
         assert_eq!(file.length, 1000 * PAGE);
-        // Of the pieces a part comes first and last; and the last page.
+        // Partial pieces at the start and the end, and the last page.
         assert_eq!(file.growths as u64, (999 * PAGE).div_ceil(PIECE_BYTES as u64) + 1);
     }
 
@@ -216,7 +219,7 @@ mod tests {
         let (mut growth, mut file) = (DbExtender::default(), End::new(PAGE));
         growth.begin();
         growth.hint(500 * PAGE, &mut file);
-        // Some come with a later checkpoint.
+        // A later checkpoint copies the missing ones.
         for page in [0, 1, 2, 100, 101, 400, 499] {
             assert!(write(&mut growth, &mut file, page));
         }
@@ -226,7 +229,7 @@ mod tests {
     #[test]
     fn only_a_checkpoint_makes_it_grow_so() {
         let (mut growth, mut file) = (DbExtender::default(), End::new(PAGE));
-        // As where a database has no log.
+        // As for a database without a WAL.
         growth.hint(500 * PAGE, &mut file);
         assert!(write(&mut growth, &mut file, 1));
         assert_eq!(file.length, 2 * PAGE);
@@ -235,13 +238,13 @@ mod tests {
         growth.finish();
         assert!(write(&mut growth, &mut file, 2));
         assert_eq!(file.length, 3 * PAGE);
-        // On a disk that is not to be believed.
+        // A disk whose errors may belong to earlier writes.
         let mut vague = DbExtender::new(false);
         vague.begin();
         vague.hint(500 * PAGE, &mut file);
         assert!(write(&mut vague, &mut file, 3));
         assert_eq!(file.length, 4 * PAGE);
-        // One that says nothing of its length.
+        // Without a hint of the file's length.
         growth.begin();
         assert!(write(&mut growth, &mut file, 4));
         assert_eq!(file.length, 5 * PAGE);
@@ -255,13 +258,13 @@ mod tests {
         growth.hint(500 * PAGE, &mut file);
         for page in 1..20 {
             assert!(write(&mut growth, &mut file, page), "page {page}");
-            // A piece, and then there is no room for one.
+            // One piece fits, and then no other.
             assert_eq!(file.length, (page + 1).max(16) * PAGE);
         }
         assert!(!write(&mut growth, &mut file, 20));
     }
 
-    /// Frames as the log has them: number of the page, and what it is filled with.
+    /// A WAL's frames: page number and fill byte.
     struct Log(Vec<u8>);
 
     impl Log {
@@ -287,7 +290,7 @@ mod tests {
         }
     }
 
-    /// A database's file.
+    /// A database file in memory.
     struct Database {
         content: Vec<u8>,
         most: usize,
@@ -315,8 +318,9 @@ mod tests {
         }
     }
 
-    /// Copies frames as SQLite does: the last one of each page up to `most`, by number. Returns
-    /// whether there was room for all; then asserts that every page is in its place.
+    /// Copies frames as SQLite does: of the first `most` frames, the last one of each page, by page
+    /// number. Returns whether there was space for all, and then asserts that every page is in its
+    /// place.
     fn copy(frames: &[(u32, u8)], most: usize, file: &mut Database) -> bool {
         let (mut growth, mut log) = (DbExtender::default(), Log::new(frames));
         let goal =
@@ -350,7 +354,7 @@ mod tests {
             let page = &file.content[place..][..PAGE as usize];
             assert!(page.iter().all(|&byte| byte == frames[frame].1), "page {number}");
         }
-        // What there was, and what transactions may still read.
+        // Other pages, which transactions may still read, are unchanged.
         for (number, page) in (1..).zip(before.chunks(PAGE as usize)) {
             let place = (number - 1) as usize * PAGE as usize;
             let is_same = page == &file.content[place..][..PAGE as usize];
@@ -369,9 +373,9 @@ mod tests {
         let frames: Vec<(u32, u8)> = (11..=310).map(|number| (number, number as u8)).collect();
         let mut file = database(10);
         assert!(copy(&frames, frames.len(), &mut file));
-        // 16 at a time; a few until they are seen to follow each other, and at the end.
+        // 16 pages per write, after a few single ones at the start and at the end.
         assert!(file.writes <= 300 / 16 + 14, "{} writes", file.writes);
-        // What the database has is written as ever.
+        // Pages inside the file are written one by one.
         file.writes = 0;
         assert!(copy(&frames, frames.len(), &mut file));
         assert_eq!(file.writes, 300);
@@ -379,7 +383,7 @@ mod tests {
 
     #[test]
     fn what_transactions_may_read_comes_only_when_it_is_asked_for() {
-        // Two commits, and a third that is not to be copied, of pages that there were.
+        // Two commits, and a third that must not be copied yet, which changes existing pages.
         let numbers = (1..=4).chain([40]).chain([5]).chain(6..=30);
         let frames: Vec<(u32, u8)> = numbers.map(|number| (number, 1)).collect();
         assert!(copy(&frames, 6, &mut database(39)));
@@ -396,7 +400,7 @@ mod tests {
             let mut frames = Vec::new();
             let mut end = 20 + below(20);
             for commit in 0..1 + below(12) {
-                // Some pages that there were, in their order, and new ones.
+                // Some existing pages in ascending order, and new ones.
                 let rare = [1, 2, 1 + end / 4][below(3) as usize];
                 let old = (1..end).filter(|_| below(rare) == 0).collect::<Vec<u32>>();
                 let grown = end + below(90);
@@ -404,7 +408,7 @@ mod tests {
                 end = grown;
             }
             let mut file = database(19);
-            // Of the last ones not all are committed.
+            // Not all of the last frames are committed.
             let most = frames.len().saturating_sub(below(30) as usize).max(1);
             assert!(copy(&frames, most, &mut file), "round {round}");
             assert!(copy(&frames, frames.len(), &mut file), "round {round}");

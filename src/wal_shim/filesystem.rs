@@ -1,12 +1,12 @@
-//! Which filesystems report each failed write by itself.
+//! Which filesystems report each failed write separately.
 
 use std::path::Path;
 
-/// Whether a write that fails there says nothing of those before it.
+/// Whether an error of a write on this filesystem concerns that write alone.
 ///
-/// On a network, a write may be told that one before it found no room, and the next sync is not
-/// told any more: whoever lets such an error pass has lost what that one wrote. So this is true
-/// of filesystems that are known to tell each of its own.
+/// On a network filesystem, a write may return the error of an earlier write, and the next fsync
+/// then no longer returns it. A caller that ignores that error loses the earlier data. So this is
+/// true only for filesystems that are known to report each write's own errors.
 pub fn tells_each_write(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|figures| is_known(&figures))
 }
@@ -24,7 +24,7 @@ fn is_known(figures: &rustix::fs::StatFs) -> bool {
         0x2FC1_2FC1,
         0x794C_7630,
     ];
-    // Its type differs between machines; the numbers have 32 bits.
+    // The field's type differs between architectures; the numbers have 32 bits.
     LOCAL.contains(&(figures.f_type as u32))
 }
 

@@ -1,27 +1,27 @@
-//! A layer under SQLite: writes and reads a session's files in larger pieces than pages.
+//! A VFS under SQLite that writes and reads a session's files in larger pieces than pages.
 //!
-//! SQLite writes each frame of the WAL with two calls (header and page), checkpoints page by
-//! page, and reads content page by page. A call costs more than its bytes: 14 frames took 68 µs
-//! one by one, and take 9 µs in one piece (docs/decisions/0029-a-commit-in-one-piece.md).
+//! SQLite writes each frame of the WAL with two calls (header and page), checkpoints page by page,
+//! and reads content page by page. A call costs more than its bytes: 14 frames took 68 µs one by
+//! one, and take 9 µs in one piece (docs/decisions/0029-a-commit-in-one-piece.md).
 //!
-//! While SQLite commits, it appends frame after frame; the header of the last one says that it
-//! is the last. Frames are held up to that one, and the write of its page puts all of them into
-//! the file, and fails if that fails: before a sync, and before SQLite reports the commit. Any
-//! other call on the file first writes what is held. Frames that are still held when the commit
-//! has ended belong to a commit that failed, and are dropped: another process may be writing
-//! there. Outside a commit only a frame's header is held, for the write of its page.
+//! During a commit, SQLite appends frame after frame; the header of the last frame marks it as the
+//! last. The VFS holds the frames back until then. The write of the last page writes all of them to
+//! the file, and fails if that fails: before an fsync, and before SQLite reports the commit. Any
+//! other call on the file first writes the held frames. Frames that are still held after the commit
+//! has ended belong to a failed commit. They are dropped, because another process may be writing
+//! there. Outside a commit only a frame's header is held, until its page is written.
 //!
-//! Without the feature `fast-io`, SQLite's own layer is used: the same results, slower.
+//! Without the feature `fast-io`, SQLite's own VFS is used: same results, slower.
 //!
 //! | File | Content |
 //! |---|---|
-//! | `wal_write_buffer` | which writes to the WAL are held, and until when |
-//! | `wal_zero_fill` | zeros behind the WAL's end |
-//! | `db_extender` | the end of the database during a checkpoint |
-//! | `wal_prefetch` | frames that are read along with a frame during a checkpoint |
-//! | `rewrite` | writes the WAL that a dead process left once more |
-//! | `read_ahead` | pages of the database that are read along with a page |
-//! | `filesystem` | which filesystems report each failed write by itself |
+//! | `wal_write_buffer` | which writes to the WAL are held back, and until when |
+//! | `wal_zero_fill` | writes zeros beyond the WAL's end |
+//! | `db_extender` | extends the database file during a checkpoint |
+//! | `wal_prefetch` | reads several frames at once during a checkpoint |
+//! | `rewrite` | rewrites the WAL that a dead process left |
+//! | `read_ahead` | reads several pages of the database at once |
+//! | `filesystem` | which filesystems report each failed write separately |
 //! | `vfs` | the C interface |
 
 mod db_extender;
@@ -39,11 +39,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use filesystem::tells_each_write;
 pub use vfs::{name, rewrite_log, sees_wal, sync_database};
 
-/// What is written at once ends at a multiple of so many bytes, where it may: then the system has
-/// it in pieces of memory of that length, which are cheapest to write and to sync.
+/// Large writes end at a multiple of this many bytes where possible. The page cache then uses
+/// folios of that size, which are cheapest to write and to sync.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// One commit of this process.
+/// Identifies one commit of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WalCommit(u64);
 
@@ -54,16 +54,17 @@ thread_local! {
     static STARTED_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs what commits: SQLite's `COMMIT`, and nothing else. The connection must not copy its log
-/// by itself (`wal_autocheckpoint = 0`): that comes when others may write to the log again, and
-/// behind its end this layer writes zeros until the commit is over.
+/// Runs `commit`, which must be SQLite's `COMMIT` and nothing else. The connection must not
+/// checkpoint automatically (`wal_autocheckpoint = 0`): an automatic checkpoint runs when other
+/// connections may write to the WAL again, and until the commit ends this VFS writes zeros beyond
+/// the WAL's end.
 pub fn committing<T>(commit: impl FnOnce() -> T) -> T {
     let _until_done = UntilDone;
     CURRENT.set(Some(WalCommit(COMMITS.fetch_add(1, Ordering::Relaxed))));
     commit()
 }
 
-/// However a commit ends, it has ended.
+/// Guard that ends a commit, also after a panic.
 struct UntilDone;
 
 impl Drop for UntilDone {
@@ -72,19 +73,19 @@ impl Drop for UntilDone {
     }
 }
 
-/// Whether a commit of this thread has started a WAL over since the last call: a transaction that
-/// finds the whole WAL checkpointed overwrites it. The WAL may be another session's, so the caller
-/// must tolerate a false yes.
+/// Whether a commit of this thread has restarted a WAL since the last call. A transaction that
+/// finds the whole WAL checkpointed overwrites it from the start. The WAL may be that of another
+/// session, so the caller must tolerate false positives.
 pub fn has_started_over() -> bool {
     STARTED_OVER.take()
 }
 
-/// Notes that this thread starts a WAL over.
+/// Records that this thread restarts a WAL.
 fn note_start() {
     STARTED_OVER.set(true);
 }
 
-/// The commit that this thread is in.
+/// The commit that this thread is running, if any.
 fn current_commit() -> Option<WalCommit> {
     CURRENT.get()
 }
@@ -99,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers that are the same each time.
+    /// A deterministic random generator.
     struct Random(u64);
 
     impl Random {
@@ -111,7 +112,7 @@ mod tests {
 
     type Rows = BTreeMap<i64, Vec<u8>>;
 
-    /// Few pages in memory, so that transactions write to the log before they commit.
+    /// A small page cache, so that transactions write to the WAL before they commit.
     fn open(path: &Path, auto_vacuum: u32, synchronous: &str) -> Connection {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let conn = Connection::open_with_flags_and_vfs(path, flags, name().unwrap()).unwrap();
@@ -134,8 +135,7 @@ mod tests {
         rows.collect::<rusqlite::Result<_>>().unwrap()
     }
 
-    /// Asserts that the file holds these rows, for a process that comes and for one that comes
-    /// after a crash of this one.
+    /// Asserts that the file holds these rows for a new process, also after a crash of this one.
     fn assert_holds(path: &Path, expected: &Rows) {
         let after_crash = tempfile::tempdir().unwrap();
         let copy = after_crash.path().join("copy.db");
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// A transaction that may be taken back, in part or whole.
+    /// A transaction of which a part, or all, may be rolled back.
     fn transaction(conn: &Connection, random: &mut Random, rows: &mut Rows) {
         let before = rows.clone();
         conn.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn sqlite_finds_what_it_wrote() {
-        // Where commits are synced, there are zeros behind them.
+        // With synced commits, zeros follow the frames.
         for (auto_vacuum, synchronous) in [(0, "NORMAL"), (1, "NORMAL"), (0, "FULL")] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("a.db");
@@ -222,7 +222,8 @@ mod tests {
         reader.execute_batch("BEGIN").unwrap();
         assert_eq!(rows(&reader).len(), 1);
         conn.execute("INSERT INTO t VALUES (2, ?1)", [vec![2; 2_000_000]]).unwrap();
-        // The reader needs the log from here on: a few pages are copied, and space for more.
+        // The reader needs the WAL from here on: the checkpoint copies a few pages and extends the
+        // file.
         checkpoint("PASSIVE");
         let in_pieces = tells_each_write(&path);
         let after = length();
@@ -275,7 +276,7 @@ mod tests {
         let reader = Connection::open_with_flags_and_vfs(&path, flags, name().unwrap()).unwrap();
         reader.pragma_update(None, "cache_size", 12).unwrap();
         for round in 1..6 {
-            // Of the same length, so that the same pages hold it.
+            // All of one length, so that they use the same pages.
             let content = vec![round; 300_000];
             conn.execute("REPLACE INTO t VALUES (1, ?1)", [&content]).unwrap();
             conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();

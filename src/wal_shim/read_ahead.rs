@@ -1,51 +1,52 @@
-//! The database, read in larger pieces where it is read from front to back.
+//! Read-ahead for the database file.
 //!
-//! SQLite reads page by page, and the content of a file is a chain of pages, nearly all of them
-//! one behind the other: 272 calls for a MiB, which take as long as all else that SQLite does for
-//! it (docs/decisions/0034-content-is-read-in-pieces.md). So what follows is read along with it.
+//! SQLite reads page by page. The content of a file is a chain of pages, nearly all of them
+//! consecutive: 272 calls per MiB, which take as long as SQLite's remaining work for it
+//! (docs/decisions/0034-content-is-read-in-pieces.md). So sequential reads fetch the pages that
+//! follow.
 //!
-//! What was read ahead is good for one transaction, as the pages that SQLite itself keeps: while
-//! it lasts, no checkpoint writes a page that it takes from the database. SQLite begins none
-//! without a lock, and every lock that it takes lets go of what was read.
+//! Like SQLite's own page cache, read-ahead data is valid for one transaction. During a transaction
+//! no checkpoint writes a page that the transaction reads from the database. Every transaction
+//! begins with a lock, and every lock call discards the data.
 
-/// What is read of a database at once, in bytes; every connection that reads content keeps room
-/// for it.
+/// Bytes of the database read at once; each connection that reads content has a buffer of this
+/// size.
 pub(super) const MAX_CONTENT_PIECE_BYTES: usize = 64 << 10;
 
-/// Reads, each where the one before ended, after which more is read.
+/// Number of sequential reads after which read-ahead starts.
 const IN_A_ROW: u32 = 2;
 
-/// A file to read.
+/// A readable file.
 pub(super) trait Get {
-    /// Fills `to` from `offset` on; `Err` is SQLite's code of the failure.
+    /// Fills `to` from byte `offset` on; `Err` is SQLite's error code.
     fn get(&mut self, to: &mut [u8], offset: u64) -> Result<(), i32>;
 
-    /// The file's length, in bytes, if the system tells.
+    /// The file's length in bytes, if it can be determined.
     fn length(&mut self) -> Option<u64>;
 }
 
-/// A piece of a file.
+/// A buffer with a piece of a file.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
-    /// What is read at once.
+    /// Bytes read at once.
     piece_bytes: usize,
-    /// Room for it: `held` bytes of it are the file's from `at` on.
+    /// The buffer; its first `held` bytes are the file's content from `at` on.
     piece: Vec<u8>,
     held: usize,
     at: u64,
     /// Where the last read ended.
     next: u64,
-    /// Reads before it, each where the one before ended.
+    /// Number of preceding reads that were sequential.
     in_a_row: u32,
 }
 
 impl ReadAhead {
-    /// Reads `piece_bytes` at once.
+    /// A buffer that reads `piece_bytes` at once.
     pub fn new(piece_bytes: usize) -> Self {
         Self { piece_bytes, piece: Vec::new(), held: 0, at: 0, next: 0, in_a_row: 0 }
     }
 
-    /// The `count` bytes from `offset` on; `None` where they have to be read from the file.
+    /// The `count` bytes from `offset` on; `None` if they must be read from the file.
     pub fn read(&mut self, offset: u64, count: usize, file: &mut impl Get) -> Option<&[u8]> {
         self.note(offset, count);
         if !self.holds(offset, count) && (self.in_a_row < IN_A_ROW || !self.fill(offset, file)) {
@@ -55,27 +56,27 @@ impl ReadAhead {
         self.piece[..self.held].get(from..from.checked_add(count)?)
     }
 
-    /// What is held of the file from `offset` on.
+    /// The buffered bytes from `offset` on.
     pub fn held_from(&self, offset: u64) -> &[u8] {
         let from = offset.checked_sub(self.at).and_then(|from| usize::try_from(from).ok());
         from.and_then(|from| self.piece[..self.held].get(from..)).unwrap_or_default()
     }
 
-    /// Has the next read begin a piece at `offset`, if it is there and one that ends too soon holds
-    /// it.
+    /// Makes the next read start a piece at `offset`, if the buffered piece contains it but ends
+    /// too early.
     pub fn begin_at(&mut self, offset: u64) {
         if self.held == self.piece_bytes && !self.held_from(offset).is_empty() {
             self.held = usize::try_from(offset - self.at).unwrap_or(0);
         }
     }
 
-    /// Lets go of what was read: it may be another by now.
+    /// Discards the buffer, because the file may have changed.
     pub fn forget(&mut self) {
         self.held = 0;
     }
 
     fn note(&mut self, offset: u64, count: usize) {
-        // Between two chunks of content SQLite may look elsewhere for the next one.
+        // Between two chunks of content, SQLite may read an index page to find the next one.
         let follows_piece = self.held > 0 && offset == self.at + self.held as u64;
         self.in_a_row =
             if offset == self.next || follows_piece { self.in_a_row.saturating_add(1) } else { 0 };
@@ -90,14 +91,14 @@ impl ReadAhead {
         self.at <= offset && end <= self.at + self.held as u64
     }
 
-    /// Reads a piece from `offset` on, or what the file has of it; whether it could.
+    /// Reads a piece from `offset` on, or up to the end of the file; returns whether it could.
     fn fill(&mut self, offset: u64, file: &mut impl Get) -> bool {
         self.held = 0;
         let left = file.length().map_or(0, |length| length.saturating_sub(offset));
         let bytes = left.min(self.piece_bytes as u64) as usize;
         self.piece.resize(self.piece_bytes, 0);
         if bytes == 0 || file.get(&mut self.piece[..bytes], offset).is_err() {
-            // A place that cannot be read is not tried again with each page before it.
+            // Do not retry read-ahead here with each page.
             self.in_a_row = 0;
             return false;
         }
@@ -112,7 +113,7 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    /// A file of bytes that differ, and the calls that read it.
+    /// A file with varying bytes that records the calls that read it.
     struct Bytes {
         bytes: Vec<u8>,
         reads: Vec<(u64, usize)>,
@@ -161,7 +162,7 @@ mod tests {
         for page in 10..100 {
             file.page(&mut ahead, page);
         }
-        // Two to see it, and then as much as there is.
+        // Two reads start it; then 16 pages per read.
         assert_eq!(file.reads.len(), 2 + (90_usize - 2).div_ceil(16));
         assert_eq!(file.reads.last(), Some(&(92 * PAGE as u64, 8 * PAGE)));
     }
@@ -214,7 +215,7 @@ mod tests {
             file.page(&mut ahead, page);
         }
         assert!(file.reads.iter().skip(3).all(|&(_, bytes)| bytes == PAGE));
-        // Each third page is the end of three in a row.
+        // Every third page completes a sequence and triggers a read-ahead.
         assert!(file.failures <= 40 / 3, "{} times in vain", file.failures);
     }
 }

@@ -1,29 +1,29 @@
-//! The log, written once more as it is.
+//! Rewrites the WAL unchanged, so that the next fsync writes it to the disk.
 //!
-//! A sync that fails tells whoever asked for it, and the system takes what it could not write for
-//! written: it shows it to whoever comes next, and no later sync writes it. What is written once
-//! more is written by the next sync, whoever put it there first. Of what has reached the disk
-//! before, each sector stays as it was: a power cut finds the log as long as it was, or longer.
+//! The kernel reports a failed fsync to the process that called it, and then treats the pages as
+//! clean: other processes read them, and no later fsync writes them. Rewriting makes them dirty
+//! again. Sectors that have already reached the disk keep their content, so after a power loss the
+//! WAL is as long as before, or longer.
 
 use super::PIECE_BYTES;
 use super::read_ahead::Get;
 use super::wal_write_buffer::{HEADER_BYTES, WriteAt};
 
-/// The log's own header, in bytes: magic number, version, size of a page, number of the log, salts
-/// and checksums (<https://www.sqlite.org/fileformat2.html#the_write_ahead_log>).
+/// Length of the WAL's header, in bytes: magic number, version, page size, checkpoint sequence
+/// number, salts and checksums (<https://www.sqlite.org/fileformat2.html#the_write_ahead_log>).
 const LOG_HEADER_BYTES: usize = 32;
 
-/// Its magic number; the last bit says how the checksums are made.
+/// The WAL's magic number; the last bit is the byte order of the checksums.
 const MAGIC: u32 = 0x377f_0682;
 
-/// Sizes of a page, in bytes.
+/// Valid page sizes, in bytes.
 const PAGES: std::ops::RangeInclusive<usize> = 512..=64 << 10;
 
-/// Writes the log's header once more, and all frames that belong to it. Nobody may append to it
-/// meanwhile.
+/// Rewrites the WAL's header and all frames that belong to it. No other connection may append
+/// frames during the call.
 ///
 /// # Errors
-/// SQLite's code of a read or write that failed.
+/// SQLite's code of a failed read or write.
 pub(super) fn rewrite(log: &mut (impl Get + WriteAt)) -> Result<(), i32> {
     let length = Get::length(log).unwrap_or(0);
     let mut header = [0; LOG_HEADER_BYTES];
@@ -34,7 +34,7 @@ pub(super) fn rewrite(log: &mut (impl Get + WriteAt)) -> Result<(), i32> {
     let number = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
     let page_bytes = number(8) as usize;
     if number(0) & !1 != MAGIC || !PAGES.contains(&page_bytes) {
-        // No log that SQLite would read.
+        // SQLite would not read this as a WAL.
         return Ok(());
     }
     log.put(&header, 0)?;
@@ -46,7 +46,7 @@ pub(super) fn rewrite(log: &mut (impl Get + WriteAt)) -> Result<(), i32> {
         let there = length.saturating_sub(at) / frame_bytes as u64;
         let piece = &mut room[..there.min(most as u64) as usize * frame_bytes];
         log.get(piece, at)?;
-        // Behind the log's end are those of an earlier one, or zeros.
+        // Beyond the WAL's end are frames of an earlier WAL, or zeros.
         let belongs = |frame: &&[u8]| frame[8..16] == header[16..24];
         let frames = piece.chunks_exact(frame_bytes).take_while(belongs).count();
         if frames > 0 {
@@ -66,7 +66,7 @@ mod tests {
     const PAGE: usize = 4096;
     const FRAME: usize = HEADER_BYTES + PAGE;
 
-    /// A file, and which of its bytes were written.
+    /// A file that records which of its bytes were written.
     struct File {
         bytes: Vec<u8>,
         written: Vec<bool>,
@@ -101,7 +101,8 @@ mod tests {
         }
     }
 
-    /// A log of so many frames, with some of an earlier one behind them, and a bit of one more.
+    /// A WAL of `frames` frames, followed by `earlier` frames of an earlier WAL and a partial
+    /// frame.
     fn log(frames: usize, earlier: usize) -> File {
         let mut bytes = vec![0; LOG_HEADER_BYTES];
         bytes[..4].copy_from_slice(&(MAGIC + 1).to_be_bytes());

@@ -1,15 +1,15 @@
-//! The log, read in larger pieces while a checkpoint makes the database grow by it.
+//! Reads the WAL in larger pieces while a checkpoint extends the database.
 //!
-//! SQLite copies the pages in their order, and content that is new has the same order in the log:
-//! 256 calls a MiB. So the frames that follow are read along with one, and what they hold is known
-//! before SQLite asks for it ([`db_extender`](super::db_extender)).
+//! A checkpoint copies pages in their order, and new content has the same order in the WAL: 256
+//! reads per MiB. So the frames that follow are read along with a frame, and
+//! [`db_extender`](super::db_extender) knows their pages before SQLite requests them.
 //!
-//! Frames that a checkpoint copies stay as they are until it has ended: the log starts over only
-//! where all of it was copied before. Behind them others may be appended meanwhile, or be left of
-//! a log before: of those a piece may have anything, and SQLite does not ask for them.
+//! Frames that a checkpoint copies do not change until it ends: the WAL restarts only after it was
+//! copied completely. Frames beyond them may be appended at the same time, or be left from an
+//! earlier WAL. A piece may contain any state of those, but SQLite does not request them.
 //!
-//! SQLite tells the database's file when a checkpoint begins and ends; in between it reads the log
-//! and writes the database, on one thread, and does nothing else: so the thread has the piece.
+//! SQLite informs the database's file when a checkpoint begins and ends. In between, one thread
+//! reads the WAL and writes the database, and does nothing else. So the state is thread-local.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -18,16 +18,16 @@ use super::PIECE_BYTES;
 use super::read_ahead::{Get, ReadAhead};
 use super::wal_write_buffer::HEADER_BYTES;
 
-/// What is read at once, in bytes: three pieces of the database, with pages of 4 KiB. A thread has
-/// room for it while it copies a log.
+/// Bytes read at once: three pieces of the database, with pages of 4 KiB. A thread allocates them
+/// only while it checkpoints.
 const MAX_LOG_PIECE_BYTES: usize = 3 * PIECE_BYTES / 4096 * (HEADER_BYTES + 4096);
 
-/// The log that a thread copies.
+/// The WAL that a thread checkpoints.
 struct WalPrefetch {
     frames: ReadAhead,
-    /// Where the frame begins that was read last, in bytes.
+    /// Offset of the last frame read, in bytes.
     last: u64,
-    /// Where the frames are of which the database has the pages.
+    /// Offsets of the frames whose pages are already in the database.
     known: Range<u64>,
 }
 
@@ -35,7 +35,7 @@ thread_local! {
     static COPIED: RefCell<Option<WalPrefetch>> = const { RefCell::new(None) };
 }
 
-/// Begins: this thread copies a log, and has come to pages that are new.
+/// Begins: this thread checkpoints a WAL and has reached new pages.
 pub(super) fn begin() {
     COPIED.set(Some(WalPrefetch {
         frames: ReadAhead::new(MAX_LOG_PIECE_BYTES),
@@ -44,13 +44,13 @@ pub(super) fn begin() {
     }));
 }
 
-/// Ends: it copies no more of it.
+/// Ends the prefetch on this thread.
 pub(super) fn finish() {
     COPIED.set(None);
 }
 
-/// Gives `take` the `count` bytes of a page that the log has at `offset`; `false`, and they are to
-/// be read from the file, where this thread copies no log, or reads it here and there.
+/// Passes to `take` the `count` bytes of a page at `offset` of the WAL. Returns `false` if the page
+/// must be read from the file: this thread runs no checkpoint, or the reads are not sequential.
 pub(super) fn read(
     offset: u64,
     count: usize,
@@ -59,7 +59,7 @@ pub(super) fn read(
 ) -> bool {
     let page = |log: &mut WalPrefetch| {
         let frame = offset.checked_sub(HEADER_BYTES as u64)?;
-        // Where a run may begin, all of it should be there.
+        // A run may begin here: the piece should hold all of the run.
         if !log.known.contains(&frame) && log.frames.held_from(frame).len() < PIECE_BYTES {
             log.frames.begin_at(frame);
         }
@@ -68,14 +68,14 @@ pub(super) fn read(
         log.last = frame;
         Some(())
     };
-    // Not where a thread ends, and its connections with it.
+    // Fails while the thread exits and closes its connections.
     let taken = COPIED.try_with(|log| log.borrow_mut().as_mut().and_then(page));
     taken.is_ok_and(|taken| taken.is_some())
 }
 
-/// Appends `page`, if it is what this thread has read last, and the pages that follow it both in
-/// the log and in the database, where it has its place at `offset`; those that end at `end` or
-/// before. Later frames may have some of them again.
+/// Appends `page` to `to`, if it is the last page that this thread read, and the pages that follow
+/// it both in the WAL and in the database. `offset` is the page's place in the database; only pages
+/// that end at or before `end` are appended. Later frames may replace some of them.
 pub(super) fn following(page: &[u8], offset: u64, end: u64, to: &mut Vec<u8>) {
     COPIED.with_borrow_mut(|log| {
         let Some(log) = log else { return };
@@ -96,7 +96,7 @@ pub(super) fn following(page: &[u8], offset: u64, end: u64, to: &mut Vec<u8>) {
     });
 }
 
-/// Where the page of a frame has its place in the database, in bytes.
+/// The offset of a frame's page in the database, in bytes.
 fn place(header: &[u8], page_bytes: usize) -> Option<u64> {
     let number = u32::from_be_bytes(*header.first_chunk()?);
     Some(u64::from(number.checked_sub(1)?) * page_bytes as u64)
@@ -106,7 +106,7 @@ fn place(header: &[u8], page_bytes: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Frames of pages 1 to 40, of 512 bytes that have the page's number.
+    /// Frames of pages 1 to 40, of 512 bytes each, filled with the page number.
     struct Log;
 
     impl Get for Log {
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// Reads a page as a checkpoint does; whether it was read ahead.
+    /// Reads a page as a checkpoint does; returns whether it was prefetched.
     fn read_page(number: u64) -> bool {
         let take = |held: &[u8]| assert_eq!(held, [number as u8; 512]);
         read((number - 1) * 536 + 24, 512, &mut Log, take)

@@ -1,57 +1,57 @@
-//! Which writes to the log are held back, and until when.
+//! Decides which writes to the WAL are held back, and until when.
 
 use rusqlite::ffi::SQLITE_NOMEM;
 
 use super::{PIECE_BYTES, WalCommit};
 
-/// What the log has before each page, in bytes: number of the page, and of the database's pages
-/// where the frame ends a commit (else 0), big-endian, then salts and checksums
+/// Length of a frame's header, in bytes. Big-endian page number, then the database's size in pages
+/// if the frame ends a commit (otherwise 0), then salts and checksums
 /// (<https://www.sqlite.org/fileformat2.html#the_write_ahead_log>).
 pub(super) const HEADER_BYTES: usize = 24;
 
-/// Bytes of frames that are held back; of more, whole pieces are put where they belong.
+/// Maximum of frames held back, in bytes; beyond that, whole pieces are written.
 const MAX_HELD_BYTES: usize = PIECE_BYTES;
 
-/// The largest page that SQLite knows, in bytes.
+/// SQLite's largest page, in bytes.
 const PAGE_BYTES: usize = 64 << 10;
 
-/// SQLite's layer for Unix takes no more in one call, in bytes.
+/// Maximum of one write call of SQLite's Unix VFS, in bytes.
 pub(super) const CALL_BYTES: usize = (128 << 10) - 1;
 
-// What is held when a page comes, and the page.
+// A call must fit the held bytes and one more page.
 const _: () = assert!(MAX_HELD_BYTES - 1 + PAGE_BYTES <= CALL_BYTES);
 
-/// A file that bytes are put into.
+/// A writable file.
 pub(super) trait WriteAt {
-    /// Writes at `offset`; `Err` is SQLite's code of the failure.
+    /// Writes at `offset`; `Err` is SQLite's error code.
     fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), i32>;
 
-    /// The file's length, in bytes, if the system tells.
+    /// The file's length in bytes, if it can be determined.
     fn length(&mut self) -> Option<u64>;
 
-    /// Cuts it to `length` bytes, if the system does.
+    /// Truncates the file to `length` bytes, if possible.
     fn cut(&mut self, length: u64);
 }
 
-/// The end of a log's file: frames that are held back, and where they belong.
+/// The frames at the end of the WAL that are held back.
 #[derive(Debug, Default)]
 pub(super) struct WalWriteBuffer {
     held: Vec<u8>,
-    /// Where the first of `held` belongs; without any, where the next frame is expected. `None`
-    /// while that is not known.
+    /// Offset of the first byte of `held`; if `held` is empty, the offset of the next expected
+    /// frame. `None` while that is unknown.
     at: Option<u64>,
-    /// The commit that `held` belongs to; `None` for a header outside of any.
+    /// The commit that `held` belongs to; `None` for a header outside a commit.
     held_in: Option<WalCommit>,
-    /// Whether the last header ends a commit.
+    /// Whether the last header marks the end of a commit.
     ends_commit: bool,
 }
 
 impl WalWriteBuffer {
-    /// Takes a write of SQLite's. After it nothing is held but, in a `commit`, frames that
-    /// another one of the same commit follows, or else a header that its page follows.
+    /// Handles a write of SQLite. Afterwards, only bytes that another write will follow are held:
+    /// in a `commit`, frames before its last one; otherwise, a header before its page.
     ///
     /// # Errors
-    /// The file's: what was held is lost, and with it the commit.
+    /// The file's error; the held frames are lost, and with them the commit.
     pub fn write(
         &mut self,
         bytes: &[u8],
@@ -65,8 +65,7 @@ impl WalWriteBuffer {
             self.ends_commit = bytes[4..8] != [0; 4];
         }
         if self.end() != Some(offset) {
-            // The log's own header, a frame that is written once more, or one that follows what
-            // was rolled back.
+            // The WAL's header, a rewritten frame, or a frame that follows rolled-back ones.
             self.flush(commit, file)?;
             file.put(bytes, offset)?;
             let ends_here = offset == 0 || (self.ends_commit && !is_header);
@@ -82,8 +81,8 @@ impl WalWriteBuffer {
         if waits { self.put_pieces(file) } else { self.flush(commit, file) }
     }
 
-    /// Puts what is held where it belongs up to the end of its last whole piece, so that a large
-    /// commit takes no more memory.
+    /// Writes the held bytes up to the last multiple of a piece, so that a large commit needs no
+    /// more memory.
     fn put_pieces(&mut self, file: &mut impl WriteAt) -> Result<(), i32> {
         let Some(at) = self.at.filter(|_| self.held.len() >= MAX_HELD_BYTES) else { return Ok(()) };
         let rest = (at + self.held.len() as u64) % PIECE_BYTES as u64;
@@ -94,10 +93,10 @@ impl WalWriteBuffer {
         put
     }
 
-    /// Puts what is held where it belongs, before anything else is done with the file.
+    /// Writes all held bytes, before any other access to the file.
     ///
     /// # Errors
-    /// The file's: what was held is lost.
+    /// The file's error; the held bytes are lost.
     pub fn flush(&mut self, commit: Option<WalCommit>, file: &mut impl WriteAt) -> Result<(), i32> {
         self.drop_ended(commit);
         let Some(at) = self.at.filter(|_| !self.held.is_empty()) else { return Ok(()) };
@@ -107,7 +106,7 @@ impl WalWriteBuffer {
         put
     }
 
-    /// Drops what a commit left that has ended: it failed, and its place is somebody else's.
+    /// Drops bytes of a commit that has ended: it failed, and another process may use their place.
     fn drop_ended(&mut self, commit: Option<WalCommit>) {
         if self.held_in.is_some() && self.held_in != commit {
             self.held_in = None;
@@ -131,7 +130,7 @@ mod tests {
     const FRAME: u64 = (HEADER_BYTES + PAGE) as u64;
     const LOG_HEADER: u64 = 32;
 
-    /// A file in memory that counts its writes, and may refuse them.
+    /// A file in memory that counts its writes and can simulate a full disk.
     #[derive(Default)]
     struct Memory {
         bytes: Vec<u8>,
@@ -160,7 +159,7 @@ mod tests {
         }
     }
 
-    /// SQLite's part: the same log, written directly and through [`WalWriteBuffer`].
+    /// SQLite's writes: the same WAL, written directly and through [`WalWriteBuffer`].
     #[derive(Default)]
     struct Log {
         frames: WalWriteBuffer,
@@ -280,8 +279,8 @@ mod tests {
         let mut log = Log::new();
         log.frame(0, false, false).unwrap();
         log.frame(1, false, false).unwrap();
-        // The commit overwrites a page of its own transaction, appends the last, and then
-        // computes the headers anew: the last of them ends a commit, and has no page behind it.
+        // The commit overwrites a page of its own transaction, appends the last page, and then
+        // recomputes the headers: the last header ends a commit without a page after it.
         let page_of = |number| LOG_HEADER + number * FRAME + HEADER_BYTES as u64;
         log.write(&[9; PAGE], page_of(0), true).unwrap();
         log.frame(2, true, true).unwrap();
@@ -308,7 +307,7 @@ mod tests {
         log.commit(6..9).unwrap();
         log.assert_whole();
         assert_eq!(log.file.writes, before + 1);
-        // The log starts over.
+        // The WAL restarts.
         log.write(&[8; LOG_HEADER as usize], 0, true).unwrap();
         log.commit(0..3).unwrap();
         log.assert_whole();
@@ -347,7 +346,7 @@ mod tests {
         log.commit += 1;
         log.frame(2, false, true).unwrap();
         let before = log.file.bytes.clone();
-        // The commit fails, and somebody else commits; then this file is used again.
+        // The commit fails, another process commits, and then this file is used again.
         for commit in [None, Some(WalCommit(log.commit + 1))] {
             let mut frames = WalWriteBuffer { held: vec![1; 24], ..WalWriteBuffer::default() };
             (frames.at, frames.held_in) = (log.frames.at, Some(WalCommit(log.commit)));

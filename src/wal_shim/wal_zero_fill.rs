@@ -1,73 +1,73 @@
-//! Zeros behind the end of the log's file, so that most syncs find its length as it was.
+//! Writes zeros beyond the WAL's end, so that most fsyncs do not change the file's length.
 //!
-//! A sync of a file that has grown writes its length and its new blocks to the disk as well, and
-//! takes half as long again, or more (docs/decisions/0032-zeros-ahead-of-the-log.md). So where a
-//! commit that is synced has made the file longer, zeros go behind it, and are synced with it; the
-//! next commits overwrite them.
+//! An fsync of a file that has grown also writes its length and new blocks to the disk, and takes
+//! at least half as long again (docs/decisions/0032-zeros-ahead-of-the-log.md). So when a synced
+//! commit has extended the file, zeros are appended and synced with it; the next commits overwrite
+//! them.
 //!
-//! Zeros are no frame: whoever reads the log finds its end where it would be without them.
+//! Zeros are not a valid frame: a reader finds the WAL's end at the same place as without them.
 //!
-//! Where there is no room for them, nobody hears of it. So there are none on a disk whose error
-//! may be one of what was written before ([`tells_each_write`](super::tells_each_write)).
+//! If there is no space for the zeros, the error is ignored. So none are written on a disk whose
+//! error may belong to an earlier write ([`tells_each_write`](super::tells_each_write)).
 
 use super::PIECE_BYTES;
 use super::wal_write_buffer::WriteAt;
 
-/// How much of them is written at a time, in bytes.
+/// Bytes of zeros written at a time.
 const AHEAD_BYTES: u64 = 256 << 10;
 
-/// Growth between two syncs above which there are none, in bytes: for a long stream the one
-/// sync at its end counts little, and all that it writes would be written twice.
+/// Growth between two syncs above which no zeros are written, in bytes. For a long stream, the sync
+/// at its end matters little, and zeros would double the writes.
 const MAX_GROWTH_BYTES: u64 = AHEAD_BYTES;
 
 static ZEROS: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
 
-/// What is known of the end of a log's file.
+/// State of the WAL's end.
 #[derive(Debug, Default)]
 pub(super) struct WalZeroFill {
-    /// The file's length when it was synced last, in bytes, as far as this connection knows.
+    /// The file's length at the last sync, in bytes, as far as this connection knows.
     synced: u64,
-    /// The end of what was written since, where that is behind it; else the same.
+    /// End of the writes since then, if beyond `synced`; otherwise equal to `synced`.
     end: u64,
-    /// The log has started over, and its header is not synced.
+    /// Whether the WAL has restarted and its header is not synced.
     is_new: bool,
-    /// There was no room for zeros, since the file was last cut.
+    /// Whether there was no space for zeros since the file was last truncated.
     is_full: bool,
-    /// What the disk says of a write may be said of one before it.
+    /// Whether an error of a write may belong to an earlier write.
     is_vague: bool,
 }
 
 impl WalZeroFill {
-    /// For a file of which nothing is known; `tells_each_write` says how its disk fails.
+    /// For a file in unknown state; `tells_each_write` is that of its filesystem.
     pub fn new(tells_each_write: bool) -> Self {
         Self { is_vague: !tells_each_write, ..Self::default() }
     }
 
-    /// Notes that so many bytes were written at `offset`.
+    /// Records a write of `bytes` bytes at `offset`.
     pub fn note_write(&mut self, offset: u64, bytes: usize) {
         if offset == 0 {
-            // Another process may have cut the file.
+            // Another process may have truncated the file.
             (self.synced, self.end, self.is_new) = (0, 0, true);
         }
         self.end = self.end.max(offset.saturating_add(bytes as u64));
     }
 
-    /// Notes that the file was cut to `length`.
+    /// Records that the file was truncated to `length`.
     pub fn note_cut(&mut self, length: u64) {
         self.synced = self.synced.min(length);
         self.end = self.end.min(length);
         self.is_full = false;
     }
 
-    /// Goes before a sync. Only while this connection commits may the file be touched: at any
-    /// other time somebody else may be writing behind the end that is known here.
+    /// Called before a sync. Appends zeros only while this connection commits: at any other time,
+    /// another process may be writing beyond the end that this connection knows.
     pub fn before_sync(&mut self, commits: bool, file: &mut impl WriteAt) {
         if self.end <= self.synced {
             return;
         }
         let is_short = self.end - self.synced <= MAX_GROWTH_BYTES;
-        // SQLite syncs a new header before anything else. Until then the frames of the log before
-        // may be there again after a power cut, and be read up to whatever was written over them.
+        // SQLite syncs a new header before anything else. Until then, a power loss may bring back
+        // the frames of the previous WAL; they would be read up to the first overwritten frame.
         let may_fill =
             commits && !std::mem::take(&mut self.is_new) && !self.is_full && !self.is_vague;
         let Some(length) = file.length() else { return };
@@ -80,8 +80,8 @@ impl WalZeroFill {
     }
 }
 
-/// Writes zeros from `end`, where the file ends, up to `to`; whether there is room for them. Where
-/// there is none, the last of it is left to what counts.
+/// Writes zeros from `end`, the end of the file, up to `to`; returns whether there was space. If
+/// not, truncates the file again, to leave the last space to real data.
 pub(super) fn fill(end: u64, to: u64, file: &mut impl WriteAt) -> bool {
     let mut at = end;
     while at < to {
@@ -100,7 +100,7 @@ pub(super) fn fill(end: u64, to: u64, file: &mut impl WriteAt) -> bool {
 mod tests {
     use super::*;
 
-    /// The end of a file, and where its disk is full.
+    /// The end of a file on a disk of limited size.
     struct End {
         length: u64,
         most: u64,
@@ -151,7 +151,7 @@ mod tests {
         file.length = 0;
         commit(&mut ahead, &mut file, 500);
         assert_eq!(file.length, 500 + AHEAD_BYTES, "it was cut");
-        // By somebody else, who does not say so.
+        // Another process truncated the file.
         file.length = 0;
         ahead.note_write(0, 32);
         commit(&mut ahead, &mut file, 32);

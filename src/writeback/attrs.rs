@@ -12,12 +12,12 @@ use crate::vfs::{FileKind, Time};
 /// The set-user-ID and set-group-ID bits.
 const SET_ID: u32 = 0o6000;
 
-/// What an object is to have.
+/// The attributes that an object should get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attrs {
-    /// Its type: nothing of another type is changed.
+    /// The expected type; objects of another type are not changed.
     pub kind: FileKind,
-    /// Permission bits (12 bits); of a symbolic link they mean nothing.
+    /// Permission bits (12 bits); meaningless for a symbolic link.
     pub mode: u32,
     /// Owner.
     pub uid: u32,
@@ -28,14 +28,14 @@ pub struct Attrs {
 }
 
 impl Attrs {
-    /// Whether type, mode and owner are those of `other`.
+    /// Whether type, mode and owner equal those of `other`.
     pub fn has_rights_of(&self, other: &Self) -> bool {
         let rights = |attrs: &Self| (attrs.kind, attrs.mode, attrs.uid, attrs.gid);
         rights(self) == rights(other)
     }
 }
 
-/// What we may not set.
+/// The attributes that could not be set for lack of permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unset {
     /// Owner or group.
@@ -46,7 +46,7 @@ pub struct Unset {
     pub times: bool,
 }
 
-/// Sets what differs, of the entry `name` of `dir` itself.
+/// Sets the attributes that differ, of the entry `name` of `dir`; does not follow a symbolic link.
 // The fields' types differ from platform to platform.
 #[allow(clippy::unnecessary_cast)]
 pub(super) fn set(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> io::Result<Unset> {
@@ -61,16 +61,16 @@ pub(super) fn set(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> io::Result
     }
     let mut wanted = attrs.clone();
     if unset.owner && attrs.kind != FileKind::Directory && attrs.mode & SET_ID != 0 {
-        // It would run as the user who applies.
+        // Otherwise the file would run with the rights of the user who applies.
         (wanted.mode, unset.mode) = (attrs.mode & !SET_ID, true);
     }
     let host_mode = stat.st_mode as u32 & 0o7777;
     let is_link = attrs.kind == FileKind::Symlink;
     if !is_link && host_mode != wanted.mode && shown_mode(dir, name, host_mode) == wanted.mode {
-        // As the base shows it: chmod would narrow the mask of its ACL.
+        // Equal to the mode that the base shows: chmod would narrow the mask of the ACL.
         wanted.mode = host_mode;
     }
-    // A new owner takes setuid and setgid away, so the mode comes after it.
+    // chown clears setuid and setgid, so the mode is set afterwards.
     if !is_link && (host_mode != wanted.mode || !has_owner) {
         unset.mode |= !allowed(mode(dir, name, &wanted))?;
     }
@@ -93,7 +93,7 @@ fn owner(dir: BorrowedFd<'_>, name: &[u8], stat: &Stat, attrs: &Attrs) -> Result
     let (uid, gid) = (Uid::from_raw(attrs.uid), Gid::from_raw(attrs.gid));
     let set = |uid, gid| rustix::fs::chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW);
     match set(Some(uid), Some(gid)) {
-        // The group at least, if that is one of ours.
+        // Try the group alone, which works if it is one of ours.
         Err(Errno::PERM) if stat.st_gid != attrs.gid => {
             let _not_ours = set(None, Some(gid));
             Err(Errno::PERM)
@@ -108,7 +108,8 @@ fn mode_of(attrs: &Attrs) -> Mode {
     Mode::from_raw_mode(attrs.mode as rustix::fs::RawMode)
 }
 
-/// By the object itself, so that no link that came to its name is followed.
+/// Changes the mode through a descriptor, so that a symbolic link that replaces the object is not
+/// followed.
 #[cfg(target_os = "linux")]
 fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
     use std::os::fd::AsRawFd;
@@ -116,13 +117,13 @@ fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
     use rustix::fs::OFlags;
     let flags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
     let object = rustix::fs::openat(dir, name, flags, Mode::empty())?;
-    // The type of what was opened, and not of what was there a moment ago.
+    // Check the type of the opened object, which may have been replaced since the `stat`.
     if FileKind::from_mode(rustix::fs::fstat(&object)?.st_mode) != Some(attrs.kind) {
         return Err(Errno::NOENT);
     }
     match rustix::fs::chmod(format!("/proc/self/fd/{}", object.as_raw_fd()), mode_of(attrs)) {
         Err(Errno::NOENT) if matches!(attrs.kind, FileKind::Regular | FileKind::Directory) => {
-            // Without /proc: what can be read can be opened.
+            // /proc is not mounted: open the object for reading.
             let flags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
             let flags = flags.union(OFlags::NONBLOCK);
             rustix::fs::fchmod(rustix::fs::openat(dir, name, flags, Mode::empty())?, mode_of(attrs))
@@ -131,7 +132,7 @@ fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
     }
 }
 
-/// By name, and not through a symbolic link.
+/// Changes the mode by name, without following a symbolic link.
 #[cfg(not(target_os = "linux"))]
 fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
     rustix::fs::chmodat(dir, name, mode_of(attrs), AtFlags::SYMLINK_NOFOLLOW)
@@ -145,7 +146,7 @@ fn times(dir: BorrowedFd<'_>, name: &[u8], mtime: Time) -> Result<(), Errno> {
     rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Gives an open directory the times back that it had.
+/// Restores the mtime of an open directory.
 // The fields' types differ from platform to platform.
 #[allow(clippy::unnecessary_cast)]
 pub(super) fn restore_times(dir: BorrowedFd<'_>, had: &Stat) -> io::Result<()> {

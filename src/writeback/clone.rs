@@ -1,7 +1,7 @@
-//! Copies of objects and trees, from one directory to another, with all that they have: types,
-//! content, holes, modes, owners, times, extended attributes, and which names are one file.
+//! Copies objects and trees between host directories, with type, content, holes, mode, owner,
+//! times, extended attributes and hard links.
 //!
-//! Files become further names of the same files where that is asked for and the host can do it.
+//! On request, files become hard links of the originals where the host supports that.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,32 +16,32 @@ use super::{Result, Target, Unset, attrs, xattrs};
 use crate::base::BasePath;
 use crate::vfs::FileKind;
 
-/// Makes copies, and remembers which file was copied where.
+/// Makes copies, and remembers the copies of hard-linked files.
 #[derive(Debug, Default)]
 pub struct Cloner {
-    /// Files become further names where the host can do it.
+    /// Whether files become hard links of the originals where the host supports that.
     links: bool,
-    /// What could not be set, for each object of which something could not.
+    /// The attributes that could not be set, for each affected object.
     pub unset: Vec<Unset>,
-    /// Where the files are that have several names, by device and inode number.
+    /// The copies of hard-linked files, by the original's device and inode number.
     made: HashMap<(u64, u64), BasePath>,
 }
 
-/// What is special about paths below the top of a tree.
+/// Exceptions for paths below the top of a copied tree.
 #[derive(Clone, Copy)]
 pub struct Hooks<'a> {
-    /// Whether a directory gets its attributes later: something is still to be put into it.
+    /// Whether a directory gets its attributes later, because entries are still to be added.
     pub later: &'a dyn Fn(&BasePath) -> bool,
-    /// The file of the destination of which a path becomes a further name.
+    /// The file of the destination to which a path becomes a hard link, if any.
     pub other_name: &'a dyn Fn(&BasePath) -> Option<BasePath>,
 }
 
 impl Hooks<'_> {
-    /// Nothing is.
+    /// No exceptions.
     pub const NONE: Self = Self { later: &|_| false, other_name: &|_| None };
 }
 
-/// The ends of a copy.
+/// Source and destination of a copy.
 struct CloneEnds<'a> {
     from: (&'a Target, &'a BasePath),
     to: (&'a Target, &'a BasePath),
@@ -59,15 +59,15 @@ impl CloneEnds<'_> {
 }
 
 impl Cloner {
-    /// Makes further names of files instead of copies, where the host can do it.
+    /// Makes hard links of files instead of copies, where the host supports that.
     pub fn linking() -> Self {
         Self { links: true, ..Self::default() }
     }
 
-    /// Copies what is at `from` to `to`, where nothing is.
+    /// Copies the object at `from` to `to`, which must not exist.
     ///
     /// # Errors
-    /// It cannot be read or written.
+    /// An object cannot be read or written.
     pub fn copy(
         &mut self,
         from: (&Target, &BasePath),
@@ -143,8 +143,8 @@ impl Cloner {
         self.finish(ends, below, object, false)
     }
 
-    /// Gives a copy its attributes. A list of access rights changes the mode, and a new owner takes
-    /// capabilities away: so the extended attributes come before and after.
+    /// Sets the attributes of a copy. Setting an ACL changes the mode, and chown removes
+    /// capabilities, so extended attributes are set both before and after.
     fn finish(
         &mut self,
         ends: &CloneEnds<'_>,
@@ -175,7 +175,7 @@ impl Cloner {
     }
 }
 
-/// Makes one more name of a file.
+/// Creates a hard link.
 fn link(of: (&Target, &BasePath), to: (&Target, &BasePath)) -> io::Result<()> {
     let ((of_dir, of_name), (dir, name)) = (of.0.parent(of.1)?, to.0.parent(to.1)?);
     Ok(rustix::fs::linkat(&of_dir, of_name, &dir, name, AtFlags::empty())?)
@@ -183,8 +183,8 @@ fn link(of: (&Target, &BasePath), to: (&Target, &BasePath)) -> io::Result<()> {
 
 type DirAndName<'a, D> = (&'a D, &'a [u8]);
 
-/// Copies the content of a file: as a clone of its blocks where the host can do it, else what is
-/// not a hole.
+/// Copies the content of a file: as a reflink if the host supports that, otherwise everything
+/// except holes.
 fn content<D: AsFd>(
     from: DirAndName<'_, D>,
     to: DirAndName<'_, D>,
@@ -220,7 +220,7 @@ fn content<D: AsFd>(
     copy.set_len(object.seen.size)
 }
 
-/// Makes a fifo, socket or device like another one.
+/// Creates a FIFO, socket or device like another one.
 #[cfg(target_os = "linux")]
 fn special<D: AsFd>(from: DirAndName<'_, D>, to: DirAndName<'_, D>) -> io::Result<()> {
     let stat = rustix::fs::statat(from.0, from.1, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -229,7 +229,7 @@ fn special<D: AsFd>(from: DirAndName<'_, D>, to: DirAndName<'_, D>) -> io::Resul
     Ok(rustix::fs::mknodat(to.0, to.1, kind, mode, stat.st_rdev)?)
 }
 
-/// Special files have no portable call to make them in an open directory.
+/// No portable call creates special files in an open directory.
 #[cfg(not(target_os = "linux"))]
 fn special<D: AsFd>(_from: DirAndName<'_, D>, _to: DirAndName<'_, D>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

@@ -1,22 +1,22 @@
-//! What can go wrong where something is written.
+//! The error of a host directory that is written to.
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-/// A failure of the host.
+/// A failed operation on the host.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", .path.display())]
 pub struct TargetError {
-    /// Where.
+    /// The path.
     pub path: PathBuf,
-    /// What it says.
+    /// The system's error.
     pub source: io::Error,
 }
 
 impl TargetError {
-    /// Whether it concerns this object alone, so that work on others can go on: it went, what
-    /// was on the way became a symbolic link or was mounted over, something came to where
-    /// nothing was or has another type, it cannot be renamed, or we may not.
+    /// Whether the error concerns this object alone, so that work on others can continue. Causes:
+    /// the object is gone or has another type; an ancestor became a symbolic link or a mount point;
+    /// an object appeared at the destination; a rename is impossible; or permission is missing.
     pub fn is_of_object(&self) -> bool {
         use rustix::io::Errno;
         let is_loop = self.source.raw_os_error() == Some(Errno::LOOP.raw_os_error());

@@ -1,11 +1,11 @@
-//! Writing to a host directory, for `acetate apply`: the only place that does.
+//! Writes to a host directory, for `acetate apply`: the only module that does.
 //!
-//! Everything is done from open directories that [`Beneath`] found, by name: no symbolic link
-//! is followed, and nothing outside the directory, or mounted below it, is reached. What is to
-//! be put there is made in a [`Staging`] first, and then placed by one rename each; what goes is
-//! taken there by one.
+//! Every operation goes by name in a directory that [`Beneath`] opened. No symbolic link is
+//! followed, and nothing outside the directory, or mounted below it, is reached. New objects are
+//! first created in a [`Staging`], and then placed by one rename each; removed objects are moved
+//! there by one rename.
 //!
-//! Knows nothing of sessions, and not why something is to be written. All methods block.
+//! This module does not depend on sessions. All methods block.
 
 mod attrs;
 mod clone;
@@ -41,10 +41,10 @@ pub use staging::{Shelf, Staging, StagingSlot};
 pub use undo_dir::{LEFT_OUT, UndoDir};
 pub use xattrs::Xattrs;
 
-/// The result of a step.
+/// The result of an operation on a host directory.
 pub type Result<T> = std::result::Result<T, TargetError>;
 
-/// For opening a directory to sync it, or to read its entries.
+/// Flags to open a directory to sync it, or to read its entries.
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -59,17 +59,17 @@ impl Target {
     /// Opens the directory `path`, which may be named through symbolic links.
     ///
     /// # Errors
-    /// There is none, or we may not enter it.
+    /// There is no such directory, or we may not enter it.
     pub fn open(path: &Path) -> Result<Self> {
         let beneath =
             Beneath::open(path).map_err(|source| TargetError { path: path.to_owned(), source })?;
         Ok(Self { path: path.to_owned(), beneath })
     }
 
-    /// What is at `path`, if there is anything; of a symbolic link the link.
+    /// The object at `path`, if there is one; a symbolic link is not followed.
     ///
     /// # Errors
-    /// It cannot be looked at, or something is mounted there or above.
+    /// The object cannot be accessed, or `path` or an ancestor is a mount point.
     pub fn look(&self, path: &BasePath) -> Result<Option<SeenObject>> {
         self.looked(path).map_err(|source| self.error(path, source))
     }
@@ -81,18 +81,18 @@ impl Target {
             Err(error) => return Err(error),
         };
         let seen = SeenObject::at(dir.as_fd(), name)?;
-        // Whether something is mounted there shows where a directory is opened.
+        // Opening a directory fails if it is a mount point.
         if seen.as_ref().is_some_and(SeenObject::is_dir) {
             self.beneath.dir(path)?;
         }
         Ok(seen)
     }
 
-    /// Whether entries of the directory `path` can be made and removed: `false` where we may
-    /// not, or where it is of another filesystem than the target's top.
+    /// Whether entries of the directory `path` can be created and removed. `false` without
+    /// permission, or if it is on another filesystem than the target's top.
     ///
     /// # Errors
-    /// It is no directory, cannot be looked at, or its filesystem is read-only.
+    /// It is no directory, cannot be accessed, or its filesystem is read-only.
     pub fn takes_entries(&self, path: &BasePath) -> Result<bool> {
         let looked = || -> io::Result<bool> {
             let (dir, top) = (self.beneath.dir(path)?, self.beneath.dir(&BasePath::root())?);
@@ -104,7 +104,7 @@ impl Target {
             match rustix::fs::accessat(&dir, c".", want, AtFlags::EACCESS) {
                 Ok(()) => Ok(true),
                 Err(Errno::ACCESS | Errno::PERM) => Ok(false),
-                // Systems that cannot ask for the effective user.
+                // The system cannot check for the effective user.
                 Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(true),
                 Err(error) => Err(error.into()),
             }
@@ -112,11 +112,11 @@ impl Target {
         looked().map_err(|source| self.error(path, source))
     }
 
-    /// Takes what is at `path` into a slot of the staging: all of it, or one more name of the
-    /// file if it `stays` where it is.
+    /// Moves the object at `path` to a slot of the staging; if it `stays`, adds a hard link there
+    /// instead.
     ///
     /// # Errors
-    /// It is gone, or the host refuses.
+    /// The object is gone, or the host refuses.
     pub fn take(&self, path: &BasePath, stays: bool, to: (&Staging, StagingSlot)) -> Result<()> {
         let taken = || -> io::Result<()> {
             let (dir, name) = self.parent(path)?;
@@ -132,11 +132,11 @@ impl Target {
         taken().map_err(|source| self.error(path, source))
     }
 
-    /// Puts what is in a slot of the staging to `path`: where nothing is, or with `replaces`
-    /// in place of a file, which is gone then. A reader finds the old file or the new one.
+    /// Moves the content of a staging slot to `path`, which must not exist; with `replaces`, it may
+    /// be a file and is replaced atomically.
     ///
     /// # Errors
-    /// The host refuses; AlreadyExists, where something came there.
+    /// The host refuses; AlreadyExists if there is an object at `path`.
     pub fn put(
         &self,
         from: (&Staging, Shelf, StagingSlot),
@@ -154,11 +154,11 @@ impl Target {
         put().map_err(|source| self.error(path, source))
     }
 
-    /// Keeps the file at `path` in a slot of the staging too, before it is replaced: as one more
-    /// name of it, or as a copy where the host makes no link.
+    /// Keeps the file at `path` in a slot of the staging before it is replaced: as a hard link, or
+    /// as a copy if the host cannot link it.
     ///
     /// # Errors
-    /// It is gone, or the host refuses.
+    /// The file is gone, or the host refuses.
     pub fn keep_replaced(&self, path: &BasePath, to: (&Staging, StagingSlot)) -> Result<()> {
         let place = Staging::path_of(Shelf::Replaced, to.1);
         let (shelf, slot) = to.0.place(Shelf::Replaced, to.1);
@@ -173,7 +173,8 @@ impl Target {
         if linked().map_err(|source| self.error(path, source))? {
             return Ok(());
         }
-        // It has its name when it is whole: a killed run leaves no part of it as if it was all.
+        // Renamed once complete, so that a killed run does not leave a partial copy under the final
+        // name.
         let part = BasePath::from_bytes(&[place.as_bytes(), b"-unfinished"].concat());
         let part = part.unwrap_or_default();
         let (_, part_name) = part.split_bytes();
@@ -187,11 +188,11 @@ impl Target {
             .map_err(|error| self.error(&part, error.into()))
     }
 
-    /// Moves what was taken from `path` to a directory at the top that only we may enter, where a
-    /// name is free. Returns where it is.
+    /// Moves an object that was taken from `path` to [`KEPT`] at the top, which only we may enter,
+    /// under a free name. Returns its new path.
     ///
     /// # Errors
-    /// The host refuses, or the directory is another user's, or open to others.
+    /// The host refuses, or the directory belongs to another user or is open to others.
     pub fn keep(&self, from: (&Staging, Shelf, StagingSlot), path: &BasePath) -> Result<PathBuf> {
         let kept = self.path.join(KEPT);
         let put = || -> io::Result<PathBuf> {
@@ -207,7 +208,7 @@ impl Target {
             loop {
                 let mut free = name.to_vec();
                 if number > 0 {
-                    // A name has 255 bytes at most.
+                    // Leaves space for the suffix: a name has at most 255 bytes.
                     free.truncate(200);
                     free.extend_from_slice(format!(".{number}").as_bytes());
                 }
@@ -221,10 +222,10 @@ impl Target {
         put().map_err(|source| TargetError { path: kept.clone(), source })
     }
 
-    /// Gives what is at `path` these attributes, as far as it does not have them and we may.
+    /// Sets the attributes of the object at `path` that differ, as far as we have permission.
     ///
     /// # Errors
-    /// It is gone, or the host refuses for another reason than that we may not.
+    /// The object is gone, or the host refuses for another reason than missing permission.
     pub fn set(&self, path: &BasePath, attrs: &Attrs) -> Result<Unset> {
         let set = || -> io::Result<Unset> {
             if path.is_root() {
@@ -236,10 +237,10 @@ impl Target {
         set().map_err(|source| self.error(path, source))
     }
 
-    /// The extended attributes of what is at `path`, as far as they can be carried over.
+    /// The extended attributes of the object at `path` that can be carried over.
     ///
     /// # Errors
-    /// It is gone, or they cannot be read.
+    /// The object is gone, or the attributes cannot be read.
     pub fn xattrs(&self, path: &BasePath) -> Result<Xattrs> {
         let read = || -> io::Result<Xattrs> {
             let (dir, name) = self.parent(path)?;
@@ -248,7 +249,7 @@ impl Target {
         read().map_err(|source| self.error(path, source))
     }
 
-    /// Makes all that was done so far survive a loss of power.
+    /// Syncs the filesystem, so that everything done so far survives a power loss.
     ///
     /// # Errors
     /// The disk fails.
@@ -257,7 +258,7 @@ impl Target {
         synced().map_err(|source| self.error(&BasePath::root(), source))
     }
 
-    /// The directory's path, for people.
+    /// The directory's path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -266,7 +267,7 @@ impl Target {
         TargetError { path: self.path.join(OsStr::from_bytes(path.as_bytes())), source }
     }
 
-    /// The directory that holds `path`, and the name in it. The top is in none.
+    /// Opens the parent directory of `path`, and returns the name in it. Fails for the top.
     fn parent<'p>(&self, path: &'p BasePath) -> io::Result<(OwnedFd, &'p [u8])> {
         let (parent, name) = path.split_bytes();
         let parent = BasePath::from_bytes(parent).filter(|_| !path.is_root());
@@ -280,7 +281,7 @@ impl Target {
     }
 }
 
-/// Whether an error says that nothing is at a path.
+/// Whether an error means that there is no object at a path.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
@@ -292,7 +293,7 @@ fn own_dir(top: &File, name: &str) -> io::Result<File> {
     Ok(dir)
 }
 
-/// Refuses a directory that others may enter, or that is another user's.
+/// Fails if other users may enter the directory, or if it belongs to another user.
 fn check_own(dir: &File) -> io::Result<()> {
     let meta = dir.metadata()?;
     let is_ours = meta.uid() == rustix::process::geteuid().as_raw();
@@ -306,10 +307,10 @@ fn check_own(dir: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Renames to where nothing is.
+/// Renames, and fails if the destination exists.
 fn rename_new(from: (BorrowedFd<'_>, &[u8]), to: (BorrowedFd<'_>, &[u8])) -> io::Result<()> {
     match rustix::fs::renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE) {
-        // Filesystems that do not know this flag.
+        // The filesystem does not support RENAME_NOREPLACE.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             if SeenObject::at(to.0, to.1)?.is_some() {
                 return Err(Errno::EXIST.into());
@@ -320,8 +321,8 @@ fn rename_new(from: (BorrowedFd<'_>, &[u8]), to: (BorrowedFd<'_>, &[u8])) -> io:
     }
 }
 
-/// Writes a file in a directory, after all else on its filesystem is synced: it has the first of
-/// these names while it is written, and the second once it is whole.
+/// Writes a file atomically and durably, after syncing its filesystem. The file has the name
+/// `begun` while it is written, and `whole` once it is complete.
 fn write_whole(
     dir: &File,
     (begun, whole): (&str, &str),
@@ -340,7 +341,7 @@ fn write_whole(
     dir.sync_all()
 }
 
-/// Syncs the filesystem that the open directory is on.
+/// Syncs the filesystem of the open directory.
 fn sync_all(dir: &File) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::fs::syncfs(dir)?;

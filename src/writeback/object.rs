@@ -1,4 +1,4 @@
-//! What the host has in a directory: single objects, and trees of them.
+//! Looks at objects in a host directory, and walks trees of them.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,14 +10,14 @@ use super::{Attrs, Result, SeenObject, Target, is_absent};
 use crate::base::BasePath;
 use crate::vfs::{FileKind, Time};
 
-/// An object, and what attributes it has.
+/// An object and its attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetObject {
-    /// What tells it from others; no ctime where it has several names.
+    /// Identity and state; without ctime if it has several hard links.
     pub seen: SeenObject,
-    /// Its attributes, with the mode that the host has.
+    /// Attributes, with the host's mode.
     pub attrs: Attrs,
-    /// Names on the host.
+    /// Hard links on the host.
     pub nlink: u64,
     /// Bytes of data, without holes.
     pub data_bytes: u64,
@@ -43,7 +43,7 @@ impl TargetObject {
             mtime: Time { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 },
         };
         let on_disk = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(STAT_BLOCK_BYTES);
-        // Small files may be stored beside their inode, in no block.
+        // Small files may be stored inline in the inode, without a block.
         let data_bytes = match seen.size {
             0..=STAT_BLOCK_BYTES => seen.size,
             size => size.min(on_disk),
@@ -51,7 +51,7 @@ impl TargetObject {
         Ok(Self { seen, attrs, nlink, data_bytes })
     }
 
-    /// Its device and inode number.
+    /// Device and inode number.
     pub fn id(&self) -> (u64, u64) {
         (self.seen.dev, self.seen.ino)
     }
@@ -72,10 +72,11 @@ pub(super) fn entry(dir: &BasePath, name: &[u8]) -> BasePath {
 }
 
 impl Target {
-    /// What is at `path`; of a symbolic link the link.
+    /// The object at `path`; a symbolic link is not followed.
     ///
     /// # Errors
-    /// It cannot be looked at, or something is mounted there or above; so with all methods here.
+    /// The object cannot be accessed, or `path` or an ancestor is a mount point. Also for all
+    /// methods below.
     pub fn object(&self, path: &BasePath) -> Result<Option<TargetObject>> {
         let looked = || -> io::Result<Option<TargetObject>> {
             if path.is_root() {
@@ -112,8 +113,8 @@ impl Target {
         listed().map_err(|source| self.error(path, source))
     }
 
-    /// Calls `each` for what is at `path`, and for all below it where that says so: a directory
-    /// before what is in it. A directory that we may not read counts as empty.
+    /// Calls `each` for the object at `path`, and for the entries of directories for which `each`
+    /// returns true; parents before children. A directory that we may not read counts as empty.
     pub fn walk(
         &self,
         path: &BasePath,
@@ -134,8 +135,8 @@ impl Target {
         Ok(())
     }
 
-    /// The content of the regular file `path`, or the target of a symbolic link; `None` where it
-    /// is another object, or has more than `max_bytes`.
+    /// The content of the regular file `path`, or the target of a symbolic link. `None` for an
+    /// object of another type, or a file larger than `max_bytes`.
     pub fn content(&self, path: &BasePath, max_bytes: u64) -> Result<Option<Vec<u8>>> {
         let read = || -> io::Result<Option<Vec<u8>>> {
             let (dir, name) = self.parent(path)?;

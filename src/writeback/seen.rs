@@ -1,4 +1,4 @@
-//! What tells an object from others, and from itself before and after a change.
+//! [`SeenObject`]: identifies an object and detects changes of it.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::base::BaseAttr;
 use crate::vfs::{FileKind, Time};
 
-/// What was seen of an object.
+/// The identity and state of an object when it was last looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenObject {
     /// Type.
@@ -18,17 +18,17 @@ pub struct SeenObject {
     pub dev: u64,
     /// Inode number.
     pub ino: u64,
-    /// Bytes.
+    /// Size, in bytes.
     pub size: u64,
     /// Last change of content.
     pub mtime: Time,
-    /// Last change of content or attributes; `None` where our own work moves it.
+    /// Last change of content or attributes; `None` if our own work may change it.
     pub ctime: Option<Time>,
 }
 
 impl From<&BaseAttr> for SeenObject {
     fn from(attr: &BaseAttr) -> Self {
-        // The ctime of a file with several names moves when one of them goes.
+        // Removing one name of a hard-linked file changes the ctime of the others.
         let is_alone = attr.nlink < 2;
         Self {
             kind: attr.kind,
@@ -42,7 +42,7 @@ impl From<&BaseAttr> for SeenObject {
 }
 
 impl SeenObject {
-    /// What is at `name` in an open directory.
+    /// The entry `name` of an open directory; `None` if it does not exist.
     pub(super) fn at(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Self>> {
         match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Self::of(&stat).map(Some),
@@ -70,13 +70,13 @@ impl SeenObject {
         self.kind == FileKind::Directory
     }
 
-    /// Whether `now` is the object that was seen.
+    /// Whether `now` is the same object.
     pub fn is(&self, now: &Self) -> bool {
         (self.kind, self.dev, self.ino) == (now.kind, now.dev, now.ino)
     }
 
-    /// Whether `now` is the object that was seen, and unchanged. A directory's size and times
-    /// follow its entries.
+    /// Whether `now` is the same object, unchanged. The size and times of a directory are ignored,
+    /// because they change with its entries.
     pub fn is_as_seen(&self, now: &Self) -> bool {
         let same_ctime = self.ctime.is_none() || now.ctime.is_none() || self.ctime == now.ctime;
         let unchanged = (self.size, self.mtime) == (now.size, now.mtime) && same_ctime;

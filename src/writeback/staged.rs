@@ -1,13 +1,13 @@
-//! The content of a file that is about to be placed.
+//! [`StagedFile`]: writes the content of a file in the staging.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Zeros of this many bytes, where they begin at a multiple of it, are left out.
+/// Size and alignment of blocks that become holes if they are zero, in bytes.
 const HOLE_BYTES: u64 = 4096;
 
-/// A file that is written in pieces; zeros become holes.
+/// A file that is written piece by piece; blocks of zeros become holes.
 #[derive(Debug)]
 pub struct StagedFile {
     file: File,
@@ -18,10 +18,10 @@ impl StagedFile {
         Self { file }
     }
 
-    /// Writes `bytes` at byte `offset`, where nothing was written before.
+    /// Writes `bytes` at byte `offset`, where nothing has been written before.
     ///
     /// # Errors
-    /// The disk is full, or fails; a file may not be as large.
+    /// The disk is full or fails, or the file would be too large.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let is_zero = |block: &[u8]| block.iter().all(|&byte| byte == 0);
         let end_of = |at: usize| {
@@ -43,13 +43,13 @@ impl StagedFile {
         Ok(())
     }
 
-    /// Gives the file its size, in bytes.
+    /// Sets the file's size, in bytes.
     ///
     /// # Errors
-    /// The disk is full, or fails; a file may not be as large.
+    /// The disk is full or fails, or the file would be too large.
     pub fn end(self, size: u64) -> io::Result<()> {
         self.file.set_len(size)?;
-        // Elsewhere the whole filesystem is synced, once.
+        // On Linux, the whole filesystem is synced once (syncfs).
         #[cfg(not(target_os = "linux"))]
         self.file.sync_all()?;
         Ok(())

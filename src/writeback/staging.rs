@@ -1,8 +1,8 @@
-//! The directory at the top of the target in which everything is made before it is placed.
+//! [`Staging`]: the directory at the top of the target in which objects are prepared.
 //!
-//! `new/` has what is to be placed, `taken/` what was taken from the target, `replaced/` what is
-//! replaced in it, each under the number of its slot. Whether a rename was done can be told exactly
-//! by what is in the slots.
+//! `new/` has objects to be placed, `taken/` objects moved away from the target, and `replaced/`
+//! the files that are replaced in it. Each object is named by its slot number. The content of the
+//! slots shows exactly which renames were done.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -22,21 +22,21 @@ use super::{
 use crate::base::{BasePath, STAGING, STAGING_JOURNAL};
 use crate::vfs::{Device, FileKind, Time};
 
-/// What is on its way, by number.
+/// Identifies an object in the staging.
 pub type StagingSlot = u64;
 
-/// The places in a staging.
+/// The subdirectories of a staging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Shelf {
-    /// What was made to be placed.
+    /// Objects to be placed.
     New,
-    /// What was taken from the target.
+    /// Objects moved away from the target.
     Taken,
-    /// The files of the target that are replaced by what is put over them.
+    /// Copies or hard links of files of the target that are replaced.
     Replaced,
 }
 
-/// An open staging; nobody else can have it open meanwhile.
+/// An open staging, locked exclusively.
 #[derive(Debug)]
 pub struct Staging {
     path: PathBuf,
@@ -46,23 +46,22 @@ pub struct Staging {
     replaced: OwnedFd,
 }
 
-/// The names of the shelves.
+/// Names of the subdirectories.
 const NEW: &str = "new";
 const TAKEN: &str = "taken";
 const REPLACED: &str = "replaced";
 
-/// The name of the journal while it is written.
+/// Name of the journal while it is written.
 const JOURNAL_BEGUN: &str = "journal-unfinished";
 
-/// The file that says what cannot be told by the slots.
+/// Name of the file with facts that the slots do not show.
 const NOTES: &str = "notes";
 
 impl Target {
-    /// Opens the staging that is there, or makes one. `None` if there is none and it is not to
-    /// be `made`.
+    /// Opens the staging, and creates it if `made` is set. `None` if it does not exist.
     ///
     /// # Errors
-    /// The host refuses; WouldBlock, where another process has it open.
+    /// The host refuses; WouldBlock if another process has the staging open.
     pub fn staging(&self, made: bool) -> Result<Option<Staging>> {
         let path = self.path.join(STAGING);
         let opened = || -> io::Result<Option<Staging>> {
@@ -84,8 +83,8 @@ impl Target {
         opened().map_err(|source| TargetError { path: path.clone(), source })
     }
 
-    /// Removes the staging with all that is in it. What the journal says is forgotten first, so
-    /// that a removal that is interrupted is no work to be resumed.
+    /// Removes the staging and its content. The journal is removed first, so that an interrupted
+    /// removal does not leave work to be resumed.
     ///
     /// # Errors
     /// The host refuses.
@@ -112,14 +111,14 @@ fn shelves(dir: &File) -> io::Result<[OwnedFd; 3]> {
     Ok([shelf(dir, NEW)?, shelf(dir, TAKEN)?, shelf(dir, REPLACED)?])
 }
 
-/// Opens a directory in the staging, which is made if need be.
+/// Opens a subdirectory of the staging; creates it if necessary.
 fn shelf(dir: &File, name: &str) -> io::Result<OwnedFd> {
     match rustix::fs::mkdirat(dir, name, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
     let shelf = rustix::fs::openat(dir, name, DIRECTORY, Mode::empty())?;
-    // What is made in it gets none of what entries of the target's top would get.
+    // New objects must not inherit the default ACL of the target's top.
     #[cfg(target_os = "linux")]
     match rustix::fs::fremovexattr(&shelf, xattrs::DEFAULT_ACL) {
         Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => {}
@@ -128,7 +127,7 @@ fn shelf(dir: &File, name: &str) -> io::Result<OwnedFd> {
     Ok(shelf)
 }
 
-/// Unlocked at once: a process that is just being started may have the descriptor for a moment.
+/// Unlocks explicitly: a child process that is being started may share the descriptor for a moment.
 impl Drop for Staging {
     fn drop(&mut self) {
         let _gone_with_the_descriptor = rustix::fs::flock(&self.dir, FlockOperation::Unlock);
@@ -136,14 +135,14 @@ impl Drop for Staging {
 }
 
 impl Staging {
-    /// Where a slot is.
+    /// The directory and name of a slot.
     pub(super) fn place(&self, shelf: Shelf, slot: StagingSlot) -> (BorrowedFd<'_>, CString) {
         let dir = match shelf {
             Shelf::New => self.new.as_fd(),
             Shelf::Taken => self.taken.as_fd(),
             Shelf::Replaced => self.replaced.as_fd(),
         };
-        // A number has no NUL.
+        // A number contains no NUL.
         (dir, CString::new(slot.to_string()).unwrap_or_default())
     }
 
@@ -157,7 +156,7 @@ impl Staging {
         BasePath::from_bytes(format!("{STAGING}/{shelf}/{slot}").as_bytes()).unwrap_or_default()
     }
 
-    /// Where it is, for people.
+    /// The staging's path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -166,23 +165,23 @@ impl Staging {
         TargetError { path: self.path.clone(), source: source.into() }
     }
 
-    /// When it was made, by the clock of its filesystem.
+    /// When the staging was created, by the clock of its filesystem.
     ///
     /// # Errors
-    /// It cannot be looked at; so with all methods here.
+    /// The staging cannot be accessed; also for all methods below.
     pub fn made_at(&self) -> Result<Time> {
         let stat = rustix::fs::fstat(&self.new).map_err(|error| self.error(error))?;
         let seen = SeenObject::of(&stat).map_err(|source| self.error(source))?;
         Ok(seen.ctime.unwrap_or_default())
     }
 
-    /// What is in a slot.
+    /// The object in a slot, if there is one.
     pub fn look(&self, shelf: Shelf, slot: StagingSlot) -> Result<Option<SeenObject>> {
         let (dir, name) = self.place(shelf, slot);
         SeenObject::at(dir, name.as_bytes()).map_err(|source| self.error(source))
     }
 
-    /// Makes an empty file, to be filled.
+    /// Creates an empty file, to be filled.
     pub fn file(&self, slot: StagingSlot) -> Result<StagedFile> {
         let (dir, name) = self.place(Shelf::New, slot);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -190,26 +189,26 @@ impl Staging {
         Ok(StagedFile::new(file.map_err(|error| self.error(error))?.into()))
     }
 
-    /// Makes an empty directory that only we may enter: the mode comes when it is filled.
+    /// Creates an empty directory with mode 0700; the final mode is set once it is filled.
     pub fn directory(&self, slot: StagingSlot) -> Result<()> {
         let (dir, name) = self.place(Shelf::New, slot);
         rustix::fs::mkdirat(dir, name, Mode::RWXU).map_err(|error| self.error(error))
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     pub fn symlink(&self, slot: StagingSlot, target: &[u8]) -> Result<()> {
         let (dir, name) = self.place(Shelf::New, slot);
         rustix::fs::symlinkat(target, dir, name).map_err(|error| self.error(error))
     }
 
-    /// Makes one more name of the file in the slot `of`.
+    /// Creates a hard link of the file in the slot `of`.
     pub fn link(&self, slot: StagingSlot, of: StagingSlot) -> Result<()> {
         let (dir, name) = self.place(Shelf::New, slot);
         let (_, of) = self.place(Shelf::New, of);
         rustix::fs::linkat(dir, of, dir, name, AtFlags::empty()).map_err(|error| self.error(error))
     }
 
-    /// Makes a fifo, socket or device.
+    /// Creates a FIFO, socket or device.
     #[cfg(target_os = "linux")]
     pub fn special(&self, slot: StagingSlot, kind: FileKind, device: Device) -> Result<()> {
         use rustix::fs::FileType;
@@ -226,7 +225,7 @@ impl Staging {
             .map_err(|error| self.error(error))
     }
 
-    /// Special files have no portable call to make them in an open directory.
+    /// No portable call creates special files in an open directory.
     #[cfg(not(target_os = "linux"))]
     pub fn special(&self, _slot: StagingSlot, _kind: FileKind, _device: Device) -> Result<()> {
         Err(self.error(io::Error::new(
@@ -235,9 +234,9 @@ impl Staging {
         )))
     }
 
-    /// Gives what is in a slot of [`Shelf::New`] these attributes, and `carried`; returns the
-    /// names of those of the latter that the host refuses. With an access control list, the mode
-    /// is set as chmod(2) does: its group bits are the mask.
+    /// Sets the attributes, and the extended attributes `carried`, of the object in a slot of
+    /// [`Shelf::New`]. Returns the names of extended attributes that the host refuses. With an
+    /// access ACL, the group bits of the mode set its mask, as in chmod(2).
     pub fn set(
         &self,
         slot: StagingSlot,
@@ -256,7 +255,7 @@ impl Staging {
         Ok((unset, refused.collect()))
     }
 
-    /// Removes what is in a slot of [`Shelf::New`], and could not be made whole.
+    /// Removes a partly created object from a slot of [`Shelf::New`].
     pub fn unmake(&self, slot: StagingSlot) -> Result<()> {
         let (dir, name) = self.place(Shelf::New, slot);
         match rustix::fs::unlinkat(dir, &*name, AtFlags::empty()) {
@@ -265,19 +264,19 @@ impl Staging {
         }
     }
 
-    /// Syncs all that was made, and then writes the journal; from then on there is work to be
-    /// finished.
+    /// Syncs the prepared objects, and then writes the journal. From then on, an interrupted apply
+    /// must be finished.
     pub fn begin(&self, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         write_whole(&self.dir, (JOURNAL_BEGUN, STAGING_JOURNAL), write)
             .map_err(|source| self.error(source))
     }
 
-    /// The journal, if there is a whole one.
+    /// The journal, if it was written completely.
     pub fn journal(&self) -> Result<Option<File>> {
         self.read(STAGING_JOURNAL)
     }
 
-    /// What was noted.
+    /// The notes, if there are any.
     pub fn notes(&self) -> Result<Option<File>> {
         self.read(NOTES)
     }
@@ -291,7 +290,7 @@ impl Staging {
         }
     }
 
-    /// Adds a line to the notes, synced.
+    /// Appends a line to the notes, synced.
     pub fn note(&self, line: &str) -> Result<()> {
         let noted = || -> io::Result<()> {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC;
@@ -303,7 +302,7 @@ impl Staging {
         noted().map_err(|source| self.error(source))
     }
 
-    /// Removes all that a run left that did not come to write its journal.
+    /// Removes everything that an earlier run left without having written its journal.
     pub fn clear(&mut self) -> Result<()> {
         let cleared = || -> io::Result<[OwnedFd; 3]> {
             sweep::sweep(&self.dir)?;

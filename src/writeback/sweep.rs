@@ -1,7 +1,7 @@
-//! Emptying a directory, however deep what is in it is.
+//! Removes the content of a directory of any depth.
 //!
-//! Directories in directories are first moved to the top, so neither paths nor the number of
-//! open descriptors grow with the depth.
+//! Nested directories are first moved to the top, so that neither the length of paths nor the
+//! number of open descriptors grows with the depth.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -13,13 +13,13 @@ use rustix::io::Errno;
 
 use super::{DIRECTORY, SeenObject};
 
-/// The beginning of the names that directories get at the top.
+/// Prefix of the names that nested directories get at the top.
 const MOVED: &str = "moved-";
 
-/// Removes all that is in `top`.
+/// Removes the content of `top`.
 pub(super) fn sweep(top: &File) -> io::Result<()> {
     let mut count = 0;
-    // What an interrupted run has moved to the top keeps its name.
+    // Directories that an interrupted run moved to the top keep their names.
     let mut dirs = Vec::new();
     for name in names(top)? {
         if remove_file(top, &name)? {
@@ -58,8 +58,8 @@ fn remove_file(dir: &File, name: &CString) -> io::Result<bool> {
     }
 }
 
-/// Moves a directory to the top. Its `..` is an entry of it, which its mode may not let us change;
-/// but one that something is mounted on is left as it is.
+/// Moves a directory to the top. That changes its `..` entry, which its mode may forbid; then the
+/// mode is changed. A mount point is left as it is.
 fn lift(dir: &File, name: &CString, top: &File, moved: &CString) -> io::Result<()> {
     match rustix::fs::renameat(dir, name, top, moved) {
         Err(Errno::ACCESS) => {
@@ -76,9 +76,9 @@ fn open(top: &File, name: &CString) -> io::Result<File> {
     Ok(rustix::fs::openat(top, name, DIRECTORY, Mode::empty())?.into())
 }
 
-/// Lets us work in a directory of ours, whatever its mode is.
+/// Gives us full permissions on a directory of ours.
 fn unlock(dir: &File, name: &CString) {
-    // Nobody else comes to where these are.
+    // Other processes do not work in these directories.
     let _refused_later = rustix::fs::chmodat(dir, name, Mode::RWXU, AtFlags::empty());
 }
 

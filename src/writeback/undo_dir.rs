@@ -1,8 +1,9 @@
-//! The directory beside a session for what an apply replaced and removed, and for what has to be
-//! known to put that back.
+//! [`UndoDir`]: the directory beside a session for what an apply replaced and removed, and for the
+//! record of how to restore it.
 //!
-//! A file `record` says which of the directories in it counts: it is replaced by one rename when
-//! all is there. What the record does not name is left of an interrupted run, and swept.
+//! Each run has a directory of its own, its round. A file `record` names the valid round; it is
+//! replaced by one rename once the round is complete. Everything that the record does not name was
+//! left by an interrupted run, and is removed.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -22,14 +23,14 @@ use super::{
 };
 use crate::base::BasePath;
 
-/// The record, and its name while it is written.
+/// Name of the record, and its name while it is written.
 const RECORD: &str = "record";
 const RECORD_BEGUN: &str = "record-unfinished";
 
-/// How the name begins of what an undo left out.
+/// Prefix of the names of objects that an undo left out.
 pub const LEFT_OUT: &[u8] = b"left-";
 
-/// An open one; no other process works in it at the same time.
+/// An open undo directory, locked exclusively.
 #[derive(Debug)]
 pub struct UndoDir {
     target: Target,
@@ -37,11 +38,11 @@ pub struct UndoDir {
 }
 
 impl UndoDir {
-    /// Opens the directory `path`, or makes it if it is to be `made`; waits until another process
-    /// has done its work in it.
+    /// Opens the directory `path`, and creates it if `made` is set; waits while another process has
+    /// it locked. `None` if it does not exist.
     ///
     /// # Errors
-    /// The host refuses, or it is another user's, or open to others.
+    /// The host refuses, or the directory belongs to another user or is open to others.
     pub fn open(path: &Path, made: bool) -> Result<Option<Self>> {
         let opened = || -> io::Result<Option<(Target, File)>> {
             if made {
@@ -58,7 +59,7 @@ impl UndoDir {
             let dir = target.readable(&BasePath::root())?;
             let meta = dir.metadata()?;
             if (named.dev(), named.ino()) != (meta.dev(), meta.ino()) {
-                // A symbolic link, or another directory by now.
+                // A symbolic link, or a directory that was just replaced.
                 return Err(ErrorKind::NotADirectory.into());
             }
             check_own(&dir)?;
@@ -74,12 +75,12 @@ impl UndoDir {
         Ok(opened.map(|(target, dir)| Self { target, dir }))
     }
 
-    /// Its path, for people.
+    /// The directory's path, for messages.
     pub fn path(&self) -> &Path {
         self.target.path()
     }
 
-    /// Its content, to be read.
+    /// The directory as a [`Target`], for reading.
     pub fn target(&self) -> &Target {
         &self.target
     }
@@ -87,7 +88,7 @@ impl UndoDir {
     /// The record, if there is one.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The record cannot be read.
     pub fn record(&self) -> Result<Option<File>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.dir, RECORD, flags, Mode::empty()) {
@@ -97,7 +98,7 @@ impl UndoDir {
         }
     }
 
-    /// Makes the directory `round` in it, if it is not there.
+    /// Creates the directory `round`, if it does not exist.
     ///
     /// # Errors
     /// The host refuses.
@@ -108,18 +109,18 @@ impl UndoDir {
         }
     }
 
-    /// Where something with this name is in the directory `round`.
+    /// The path of `name` in the directory `round`.
     pub fn place(round: &str, name: &[u8]) -> BasePath {
         BasePath::from_bytes(&[round.as_bytes(), b"/", name].concat()).unwrap_or_default()
     }
 
-    /// The same, for people.
+    /// The path of `place`, for messages.
     pub fn shown(&self, place: &BasePath) -> PathBuf {
         self.path().join(OsStr::from_bytes(place.as_bytes()))
     }
 
-    /// Moves what is at `from` to a place in it, or copies it where that is another filesystem.
-    /// What an interrupted run left there is replaced.
+    /// Moves the object at `from` to `place`, or copies it if that is on another filesystem.
+    /// Replaces what an interrupted run left at `place`.
     ///
     /// # Errors
     /// The host refuses.
@@ -145,7 +146,7 @@ impl UndoDir {
         }
     }
 
-    /// Replaces a file in it by a copy, which no other name leads to; or by a further name of
+    /// Replaces the file at `place` by an independent copy of it, or, if given, by a hard link of
     /// `copy`, which is one.
     ///
     /// # Errors
@@ -169,7 +170,7 @@ impl UndoDir {
                 }
             }
             let (dir, name) = self.target.parent(place)?;
-            // Moving a file changes its directory.
+            // Renaming into a directory changes its mtime.
             let above = rustix::fs::fstat(&dir)?;
             rustix::fs::renameat(&self.dir, temporary.as_bytes(), &dir, name)?;
             super::attrs::restore_times(dir.as_fd(), &above)
@@ -177,7 +178,8 @@ impl UndoDir {
         done().map_err(|source| self.target.error(place, source))
     }
 
-    /// Syncs all, and makes this the record. What it does not name goes: all but `round`.
+    /// Syncs everything, and replaces the record. Then removes everything but the record and
+    /// `round`.
     ///
     /// # Errors
     /// The host refuses.
@@ -191,7 +193,7 @@ impl UndoDir {
         self.sweep_all_but(round)
     }
 
-    /// Removes everything in it but the record and the directory `round`.
+    /// Removes everything but the record and the directory `round`.
     ///
     /// # Errors
     /// The host refuses.
@@ -205,8 +207,8 @@ impl UndoDir {
         Ok(())
     }
 
-    /// Moves what was left out from the directory `from` to the directory `to`, each to a name that
-    /// is free.
+    /// Moves the objects that an undo left out from the round `from` to the round `to`, each to a
+    /// free name.
     ///
     /// # Errors
     /// The host refuses.
@@ -225,7 +227,7 @@ impl UndoDir {
         Ok(())
     }
 
-    /// Removes it with all that is in it; the record first.
+    /// Removes the directory and its content; the record first.
     ///
     /// # Errors
     /// The host refuses.
@@ -239,12 +241,12 @@ impl UndoDir {
         removed().map_err(|source| self.error(source))
     }
 
-    /// Removes the directory `path` if nothing is in it.
+    /// Removes the directory `path` if it is empty.
     pub fn remove_empty(path: &Path) {
         let _not_empty = fs::remove_dir(path);
     }
 
-    /// Removes what is at a place in it, with all that is in that.
+    /// Removes the object at `place`, with its content.
     fn unmake(&self, place: &BasePath) -> io::Result<()> {
         let (dir, name) = self.target.parent(place)?;
         match rustix::fs::unlinkat(&dir, name, AtFlags::empty()) {
@@ -252,17 +254,17 @@ impl UndoDir {
             Err(Errno::ISDIR | Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }
-        // It is ours, and only we come here.
+        // The directory is ours, and its lock keeps other processes out.
         rustix::fs::chmodat(&dir, name, Mode::RWXU, AtFlags::empty())?;
         sweep::sweep(&File::from(rustix::fs::openat(&dir, name, DIRECTORY, Mode::empty())?))?;
         Ok(rustix::fs::unlinkat(&dir, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Bytes that are free where the directory `path` is or would be, if that is another filesystem
-    /// than that of a device number.
+    /// Free bytes on the filesystem where the directory `path` is or would be; `None` if that is
+    /// the filesystem with the device number `dev`.
     ///
     /// # Errors
-    /// Nothing can be told of the directory above it.
+    /// The parent directory cannot be accessed.
     pub fn room_apart_from(path: &Path, dev: u64) -> Result<Option<u64>> {
         let above = path.parent().unwrap_or(Path::new("/"));
         let looked = || -> io::Result<Option<u64>> {
@@ -275,10 +277,10 @@ impl UndoDir {
         looked().map_err(|source| TargetError { path: above.to_owned(), source })
     }
 
-    /// The block size of the filesystem on which the directory `path` is or would be, in bytes.
+    /// The block size of the filesystem where the directory `path` is or would be, in bytes.
     ///
     /// # Errors
-    /// Nothing can be told of the directory above it.
+    /// The parent directory cannot be accessed.
     pub fn block_bytes(path: &Path) -> Result<u64> {
         let above = path.parent().unwrap_or(Path::new("/"));
         let stat = rustix::fs::statvfs(above).map_err(io::Error::from);
@@ -291,7 +293,7 @@ impl UndoDir {
     }
 }
 
-/// Unlocked at once, as a staging is.
+/// Unlocks explicitly, for the same reason as [`Staging`](super::Staging).
 impl Drop for UndoDir {
     fn drop(&mut self) {
         let _gone_with_the_descriptor = rustix::fs::flock(&self.dir, FlockOperation::Unlock);

@@ -1,40 +1,39 @@
-//! Extended attributes and access control lists, which a file that replaces another one gets
-//! from that.
+//! Extended attributes and ACLs, which are carried over from a replaced file to its replacement.
 //!
-//! They are read and set by the object itself, through `/proc/self/fd`, so that no symbolic link
-//! is followed and no permission to read the content is needed.
+//! They are read and set through `/proc/self/fd`, so that no symbolic link is followed and no
+//! permission to read the content is needed.
 
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// The access control list of an object (acl(5)). Where there is one, the group bits of the mode
-/// are its mask, and not what the owning group may do.
+/// The access ACL of an object (acl(5)). If there is one, the group bits of the mode are its mask,
+/// and not the permissions of the owning group.
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
-/// The list that new entries of a directory get.
+/// The default ACL, which new entries of a directory inherit.
 #[cfg(target_os = "linux")]
 pub(super) const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 
-/// What belongs to the content that it was made for: file capabilities, which the kernel takes
-/// away when a file is written to, and signatures.
+/// Attributes bound to the content: file capabilities, which the kernel removes when a file is
+/// written, and signatures.
 const OF_CONTENT: [&[u8]; 3] = [b"security.capability", b"security.ima", b"security.evm"];
 
-/// What is carried over, by the beginning of the names.
+/// Prefixes of the attributes that are carried over.
 #[cfg(target_os = "linux")]
 const CARRIED: [&[u8]; 5] =
     [b"user.", b"security.", b"trusted.", b"system.posix_acl_", b"system.nfs4_acl"];
 
-/// The version of a list's bytes, and the tag of the entry of the owning group.
+/// The version of the ACL format, and the tag of the owning group's entry.
 const ACL_VERSION: u32 = 2;
 const ACL_GROUP_OBJ: u16 = 0x04;
 
-/// Extended attributes of an object: names with values.
+/// Extended attributes of an object: names and values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Xattrs(Vec<(CString, Vec<u8>)>);
 
 impl Xattrs {
-    /// Whether there are none.
+    /// Whether there are no attributes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -44,11 +43,12 @@ impl Xattrs {
         self.0.iter().map(|(name, _)| shown(name)).collect()
     }
 
-    /// Takes out what belongs to the content, and what we may not set; returns the names.
+    /// Removes the attributes that are bound to the content or that we may not set; returns their
+    /// names.
     pub fn take_bound(&mut self) -> Vec<String> {
         let is_root = rustix::process::geteuid().is_root();
         let is_bound = |name: &[u8]| {
-            // An owner may set the label, if the policy agrees.
+            // An owner may set the SELinux label, if the policy permits that.
             let is_roots = name.starts_with(b"security.") && name != b"security.selinux";
             OF_CONTENT.contains(&name) || (is_roots && !is_root)
         };
@@ -58,7 +58,7 @@ impl Xattrs {
         Self(bound).names()
     }
 
-    /// Takes the access control list of another object, if there is none here.
+    /// Copies the access ACL of another object, if there is none here.
     pub fn adopt_access_acl(&mut self, other: &Self) {
         if self.access_acl().is_none() {
             self.0.extend(other.0.iter().find(|(name, _)| name.to_bytes() == ACCESS_ACL).cloned());
@@ -70,8 +70,8 @@ impl Xattrs {
         found.map(|(_, value)| value.as_slice())
     }
 
-    /// The permission bits for an object that cannot get the access control list: the group gets
-    /// no more than its entry and the mask allow.
+    /// The permission bits for an object that cannot get the access ACL: the group gets only what
+    /// both its ACL entry and the mask allow.
     pub(super) fn without_acl(&self, mode: u32) -> u32 {
         match self.access_acl() {
             Some(acl) => mode & (!0o070 | (group_bits(acl).unwrap_or(0) << 3)),
@@ -80,7 +80,7 @@ impl Xattrs {
     }
 }
 
-/// What the owning group's entry of an access control list allows (3 bits), before the mask.
+/// The permissions in the owning group's entry of an ACL (3 bits), without the mask applied.
 fn group_bits(acl: &[u8]) -> Option<u32> {
     let (version, entries) = acl.split_first_chunk::<4>()?;
     if u32::from_le_bytes(*version) != ACL_VERSION {
@@ -95,7 +95,7 @@ fn shown(name: &CStr) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Reads those of the entry `name` of `dir` that can be carried over.
+/// Reads the attributes of the entry `name` of `dir` that can be carried over.
 #[cfg(target_os = "linux")]
 pub(super) fn read(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Xattrs> {
     use rustix::io::Errno;
@@ -112,7 +112,7 @@ pub(super) fn read(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Xattrs> {
         let name = CString::new(name).unwrap_or_default();
         match filled(|buffer| rustix::fs::lgetxattr(&*path, &*name, buffer)) {
             Ok(value) => found.push((name, value)),
-            // It went since it was listed.
+            // It was removed after the list was read.
             Err(Errno::NODATA) => {}
             Err(error) => return Err(error.into()),
         }
@@ -120,12 +120,12 @@ pub(super) fn read(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Xattrs> {
     Ok(Xattrs(found))
 }
 
-/// What `fill` gives, which most often is short.
+/// The bytes that `fill` writes; tries a small buffer first.
 #[cfg(target_os = "linux")]
 fn filled(
     mut fill: impl FnMut(&mut [u8]) -> Result<usize, rustix::io::Errno>,
 ) -> Result<Vec<u8>, rustix::io::Errno> {
-    /// The longest list of names, and the longest value, in bytes (xattr(7)).
+    /// Maximum size of the list of names and of a value, in bytes (xattr(7)).
     const MAX_BYTES: usize = 64 << 10;
     let mut short = [0; 512];
     match fill(&mut short) {
@@ -138,7 +138,7 @@ fn filled(
     Ok(long)
 }
 
-/// Sets them; returns the names of those that the host refuses.
+/// Sets the attributes; returns the names of those that the host refuses.
 #[cfg(target_os = "linux")]
 pub(super) fn write(dir: BorrowedFd<'_>, name: &[u8], xattrs: &Xattrs) -> Vec<CString> {
     let path = by_descriptor(dir, name);
@@ -150,28 +150,28 @@ pub(super) fn write(dir: BorrowedFd<'_>, name: &[u8], xattrs: &Xattrs) -> Vec<CS
     xattrs.0.iter().filter_map(set).collect()
 }
 
-/// The path of an entry of an open directory; only its last component is looked up by name.
+/// A path of an entry of an open directory; only the last component is looked up by name.
 #[cfg(target_os = "linux")]
 fn by_descriptor(dir: BorrowedFd<'_>, name: &[u8]) -> CString {
     use std::os::fd::AsRawFd;
     let path = [format!("/proc/self/fd/{}/", dir.as_raw_fd()).as_bytes(), name].concat();
-    // A name of the host has no NUL.
+    // A name in a directory contains no NUL.
     CString::new(path).unwrap_or_default()
 }
 
-/// Not read on this system.
+/// Not supported on this system.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn read(_: BorrowedFd<'_>, _: &[u8]) -> io::Result<Xattrs> {
     Ok(Xattrs::default())
 }
 
-/// Not set on this system.
+/// Not supported on this system.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn write(_: BorrowedFd<'_>, _: &[u8], xattrs: &Xattrs) -> Vec<CString> {
     xattrs.0.iter().map(|(name, _)| name.clone()).collect()
 }
 
-/// Whether one of these names is that of the access control list.
+/// Whether the access ACL is among these names.
 pub(super) fn has_access_acl(names: &[CString]) -> bool {
     names.iter().any(|name| name.to_bytes() == ACCESS_ACL)
 }

@@ -1,12 +1,12 @@
-//! Access ACLs of the base's objects, as far as mode bits can say what they deny.
+//! Applies access ACLs of base objects to their mode bits, as far as mode bits can express denials.
 //!
-//! NFSv3 has no ACLs. Where an object has one, the group bits of its mode are the ACL's mask
-//! (acl(5), "Correspondence between ACL entries and file permission bits") and not what the
-//! owning group may do; and a named user or group may have less than others have. The bits that
-//! are shown grant no user what the host denies. What the host grants by named entries alone is
-//! not shown.
+//! NFSv3 has no ACLs. If an object has an ACL, the group bits of its mode are the ACL's mask
+//! (acl(5), "Correspondence between ACL entries and file permission bits") and not the permissions
+//! of the owning group. A named user or group may also have fewer permissions than others. The
+//! resulting bits grant no user what the host denies. Permissions that the host grants only to
+//! named entries are not shown.
 //!
-//! Setting an ACL moves an object's ctime, so an ACL is read once for each ctime. A base on a
+//! Setting an ACL changes an object's ctime, so an ACL is read once per ctime. A base on a
 //! filesystem without ACLs costs nothing.
 
 use std::collections::HashMap;
@@ -21,43 +21,43 @@ use super::walk::{Reached, Walker};
 use crate::base::{BaseAttr, BasePath};
 use crate::vfs::{FileId, FileKind, Time};
 
-/// Objects whose ACL is remembered, about 40 bytes each: what fits before a table of 131,072
-/// places grows. A full table is emptied.
+/// Capacity of the cache, about 40 bytes per object: what fits into a hash table of 131,072 slots.
+/// A full cache is cleared.
 const MAX_CACHED_ACLS: usize = 114_688;
 
-/// The longest ACL that is read, in bytes (XATTR_SIZE_MAX of Linux).
+/// Maximum size of an ACL, in bytes (XATTR_SIZE_MAX of Linux).
 const MAX_ACL_BYTES: usize = 64 << 10;
 
-/// The ACL that is read without a buffer of the longest size, in bytes: 127 entries.
+/// Size of an ACL that fits into the small buffer, in bytes: 127 entries.
 const SHORT_ACL_BYTES: usize = 1020;
 
-/// Permission bits of the group and of others.
+/// Permission bits of group and others.
 const SHARED_BITS: u32 = 0o077;
 
-/// The attribute that holds an access ACL.
+/// The extended attribute with the access ACL.
 const ACCESS: &str = "system.posix_acl_access";
 
-/// Where an object is, to read its ACL.
+/// How to access an object to read its ACL.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AclSource<'a> {
     /// An entry of an open directory.
     Entry(BorrowedFd<'a>, &'a [u8]),
-    /// It is open, as a place to look from or for reading.
+    /// An open descriptor of the object, O_PATH or for reading.
     Open(BorrowedFd<'a>),
-    /// It has to be walked to.
+    /// A path, which has to be walked.
     Path(&'a BasePath),
 }
 
-/// What is known of the ACLs of a base.
+/// Cache of the ACLs of a base.
 pub(super) struct Acls {
-    /// Whether the base can have any.
+    /// Whether the base's filesystem can have ACLs.
     any: bool,
-    /// The mode bits that an object's ACL leaves, as of its ctime.
+    /// By object: the ctime, and the mask of mode bits that its ACL leaves.
     known: Mutex<HashMap<FileId, (Time, u32)>>,
 }
 
 impl Acls {
-    /// Those of the base that `walker` walks, which is on one filesystem.
+    /// For the base of `walker`, which is on one filesystem.
     pub(super) fn of(walker: &Walker) -> Self {
         let any = match read_open(walker.root(), &mut [0; SHORT_ACL_BYTES]) {
             Err(Errno::OPNOTSUPP) => false,
@@ -70,7 +70,7 @@ impl Acls {
         Self { any, known: Mutex::default() }
     }
 
-    /// `attr` with the mode bits that the ACL of the object, which is `at` this place, leaves.
+    /// `attr` without mode bits that the ACL of the object `at` this place denies.
     pub(super) fn limit(&self, walker: &Walker, at: AclSource<'_>, attr: BaseAttr) -> BaseAttr {
         self.limit_by(attr, |buffer| read(walker, at, buffer))
     }
@@ -80,7 +80,7 @@ impl Acls {
         mut attr: BaseAttr,
         mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
     ) -> BaseAttr {
-        // What only the owner may use is denied to all others, whatever an ACL says.
+        // If only the owner has permissions, an ACL cannot deny more.
         if !self.any || attr.mode & SHARED_BITS == 0 || attr.kind == FileKind::Symlink {
             return attr;
         }
@@ -108,8 +108,8 @@ impl Acls {
     }
 }
 
-/// The permission bits that a base shows of the entry `name` of `dir`, which the host gives `mode`
-/// and which is no symbolic link.
+/// The permission bits that a base shows for the entry `name` of `dir`, which has the mode `mode`
+/// on the host and is no symbolic link.
 pub fn shown_mode(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> u32 {
     if mode & SHARED_BITS == 0 {
         return mode;
@@ -117,8 +117,8 @@ pub fn shown_mode(dir: BorrowedFd<'_>, name: &[u8], mode: u32) -> u32 {
     mode & bits_left(&mut |buffer| read_entry(dir, name, buffer)).0
 }
 
-/// The mode bits that the ACL which `read` reads leaves, and whether that is sure. An ACL that
-/// cannot be read leaves the owner's.
+/// The mask of mode bits that the ACL returned by `read` leaves, and whether it is certain. An
+/// unreadable ACL leaves only the owner's bits.
 fn bits_left(read: &mut impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> (u32, bool) {
     let mut short = [0; SHORT_ACL_BYTES];
     let (length, long) = match read(&mut short) {
@@ -134,7 +134,7 @@ fn bits_left(read: &mut impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> (u32, 
             (bits_of(acl).unwrap_or(!SHARED_BITS), true)
         }
         Err(Errno::NODATA | Errno::OPNOTSUPP) => (!0, true),
-        // The object was removed since the stat.
+        // The object was removed after the `stat`.
         Err(Errno::NOENT | Errno::STALE) => (!0, false),
         Err(error) => {
             tracing::warn!(%error, "an ACL in the base cannot be read: only its owner has access");
@@ -143,9 +143,9 @@ fn bits_left(read: &mut impl FnMut(&mut [u8]) -> Result<usize, Errno>) -> (u32, 
     }
 }
 
-/// The mode bits that an ACL leaves; `None` for one that makes no sense. Its form is that of
-/// `linux/posix_acl_xattr.h`: a version of 4 bytes, then a tag of 2, permissions of 2 and an id of
-/// 4 bytes for each entry, all little-endian.
+/// The mask of mode bits that an ACL leaves; `None` for an invalid ACL. The format is that of
+/// `linux/posix_acl_xattr.h`: a version (4 bytes), then per entry a tag (2 bytes), permissions (2
+/// bytes) and an id (4 bytes), all little-endian.
 fn bits_of(acl: &[u8]) -> Option<u32> {
     const VERSION: [u8; 4] = [2, 0, 0, 0];
     const USER_OBJ: u8 = 0x01;
@@ -168,7 +168,8 @@ fn bits_of(acl: &[u8]) -> Option<u32> {
             _ => return None,
         }
     }
-    // A named user may be in the owning group; one in several groups has what any of them has.
+    // A named user may be in the owning group. A user in several groups has the permissions of any
+    // of them.
     let group = owning & users & mask;
     let has_named = entries.chunks(8).any(|entry| matches!(entry[0], USER | GROUP));
     let others = if has_named { others & users & groups & mask } else { others };
@@ -189,8 +190,8 @@ fn read(walker: &Walker, at: AclSource<'_>, buffer: &mut [u8]) -> Result<usize, 
     }
 }
 
-/// Reads the ACL of an open object. `fgetxattr` takes no descriptor of `O_PATH`; its name in
-/// `/proc` leads to the object itself.
+/// Reads the ACL of an open object. `fgetxattr` does not accept an O_PATH descriptor; its path in
+/// `/proc` refers to the same object.
 #[cfg(target_os = "linux")]
 fn read_open(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
     use std::os::fd::AsRawFd;
@@ -198,7 +199,7 @@ fn read_open(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::fs::getxattr(path, ACCESS, buffer)
 }
 
-/// Reads the ACL of an entry, which is no symbolic link.
+/// Reads the ACL of an entry, which must not be a symbolic link.
 #[cfg(target_os = "linux")]
 fn read_entry(dir: BorrowedFd<'_>, name: &[u8], buffer: &mut [u8]) -> Result<usize, Errno> {
     use std::os::fd::AsRawFd;
@@ -207,7 +208,7 @@ fn read_entry(dir: BorrowedFd<'_>, name: &[u8], buffer: &mut [u8]) -> Result<usi
     rustix::fs::lgetxattr(path, ACCESS, buffer)
 }
 
-/// Other systems have ACLs of other kinds, which say nothing of the mode.
+/// Other systems have other kinds of ACLs, which do not change the mode.
 #[cfg(not(target_os = "linux"))]
 fn read_open(_: BorrowedFd<'_>, _: &mut [u8]) -> Result<usize, Errno> {
     Err(Errno::OPNOTSUPP)
@@ -224,7 +225,7 @@ mod tests {
     use crate::base::fold_fileid;
     use crate::vfs::Device;
 
-    /// An ACL of these entries (tag, permissions), with ids where they have one.
+    /// An ACL with these entries (tag, permissions); named entries get an id.
     fn acl(entries: &[(u8, u8)]) -> Vec<u8> {
         let mut bytes = vec![2, 0, 0, 0];
         for (tag, permissions) in entries {
@@ -237,21 +238,22 @@ mod tests {
 
     #[test]
     fn bits_grant_nobody_what_an_entry_denies() {
-        // Each with the mode that the host shows, which has the mask, and the one that is left.
+        // Per case: the entries, the host's mode (its group bits are the mask), and the resulting
+        // mode.
         for (entries, shown, left) in [
-            // The group is shut out: the mask is a named user's.
+            // The owning group has no permissions; the mask is that of a named user.
             (&[(1, 6), (2, 6), (4, 0), (16, 6), (32, 0)][..], 0o660, 0o600),
             (&[(1, 6), (2, 6), (4, 4), (16, 6), (32, 4)], 0o664, 0o644),
-            // A named user is shut out, of the group or not.
+            // A named user has no permissions, and may be in the owning group.
             (&[(1, 6), (2, 0), (4, 6), (16, 7), (32, 4)], 0o674, 0o600),
-            // A named group has less than others.
+            // A named group has fewer permissions than others.
             (&[(1, 7), (4, 5), (8, 4), (16, 5), (32, 5)], 0o755, 0o754),
-            // Those of two groups have what either has.
+            // A user in two groups has the permissions of either.
             (&[(1, 7), (4, 5), (8, 0), (16, 5), (32, 5)], 0o755, 0o750),
             // The mask limits named entries.
             (&[(1, 7), (2, 7), (4, 7), (16, 4), (32, 5)], 0o745, 0o744),
             (&[(1, 7), (2, 7), (4, 7), (16, 0), (32, 5)], 0o705, 0o700),
-            // Nothing but the three classes.
+            // Only the three classes.
             (&[(1, 6), (4, 4), (32, 4)], 0o644, 0o644),
         ] {
             let bits = bits_of(&acl(entries)).unwrap();

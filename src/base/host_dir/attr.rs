@@ -1,5 +1,4 @@
-//! What the host says, in the base's words: `stat` to [`BaseAttr`], error numbers to
-//! [`BaseError`].
+//! Converts the host's `stat` to [`BaseAttr`], and error numbers to [`BaseError`].
 //!
 //! Pure conversions; this module opens nothing.
 
@@ -11,12 +10,12 @@ use rustix::io::Errno;
 use crate::base::{BaseAttr, BaseError, fold_fileid};
 use crate::vfs::{Device, FileId, FileKind, Time};
 
-/// Bytes of one unit of `st_blocks`, whatever the filesystem's block size (POSIX `sys/stat.h`).
+/// Unit of `st_blocks`, in bytes; independent of the filesystem's block size (POSIX `sys/stat.h`).
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// The attributes in `stat`, numbered for a base whose root is on device `root_dev`.
+/// The attributes in `stat`, with file numbers for a base whose root is on device `root_dev`.
 ///
-/// Fails with [`BaseError::Io`] for a type that POSIX does not know.
+/// Fails with [`BaseError::Io`] for a type that POSIX does not define.
 // The fields' types differ from platform to platform.
 #[allow(clippy::unnecessary_cast)]
 pub(super) fn base_attr(root_dev: u64, stat: &Stat) -> Result<BaseAttr, BaseError> {
@@ -42,7 +41,7 @@ pub(super) fn base_attr(root_dev: u64, stat: &Stat) -> Result<BaseAttr, BaseErro
     })
 }
 
-/// The same of what `statx` says.
+/// [`base_attr`] for `statx`.
 #[cfg(target_os = "linux")]
 pub(super) fn base_attr_of_statx(root_dev: u64, stat: &Statx) -> Result<BaseAttr, BaseError> {
     let time = |at: &StatxTimestamp| Time { secs: at.tv_sec, nanos: at.tv_nsec };
@@ -75,7 +74,7 @@ pub(super) fn base_attr_of_statx(root_dev: u64, stat: &Statx) -> Result<BaseAttr
     })
 }
 
-/// The device number of a special file; zero for everything else, whatever the host says.
+/// The device number of a special file; zero for any other object.
 fn device(kind: FileKind, stat: &Stat) -> Device {
     match kind {
         FileKind::Block | FileKind::Character => Device {
@@ -86,19 +85,19 @@ fn device(kind: FileKind, stat: &Stat) -> Device {
     }
 }
 
-/// The device that `stat` names.
+/// The device that the object of `stat` is on.
 // The field's type differs from platform to platform.
 #[allow(clippy::unnecessary_cast)]
 pub(super) fn device_of(stat: &Stat) -> u64 {
     stat.st_dev as u64
 }
 
-/// What is shown in place of a mount point: an empty directory, or an empty file where a file
-/// is mounted over.
+/// The stand-in for a mount point: an empty directory, or an empty file if something is mounted
+/// over a file.
 ///
-/// It keeps the number of the covered object, which is the one that the parent's listing shows,
-/// and has nothing of what is mounted there: asking that filesystem could block for ever, when
-/// it is our own export. The times are the epoch, so that they never change.
+/// Its number is that of the covered object, which the parent's listing shows. Nothing of the
+/// mounted filesystem is used: querying it could block forever if it is our own export. The times
+/// are the epoch, so that they never change.
 pub(super) fn covered(root_dev: u64, fileid: FileId, kind: FileKind) -> BaseAttr {
     let (mode, nlink) = match kind {
         FileKind::Directory => (0o755, 2),
@@ -122,7 +121,7 @@ pub(super) fn covered(root_dev: u64, fileid: FileId, kind: FileKind) -> BaseAttr
     }
 }
 
-/// The type in a directory entry; `None` where the host leaves it open.
+/// The type in a directory entry; `None` if the host does not return one.
 pub(super) fn entry_kind(kind: FileType) -> Option<FileKind> {
     Some(match kind {
         FileType::RegularFile => FileKind::Regular,
@@ -136,12 +135,12 @@ pub(super) fn entry_kind(kind: FileType) -> Option<FileKind> {
     })
 }
 
-/// What an error number means for a path that was looked up in the base.
+/// Maps the error of a lookup in the base.
 pub(super) fn path_error(errno: Errno) -> BaseError {
     match errno {
-        // ELOOP: a component on the way is a symbolic link. ENAMETOOLONG: this filesystem has
-        // no name of that length. ENXIO: a socket, or a device without a driver, took the
-        // place of a file. ESTALE: the base is on NFS itself, and the object is gone there.
+        // ELOOP: an ancestor is a symbolic link. ENAMETOOLONG: the filesystem has no names of that
+        // length. ENXIO: a socket, or a device without a driver, replaced a file. ESTALE: the base
+        // is on NFS itself, and the object is gone there.
         Errno::NOENT
         | Errno::NOTDIR
         | Errno::LOOP

@@ -1,5 +1,4 @@
-//! Directories of the host as places to work from, for whoever writes there (`target`): found
-//! as everything in a base is, and never outside of it.
+//! Finds directories of the host for `writeback`, which writes there, with the rules of a base.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,8 +9,8 @@ use rustix::io::Errno;
 use super::walk::{Reached, Walker};
 use crate::base::BasePath;
 
-/// A directory of the host, and the way to the directories below it: no symbolic link is
-/// followed, and nothing that is mounted below is entered.
+/// A directory of the host, and a way to open the directories below it without following a symbolic
+/// link or entering a mount.
 #[derive(Debug)]
 pub struct Beneath(Walker);
 
@@ -19,17 +18,16 @@ impl Beneath {
     /// Opens the directory `root`, which may be named through symbolic links.
     ///
     /// # Errors
-    /// There is none, or we may not enter it.
+    /// There is no such directory, or we may not enter it.
     pub fn open(root: &Path) -> io::Result<Self> {
         Ok(Self(Walker::open(root, false)?))
     }
 
-    /// Opens the directory `path` as a place to work from; nothing can be read from what is
-    /// opened.
+    /// Opens the directory `path` for `*at` calls; its entries cannot be read through the
+    /// descriptor.
     ///
     /// # Errors
-    /// ENOENT, ENOTDIR, ELOOP for a symbolic link on the way, and EXDEV where something is
-    /// mounted.
+    /// ENOENT, ENOTDIR, ELOOP for a symbolic link in an ancestor, and EXDEV for a mount point.
     pub fn dir(&self, path: &BasePath) -> io::Result<OwnedFd> {
         match self.0.open_anchor(path)? {
             Reached::Object(dir) => Ok(dir),

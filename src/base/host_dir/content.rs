@@ -1,7 +1,7 @@
-//! Reading regular files.
+//! Reads regular files.
 //!
-//! A file is looked at, opened without blocking, and looked at again: what was opened has to be
-//! regular and the object that is meant, whatever a hostile process does meanwhile.
+//! A file is checked, opened without blocking, and checked again: the opened object must be a
+//! regular file and the expected object, even if a hostile process replaces files at the same time.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use super::walk::{Reached, retry};
 use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::vfs::{FileId, FileKind};
 
-/// Offsets from here on are behind the end of every file (`off_t` is signed).
+/// Offsets from here on are beyond the end of any file (`off_t` is signed).
 const END_OF_OFFSETS: u64 = i64::MAX as u64;
 
-/// What there is to read at a path.
+/// The content at a path.
 pub(super) enum BaseContent {
     /// An open file.
     File(Arc<OpenFile>),
-    /// Something is mounted over a file: an empty one is shown.
+    /// Something is mounted over the file: an empty one is shown.
     Covered(BaseAttr),
 }
 
@@ -63,7 +63,7 @@ impl HostDir {
         Ok(range)
     }
 
-    /// What is to be read at `path`, which has to be the object `id`.
+    /// The content at `path`, which must be the object `id`.
     fn content(&self, path: &BasePath, id: FileId) -> Result<BaseContent, BaseError> {
         if let Some(file) = self.descriptors.get(path)
             && file.fileid == id
@@ -89,8 +89,8 @@ impl HostDir {
         Ok(BaseContent::File(file))
     }
 
-    /// Opens `path`, which was a regular file a moment ago; [`BaseError::Changed`] if it is
-    /// none any more.
+    /// Opens `path`, which was a regular file when it was last checked; [`BaseError::Changed`] if
+    /// it no longer is.
     fn open_regular(&self, path: &BasePath) -> Result<(OwnedFd, BaseAttr), BaseError> {
         let opened = match self.walker.open_file(path) {
             Err(Errno::MFILE | Errno::NFILE) => {
@@ -112,7 +112,7 @@ impl HostDir {
         }
     }
 
-    /// Fails unless `path` leads to `file`, whose attributes after the reading are `attr`.
+    /// Fails unless `path` still leads to `file`, whose attributes after the read are `attr`.
     fn check_still_there(
         &self,
         path: &BasePath,
@@ -154,8 +154,8 @@ fn fill(fd: &OwnedFd, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
     Ok(done)
 }
 
-/// The next range with data in a file of `size` bytes. Moves the descriptor's offset, which
-/// nobody uses.
+/// The next range with data in a file of `size` bytes. Moves the descriptor's offset, which is not
+/// used otherwise.
 fn data_range(fd: &OwnedFd, offset: u64, size: u64) -> Result<Option<(u64, u64)>, Errno> {
     if offset >= size {
         return Ok(None);
@@ -169,7 +169,7 @@ fn data_range(fd: &OwnedFd, offset: u64, size: u64) -> Result<Option<(u64, u64)>
     };
     match rustix::fs::seek(fd, SeekFrom::Hole(start)) {
         Ok(end) => Ok(Some((start, end))),
-        // The file was cut meanwhile.
+        // The file was truncated at the same time.
         Err(Errno::NXIO) => Ok(None),
         Err(error) => Err(error),
     }

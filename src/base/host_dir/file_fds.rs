@@ -1,9 +1,8 @@
 //! A bounded cache of open files.
 //!
-//! A descriptor stays right as long as its path leads to the same object. [`OpenFile::is_fresh`]
-//! tells from the descriptor alone that this cannot have changed: replacing, removing or
-//! renaming a file moves its ctime. Only a rename of a directory above it does not, so that the
-//! path is walked anew after [`TRUSTED_FOR`] in any case.
+//! A descriptor is valid as long as its path leads to the same object. [`OpenFile::is_fresh`]
+//! checks that with the descriptor alone: replacing, removing or renaming a file changes its ctime.
+//! Renaming an ancestor does not, so the path is walked again after [`TRUSTED_FOR`] in any case.
 
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
@@ -17,22 +16,22 @@ use rustix::process::{Resource, getrlimit};
 use crate::base::{BaseAttr, BasePath};
 use crate::vfs::{FileId, Time};
 
-/// Open files at most, however many the process may have.
+/// Maximum number of open files, whatever the process's limit is.
 const MAX_OPEN_FILES: u64 = 128;
 
-/// The part of the process's descriptors that may be ours, as a divisor: the rest is for
+/// Divisor for the part of the process's descriptor limit that this cache may use; the rest is for
 /// sockets and the session.
 const SHARE_OF_LIMIT: u64 = 4;
 
-/// How long a path is taken to lead where it led.
+/// How long a path is assumed to lead to the same object.
 pub(super) const TRUSTED_FOR: Duration = Duration::from_millis(20);
 
 /// A regular file, open for reading.
 #[derive(Debug)]
 pub(super) struct OpenFile {
-    /// Its descriptor; the file offset is nobody's.
+    /// Its descriptor; the file offset is not used.
     pub fd: OwnedFd,
-    /// Its number.
+    /// Its file number.
     pub fileid: FileId,
     seen: Mutex<SeenFile>,
 }
@@ -44,47 +43,47 @@ struct SeenFile {
 }
 
 impl OpenFile {
-    /// A file whose path was just walked; `attr` is from the descriptor.
+    /// A file whose path was just walked; `attr` comes from the descriptor.
     pub(super) fn new(fd: OwnedFd, attr: &BaseAttr) -> Self {
         let seen = SeenFile { at: Instant::now(), ctime: attr.ctime };
         Self { fd, fileid: attr.fileid, seen: Mutex::new(seen) }
     }
 
-    /// Whether the path leads here still, judged by `attr` from the descriptor.
+    /// Whether the path still leads here, judged by `attr` from the descriptor.
     pub(super) fn is_fresh(&self, attr: &BaseAttr) -> bool {
         let seen = *lock(&self.seen);
         attr.nlink > 0 && attr.ctime == seen.ctime && seen.at.elapsed() < TRUSTED_FOR
     }
 
-    /// Notes that the path was walked and led here.
+    /// Records that the path was walked and still leads here.
     pub(super) fn confirm(&self, attr: &BaseAttr) {
         *lock(&self.seen) = SeenFile { at: Instant::now(), ctime: attr.ctime };
     }
 }
 
-/// The cache: open files by path, the least recently used one is closed first.
+/// The cache: open files by path, LRU.
 #[derive(Debug)]
 pub(super) struct Descriptors(Mutex<LruCache<BasePath, Arc<OpenFile>>>);
 
 impl Descriptors {
-    /// As many as the process's limit allows for.
+    /// An empty cache, with a capacity derived from the process's limit.
     pub(super) fn new() -> Self {
         Self(Mutex::new(LruCache::new(share_of_limit(SHARE_OF_LIMIT, MAX_OPEN_FILES))))
     }
 
-    /// The file that was opened for `path`.
+    /// The cached file of `path`.
     pub(super) fn get(&self, path: &BasePath) -> Option<Arc<OpenFile>> {
         lock(&self.0).get(path).cloned()
     }
 
-    /// Keeps `file` for `path`.
+    /// Caches `file` for `path`.
     pub(super) fn put(&self, path: &BasePath, file: Arc<OpenFile>) {
         let evicted = lock(&self.0).push(path.clone(), file);
         // Closed here, with the lock released.
         drop(evicted);
     }
 
-    /// Closes the file of `path`, if `file` is still the one.
+    /// Closes the file of `path`, if it is still `file`.
     pub(super) fn forget(&self, path: &BasePath, file: &Arc<OpenFile>) {
         let mut files = lock(&self.0);
         let is_same = files.peek(path).is_some_and(|f| Arc::ptr_eq(f, file));
@@ -93,18 +92,18 @@ impl Descriptors {
         drop(gone);
     }
 
-    /// Closes all that are not being read from.
+    /// Empties the cache; files that are being read are closed afterwards.
     pub(super) fn clear(&self) {
         lock(&self.0).clear();
     }
 }
 
-/// A part of the descriptors that the process may have, and `most` at most.
+/// The process's descriptor limit divided by `divisor`, at most `most`.
 pub(super) fn share_of_limit(divisor: u64, most: u64) -> NonZeroUsize {
     capacity(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX), divisor, most)
 }
 
-/// The size of a cache under a limit of `limit` descriptors for the process.
+/// The capacity of a cache, for a process limit of `limit` descriptors.
 pub(super) fn capacity(limit: u64, divisor: u64, most: u64) -> NonZeroUsize {
     let files = (limit / divisor).min(most);
     usize::try_from(files).ok().and_then(NonZeroUsize::new).unwrap_or(NonZeroUsize::MIN)

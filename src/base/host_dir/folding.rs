@@ -1,10 +1,10 @@
-//! Names are taken as their directory spells them, also where its filesystem finds them spelled
-//! in another way: in another case, or in another form of Unicode.
+//! Enforces the exact spelling of names on filesystems that fold names: that ignore case or
+//! normalize Unicode.
 //!
-//! Such a filesystem would lead past everything that goes by names: what is hidden, and
-//! whiteouts. So in a directory that may fold names, a name has to be in the listing, byte for
-//! byte. Whether a directory may is detected once and cached for [`REMEMBERED_FOR`]; where it does
-//! not, a name costs no call.
+//! On such a filesystem, another spelling would bypass whatever compares names: hidden paths and
+//! whiteouts. So in a directory that may fold names, a name must be in the listing, byte for byte.
+//! Whether a directory folds names is detected once and cached for [`REMEMBERED_FOR`]; if it does
+//! not, the check costs no call.
 
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,36 +21,36 @@ use super::attr::path_error;
 use super::walk::Reached;
 use crate::base::{Base, BaseError, BasePath};
 
-/// How long it is remembered whether a directory folds names. A host that puts another directory
-/// in its place, of a filesystem or with a flag that folds, is noticed after this.
+/// How long it is cached whether a directory folds names. If the host replaces the directory by a
+/// folding one, this is detected after that time.
 const REMEMBERED_FOR: Duration = Duration::from_secs(10);
 
-/// Directories whose answer is cached.
+/// Capacity of that cache, in directories.
 const MAX_FOLDING_DIRECTORIES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 /// Names of a directory that are tried until one has an ASCII letter.
 const MAX_PROBED_NAMES: usize = 256;
 
-/// How it is known whether directories fold names.
+/// How a filesystem's directories fold names, and how to detect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Folds {
-    /// None does.
+    /// No directory does.
     Never,
-    /// All may.
+    /// All directories may.
     Always,
-    /// Those with the flag for it (`chattr +F`).
+    /// Those with the casefold flag (`chattr +F`).
     #[cfg(target_os = "linux")]
     Flagged,
-    /// All do, or none: a probe of one tells.
+    /// All or none; a probe of one directory decides.
     #[cfg(target_os = "linux")]
     Alike,
-    /// A probe of each tells; not of names that are no ASCII.
+    /// Unknown; a probe of each directory decides for ASCII names. Other names are always checked.
     #[cfg(target_os = "linux")]
     Unknown,
 }
 
 impl Folds {
-    /// How it is in the filesystem of the open directory `root`.
+    /// The behaviour of the filesystem of the open directory `root`.
     #[cfg(target_os = "linux")]
     pub(super) fn of(root: BorrowedFd<'_>) -> Self {
         // Magic numbers of statfs(2): FAT, exFAT, NTFS (two drivers), CIFS, SMB 2, SMB, HFS+, HFS.
@@ -80,20 +80,20 @@ impl Folds {
         }
     }
 
-    /// APFS and HFS+ take all forms of Unicode for one, and mostly both cases.
+    /// APFS and HFS+ normalize Unicode, and mostly ignore case.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn of(_root: BorrowedFd<'_>) -> Self {
         Self::Always
     }
 }
 
-/// What is known of directories.
+/// Cached knowledge about directories.
 pub(super) struct NameFolding {
     folds: Folds,
-    /// Whether all do, where they are alike.
+    /// Where all directories behave alike: whether they fold names.
     all: OnceLock<bool>,
-    /// Whether the names in a directory, and those of its path, are matched byte for byte, and
-    /// when that was probed.
+    /// By directory: whether its names, and those of its path, are matched byte for byte, and when
+    /// that was probed.
     known: Mutex<LruCache<BasePath, (bool, Instant)>>,
 }
 
@@ -114,8 +114,8 @@ impl NameFolding {
 }
 
 impl HostDir {
-    /// Whether in the directory `dir`, and on the way there, only the spelling that a listing has
-    /// leads to an object.
+    /// Whether in the directory `dir`, and in its ancestors, only the spelling of the listing finds
+    /// an object.
     pub(super) fn is_exact(&self, dir: &[u8]) -> Result<bool, BaseError> {
         match (self.folding.folds, self.folding.all.get()) {
             (Folds::Never, _) | (_, Some(false)) => return Ok(true),
@@ -133,15 +133,15 @@ impl HostDir {
         Ok(is_exact)
     }
 
-    /// Fails unless each directory on the way to `path` spells its component so, as far as it may
-    /// fold names.
+    /// Fails unless each directory on the path that may fold names has the component in exactly
+    /// this spelling.
     pub(super) fn check_spelling(&self, path: &BasePath) -> Result<(), BaseError> {
         let (parent, name) = path.split_bytes();
         if path.is_root() || (self.is_exact(parent)? && self.is_probed(name)) {
             return Ok(());
         }
         let parent = BasePath::from_bytes(parent).ok_or(BaseError::NotFound)?;
-        // Which looks at the directory, and so checks how its own path is spelled.
+        // `list` looks at the directory, and so checks the spelling of its path.
         let listing = match self.list(&parent) {
             Err(BaseError::WrongKind) => return Err(BaseError::NotFound),
             listing => listing?,
@@ -150,8 +150,8 @@ impl HostDir {
         if is_listed { Ok(()) } else { Err(BaseError::NotFound) }
     }
 
-    /// Whether a probe of a directory says all about this name: it does not tell about forms of
-    /// Unicode.
+    /// Whether a probe of the directory decides for this name. A probe does not detect Unicode
+    /// normalization.
     fn is_probed(&self, name: &[u8]) -> bool {
         #[cfg(target_os = "linux")]
         if self.folding.folds == Folds::Unknown {
@@ -161,8 +161,8 @@ impl HostDir {
         true
     }
 
-    /// Whether the directory `path` may fold names. One that we may search and not read is taken
-    /// not to: its names cannot be listed.
+    /// Whether the directory `path` may fold names. A directory without read permission counts as
+    /// exact, because its names cannot be listed.
     fn folds(&self, path: &BasePath) -> Result<bool, BaseError> {
         let opened = match self.walker.open_dir(path) {
             Err(Errno::MFILE | Errno::NFILE) => {
@@ -174,7 +174,7 @@ impl HostDir {
         };
         let dir = match opened {
             Ok(Reached::Object(dir)) => dir,
-            // It is shown as empty.
+            // A mount point is shown as empty.
             Ok(Reached::MountPoint) | Err(Errno::ACCESS | Errno::PERM) => return Ok(false),
             Err(error) => return Err(path_error(error)),
         };
@@ -186,7 +186,7 @@ impl HostDir {
         /// FS_CASEFOLD_FL of linux/fs.h.
         const CASEFOLD: u32 = 0x4000_0000;
         match self.folding.folds {
-            // Filesystems without such flags fold nothing.
+            // Filesystems without these flags do not fold names.
             Folds::Flagged => rustix::fs::ioctl_getflags(dir.as_fd())
                 .is_ok_and(|flags| flags.bits() & CASEFOLD != 0),
             _ => {
@@ -204,7 +204,7 @@ impl HostDir {
         self.probe(dir).unwrap_or(true)
     }
 
-    /// Looks names of a directory up in the other case; `None` where none of them tells.
+    /// Looks up names of a directory in the other case; `None` if no name gives a result.
     fn probe(&self, dir: OwnedFd) -> Option<bool> {
         let mut dir = Dir::new(dir).ok()?;
         for _ in 0..MAX_PROBED_NAMES {
@@ -225,7 +225,7 @@ impl HostDir {
             if (own.st_dev, own.st_ino) != (other.st_dev, other.st_ino) {
                 return Some(false);
             }
-            // Two names of one file may differ in nothing but their case.
+            // Two hard links of one file may differ only in case.
             let is_dir = rustix::fs::FileType::from_raw_mode(own.st_mode).is_dir();
             if is_dir || own.st_nlink == 1 {
                 return Some(true);
@@ -262,7 +262,7 @@ mod tests {
         dir
     }
 
-    /// A base on a filesystem that finds names in any case.
+    /// A base on a case-insensitive filesystem.
     fn folding(dir: &tempfile::TempDir, folds: Folds) -> HostDir {
         let options = HostDirOptions { hidden: vec![path("s.db")] };
         let mut base = HostDir::open(dir.path(), options).unwrap();

@@ -1,10 +1,10 @@
-//! Paths that the export does not show: the session file and its companions.
+//! Paths that the export does not show: the session file and the files beside it.
 
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::base::BasePath;
 
-/// The hidden paths of a base; what is below one is hidden too.
+/// The hidden paths of a base; everything below them is hidden too.
 #[derive(Debug)]
 pub(super) struct HiddenPaths(RwLock<Vec<BasePath>>);
 
@@ -13,7 +13,7 @@ impl HiddenPaths {
         Self(RwLock::new(paths))
     }
 
-    /// Hides these as well.
+    /// Hides further paths.
     pub(super) fn add(&self, paths: Vec<BasePath>) {
         let mut hidden = self.0.write();
         hidden.extend(paths);
@@ -21,12 +21,12 @@ impl HiddenPaths {
         hidden.dedup();
     }
 
-    /// A list of paths is whole whatever a panic interrupted.
+    /// The paths; a poisoned lock is ignored, because a panic cannot leave the list inconsistent.
     fn paths(&self) -> RwLockReadGuard<'_, Vec<BasePath>> {
         self.0.read()
     }
 
-    /// Whether `path` is hidden, or below something hidden.
+    /// Whether `path` is hidden, or below a hidden path.
     pub(super) fn holds(&self, path: &BasePath) -> bool {
         self.paths().iter().any(|hidden| {
             let (path, hidden) = (path.as_bytes(), hidden.as_bytes());
@@ -57,8 +57,7 @@ impl HiddenPaths {
     }
 }
 
-/// Whether two names or paths can mean the same object: on macOS, filesystems take another
-/// case of a letter for the same letter.
+/// Whether two names or paths can mean the same object: macOS filesystems may ignore case.
 pub(super) fn same_name(a: &[u8], b: &[u8]) -> bool {
     if cfg!(target_os = "macos") { a.eq_ignore_ascii_case(b) } else { a == b }
 }

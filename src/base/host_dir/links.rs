@@ -1,8 +1,8 @@
-//! Finding a file by its number: the one search of the whole tree.
+//! Finds a file by its number, by searching the whole tree.
 //!
-//! The search goes breadth-first, opens directories only, stops at the first hit and goes on
-//! from there the next time. What it saw is kept as an index of numbers and directories; the
-//! names are read again, and checked, when an answer is needed.
+//! The search is breadth-first, opens only directories, stops at the first match and continues from
+//! there the next time. It keeps an index of file numbers and directories. Names are not in the
+//! index: they are read again, and checked, when a result is needed.
 
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
@@ -16,20 +16,20 @@ use super::walk::Reached;
 use crate::base::{Base, BaseError, BasePath, ListedEntry};
 use crate::vfs::{FileId, FileKind, Name};
 
-/// Directories that a search visits; what lies in others is not found. About 32 bytes each.
+/// Maximum number of directories visited, about 32 bytes each; files in others are not found.
 const MAX_INDEXED_DIRECTORIES: usize = 1 << 20;
 
-/// Files that the index holds; 16 bytes each. Directories whose files are not in it are read
+/// Maximum number of files in the index, 16 bytes each. Directories whose files do not fit are read
 /// again by each search.
 const MAX_INDEXED_FILES: usize = 1 << 20;
 
-/// A number that a complete search did not find is not searched for again before this.
+/// After a complete search without a match, the tree is not searched again before this time.
 const REPEAT_AFTER: Duration = Duration::from_secs(10);
 
-/// Says whether a path will do.
+/// Decides whether a path is a match.
 type LinkFilter<'a> = &'a mut dyn FnMut(&BasePath) -> bool;
 
-/// What searches have seen.
+/// The shared state of searches.
 pub(super) struct Links(Mutex<LinkSearch>);
 
 impl Links {
@@ -38,16 +38,16 @@ impl Links {
     }
 }
 
-/// A search, as far as it got.
+/// The progress of the search.
 struct LinkSearch {
     directories: Directories,
-    /// The next directory to read.
+    /// The number of the next directory to read.
     next: usize,
-    /// The files in the directories before `indexed`, by number, with their directory.
+    /// The files in the directories before `indexed`: file number and directory number, sorted.
     files: Vec<(FileId, u32)>,
     indexed: usize,
     room: usize,
-    /// When it last read a directory that was new to it.
+    /// When the search last read a new directory.
     rested: Instant,
 }
 
@@ -57,20 +57,20 @@ impl LinkSearch {
         Self { directories, next: 0, files, indexed: 0, room, rested: Instant::now() }
     }
 
-    /// Whether what it saw may be out of date. Measured from the end, so that a search that
-    /// takes long is not followed by the next one at once.
+    /// Whether the index may be outdated. Measured from the end of the search, so that a long
+    /// search is not repeated at once.
     fn is_old(&self) -> bool {
         self.next > 0 && self.rested.elapsed() >= REPEAT_AFTER
     }
 
-    /// The directories that held `id` when they were read.
+    /// The directories that contained `id` when they were read.
     fn known(&self, id: FileId) -> &[(FileId, u32)] {
         let start = self.files.partition_point(|f| f.0 < id);
         let length = self.files[start..].partition_point(|f| f.0 == id);
         &self.files[start..start + length]
     }
 
-    /// Takes in what the directory number `at` holds; whether `id` is in it.
+    /// Adds the entries of the directory number `at`; returns whether `id` is among them.
     fn take_in(&mut self, at: usize, entries: &[ListedEntry], id: FileId) -> bool {
         let is_new = at == self.next;
         let is_file = |e: &&ListedEntry| e.kind != Some(FileKind::Directory);
@@ -105,7 +105,8 @@ impl HostDir {
     ) -> Result<Option<BasePath>, BaseError> {
         let mut search = self.links.0.lock();
         let is_old = search.is_old();
-        // What is refused once is not offered again by the second search: callers count names.
+        // A path that was refused must not be offered again by the second search: callers count
+        // names.
         let mut refused = HashSet::new();
         let wanted: LinkFilter<'_> = &mut |path| {
             if refused.contains(path) {
@@ -128,7 +129,7 @@ impl HostDir {
         if found.is_some() || !is_old {
             return Ok(found);
         }
-        // The tree may have changed since its first part was read: once more, from the start.
+        // The tree may have changed since its first part was read: search again from the start.
         *search = LinkSearch::new(search.room);
         self.search_on(&mut search, id, wanted)
     }
@@ -142,9 +143,9 @@ impl HostDir {
     ) -> Result<Option<BasePath>, BaseError> {
         let next = search.next;
         let found = self.read_on(search, id, wanted);
-        // Also where a directory could not be read: those before it are in the index.
+        // Also after a failed read, as earlier directories were added to the index.
         search.files.sort_unstable();
-        // Whoever misses a number again and again must not keep the index from growing old.
+        // Repeated searches for a missing number must not keep the index from expiring.
         if search.next > next {
             search.rested = Instant::now();
         }
@@ -170,8 +171,8 @@ impl HostDir {
         Ok(found)
     }
 
-    /// The entries of a directory, past the cache of listings, which a search would sweep out.
-    /// A directory that is gone, closed to us or a mount point has none.
+    /// The entries of a directory, read without the listing cache, which a search would flush. A
+    /// directory that is gone, unreadable or a mount point has none.
     fn read_anew(&self, dir: &BasePath) -> Result<Vec<ListedEntry>, BaseError> {
         let entries = match self.walker.open_dir(dir) {
             Ok(Reached::Object(fd)) => self.read_entries(dir, fd),
@@ -191,7 +192,7 @@ impl HostDir {
         }
     }
 
-    /// A name of `id` in `dir` that is wanted, checked by looking at it.
+    /// A name of `id` in `dir` that is wanted, checked by `stat`.
     fn find_in(
         &self,
         dir: &BasePath,
@@ -213,15 +214,15 @@ impl HostDir {
     }
 }
 
-/// Whether the process, not the base, is the reason: the search has to stop, or it would take
-/// directories for empty that are not.
+/// Whether the process has run out of resources. The search must then stop, because it would treat
+/// unread directories as empty.
 fn is_exhaustion(error: &std::io::Error) -> bool {
     use rustix::io::Errno;
     let code = Errno::from_io_error(error);
     matches!(code, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }
 
-/// A table of directories, each by its parent's number and its name. Number 0 is the root.
+/// A compact table of directories: each has its parent's number and its name. Number 0 is the root.
 struct Directories {
     rows: Vec<LinksRow>,
     names: Vec<u8>,
@@ -246,7 +247,7 @@ impl Directories {
     /// Adds a directory, unless the table is full.
     fn push(&mut self, parent: usize, name: &Name) {
         let name = name.as_bytes();
-        // The table's bound keeps all three within their types (2^20 names of 255 bytes).
+        // The table's limit keeps all three within their types (2^20 names of 255 bytes).
         let (Ok(parent), Ok(name_at), Ok(name_bytes)) =
             (parent.try_into(), self.names.len().try_into(), name.len().try_into())
         else {

@@ -1,7 +1,7 @@
-//! Reading a directory's entries.
+//! Reads a directory's entries.
 //!
-//! The numbers of the entries have to be those that `stat` shows. Most filesystems keep the
-//! same number in both places; where one does not, or is not known to, each entry is asked.
+//! Their file numbers must equal those of `stat`. Most filesystems return the same number in both
+//! places. On others, and on unknown ones, `stat` is called for each entry.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,15 +20,15 @@ use super::walk::Reached;
 use crate::base::{BaseError, BasePath, ListedEntry, Listing, fold_fileid};
 use crate::vfs::{FileId, FileKind, Name};
 
-/// Which entries' numbers (`d_ino`) are those of `stat`.
+/// For which entries `d_ino` equals the inode number of `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InoAgreement {
     /// All of them.
     Agree,
-    /// Those of everything but directories (a btrfs subvolume has another one inside).
+    /// All but directories (a btrfs subvolume has another number inside).
     #[cfg(target_os = "linux")]
     AgreeButOfDirectories,
-    /// None can be relied on (overlayfs, FUSE, whatever is not known).
+    /// Possibly none (overlayfs, FUSE, unknown filesystems).
     MayDiffer,
 }
 
@@ -51,7 +51,7 @@ impl InoAgreement {
     fn of(dir: BorrowedFd<'_>) -> Self {
         const AGREE: [&[u8]; 2] = [b"apfs\0", b"hfs\0"];
         let Ok(fs) = rustix::fs::fstatfs(dir) else { return Self::MayDiffer };
-        // Signed on this platform; the names are ASCII.
+        // `c_char` is signed on this platform; the names are ASCII.
         let name = fs.f_fstypename.map(|c| c as u8);
         if AGREE.iter().any(|known| name.starts_with(known)) {
             Self::Agree
@@ -72,21 +72,22 @@ impl InoAgreement {
     }
 }
 
-/// Entries of a directory that is listed without waiting for others, at most: about a megabyte.
+/// Entries of the largest directory that is listed without a [`ListingTurn`](super::ListingTurn):
+/// about a megabyte.
 const SMALL_ENTRIES: usize = 8192;
 
-/// How long a larger one waits for its turn.
+/// How long a larger listing waits for its turn.
 const TURN_WAIT: Duration = Duration::from_millis(250);
 
-/// What reading a directory gave.
+/// The result of reading a directory.
 pub(super) enum ListingRead {
-    /// Its entries.
+    /// The directory's entries.
     Whole(Box<ReadEntries>),
-    /// The cached listing, if another thread has read it while this one waited for its turn.
+    /// The cached listing, if another thread has read it while this one waited.
     Known(Arc<Listing>),
 }
 
-/// A directory's entries, and `stat` of the directory before and after they were read.
+/// A directory's entries, and `stat` of the directory before and after the read.
 pub(super) struct ReadEntries {
     pub listing: Listing,
     pub before: Stat,
@@ -96,7 +97,7 @@ pub(super) struct ReadEntries {
 impl HostDir {
     /// Reads the entries of the directory `path`, which is open as `dir`.
     ///
-    /// Fails with [`BaseError::Busy`] if it is large and does not get its turn.
+    /// Fails with [`BaseError::Busy`] if the directory is large and does not get its turn.
     pub(super) fn read_entries(
         &self,
         path: &BasePath,
@@ -106,7 +107,7 @@ impl HostDir {
         let numbers = InoAgreement::of(dir.as_fd());
         let hidden = self.hidden.names_in(path);
         let mut dir = Dir::new(dir).map_err(path_error)?;
-        // The names lie in one piece of memory, one after the other.
+        // The names are stored in one buffer.
         let (mut names, mut found) = (Vec::new(), Vec::new());
         let mut turn = None;
         while let Some(entry) = dir.read() {
@@ -116,7 +117,7 @@ impl HostDir {
                 Err(error) => return Err(path_error(error)),
             };
             let name = entry.file_name().to_bytes();
-            // Skips `.` and `..`, and what no sound filesystem has.
+            // Skips `.` and `..`, and names that a valid filesystem does not have.
             if Name::check(name).is_err() || hidden.iter().any(|h| same_name(h, name)) {
                 continue;
             }
@@ -146,7 +147,7 @@ impl HostDir {
         Ok(ListingRead::Whole(Box::new(ReadEntries { listing, before, after })))
     }
 
-    /// The number and the type of an entry; `None` if it is gone by now.
+    /// The file number and type of an entry; `None` if it no longer exists.
     fn entry(
         &self,
         dir: BorrowedFd<'_>,
@@ -161,9 +162,9 @@ impl HostDir {
                     return Some((attr.fileid, Some(attr.kind)));
                 }
                 Err(Errno::NOENT) => return None,
-                // A mount point is shown with the number of what it covers; and without the
-                // right to search the directory nobody can `stat` the entry, so that there is
-                // no number to differ from.
+                // A mount point is shown with the number of the covered object. Without search
+                // permission on the directory, no process of this user can `stat` the entry, so
+                // `d_ino` contradicts nothing.
                 Ok(Reached::MountPoint) | Err(_) => {}
             }
         }
@@ -171,7 +172,7 @@ impl HostDir {
     }
 }
 
-/// What the host told with an entry.
+/// The data in a directory entry.
 struct Told {
     kind: Option<FileKind>,
     ino: u64,

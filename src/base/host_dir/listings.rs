@@ -1,8 +1,8 @@
 //! A bounded cache of listings.
 //!
-//! A listing is used as long as its directory is the same object with the same mtime and ctime.
-//! One that was read too soon after the directory's last change is not kept: another change in
-//! the same tick of the filesystem's clock would not move the times.
+//! A listing is valid as long as its directory is the same object with the same mtime and ctime. A
+//! listing read too soon after the directory's last change is not cached: another change in the
+//! same tick of the filesystem's clock would not change the times.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use super::listing::ReadEntries;
 use crate::base::{BaseAttr, BasePath, ListedEntry, Listing};
 use crate::vfs::Time;
 
-/// Bytes of all listings together, but for one that is larger by itself.
+/// Maximum size of all listings together, in bytes, without a single larger one.
 const CACHE_BYTES: usize = 8 << 20;
 
-/// Bytes of the largest listing that is kept: about half a million entries.
+/// Maximum size of a cached listing, in bytes: about half a million entries.
 const MAX_LISTING_BYTES: usize = 48 << 20;
 
-/// Listings, however small.
+/// Maximum number of listings.
 const MAX_LISTINGS: NonZeroUsize = NonZeroUsize::new(32_768).unwrap();
 
-/// A directory that was last changed less than this before it was read may change again without
-/// moving its times: a few ticks of the kernel's coarse clock (10 ms at most).
+/// If a directory was changed less than this before the read, another change may leave its times
+/// the same: a few ticks of the kernel's coarse clock (10 ms at most).
 const TICK: Duration = Duration::from_millis(50);
 
-/// The same for times without nanoseconds, as coarse filesystems keep them (FAT: 2 s).
+/// That duration for times without nanoseconds, as coarse filesystems store them (FAT: 2 s).
 const COARSE_TICK: Duration = Duration::from_secs(3);
 
-/// A directory's state; equal stamps mean equal entries.
+/// The state of a directory; equal stamps mean equal entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DirStamp {
     dev: u64,
@@ -47,13 +47,13 @@ impl From<&BaseAttr> for DirStamp {
 }
 
 impl DirStamp {
-    /// Whether a change after `now` is sure to give another stamp.
+    /// Whether a change after `now` is certain to change the stamp.
     pub(super) fn is_settled(&self, now: SystemTime) -> bool {
         is_settled(self.mtime.max(self.ctime), now)
     }
 }
 
-/// Whether a change after `now` is sure to give another time than `last`, that of the last change.
+/// Whether a change after `now` is certain to get another time than `last`, the last change.
 pub(super) fn is_settled(last: Time, now: SystemTime) -> bool {
     let tick = if last.nanos == 0 { COARSE_TICK } else { TICK };
     let Ok(now) = now.duration_since(UNIX_EPOCH) else { return false };
@@ -67,8 +67,7 @@ pub(super) struct HostListingCache(Mutex<Cached>);
 struct Cached {
     by_path: LruCache<BasePath, CachedListing>,
     bytes: usize,
-    /// The last listing of more than [`CACHE_BYTES`]: it takes no room from the others, nor they
-    /// from it.
+    /// The last listing larger than [`CACHE_BYTES`]. It does not count towards that limit.
     large: Option<(BasePath, CachedListing)>,
 }
 
@@ -84,7 +83,7 @@ impl HostListingCache {
         Self(Mutex::new(Cached { by_path, bytes: 0, large: None }))
     }
 
-    /// The entries of the directory `path`, if it is still in the state `stamp`.
+    /// The cached listing of the directory `path`, if its state is still `stamp`.
     pub(super) fn get(&self, path: &BasePath, stamp: DirStamp) -> Option<Arc<Listing>> {
         let mut cached = self.lock();
         if let Some((_, kept)) = cached.large.as_ref().filter(|(large, _)| large == path) {
@@ -103,7 +102,8 @@ impl HostListingCache {
         }
     }
 
-    /// Keeps what was read from `path` in the state `stamp`, if it [`is_reliable`].
+    /// Caches a listing of `path`, read in the state `stamp`. The caller has checked
+    /// [`is_reliable`].
     pub(super) fn put(&self, path: &BasePath, stamp: DirStamp, listing: &Arc<Listing>) {
         let bytes = cost_bytes(path, listing);
         let kept = CachedListing { stamp, listing: Arc::clone(listing), bytes };
@@ -125,7 +125,7 @@ impl HostListingCache {
         }
     }
 
-    /// Forgets all.
+    /// Empties the cache.
     pub(super) fn clear(&self) {
         let mut cached = self.lock();
         cached.by_path.clear();
@@ -146,8 +146,9 @@ impl Cached {
     }
 }
 
-/// Whether what was read from `path` when the clock showed `began` can be kept: it is not torn, a
-/// later change shows, and it is not too large. `before` and `after` are the states around it.
+/// Whether a listing of `path` that was read from the time `began` on can be cached: the directory
+/// did not change during the read, a later change is detectable, and it is not too large. `before`
+/// and `after` are the directory's states around the read.
 pub(super) fn is_reliable(
     path: &BasePath,
     (before, after): (DirStamp, DirStamp),
@@ -157,14 +158,14 @@ pub(super) fn is_reliable(
     before == after && after.is_settled(began) && cost_bytes(path, listing) <= MAX_LISTING_BYTES
 }
 
-/// What a listing takes in memory, roughly.
+/// Approximate memory use of a listing, in bytes.
 fn cost_bytes(path: &BasePath, listing: &Listing) -> usize {
     const KEPT_BYTES: usize = 160;
     let entry = |e: &ListedEntry| size_of::<ListedEntry>() + e.name.as_bytes().len();
     KEPT_BYTES + path.as_bytes().len() + listing.entries.iter().map(entry).sum::<usize>()
 }
 
-/// The stamps around a reading, `None` if the host gave something that is no directory's.
+/// The stamps before and after a read; `None` if the host returned an invalid type.
 pub(super) fn stamps(root_dev: u64, entries: &ReadEntries) -> Option<(DirStamp, DirStamp)> {
     let stamp = |stat| super::attr::base_attr(root_dev, stat).ok().map(|a| DirStamp::from(&a));
     Some((stamp(&entries.before)?, stamp(&entries.after)?))

@@ -1,9 +1,9 @@
-//! Looking at the entries of an open directory, one system call each.
+//! Looks at the entries of an open directory, with one system call each.
 //!
-//! `statx` also says which mount an entry is on, so that nothing mounted is taken for the object
-//! below. But asking may go to what is mounted, which could be our own export: so the system is
-//! told to answer with what it has. That is right only where the base's own filesystem always
-//! has everything, which is a local one's; on others, objects are walked to.
+//! `statx` also returns the mount that an entry is on, so a mounted filesystem is never mistaken
+//! for the base's object. But a synchronous query may go to the mounted filesystem, which could be
+//! our own export. So `statx` is called with AT_STATX_DONT_SYNC. Cached attributes are right only
+//! on local filesystems; on others, objects are looked up by a walk.
 
 #[cfg(not(target_os = "linux"))]
 use std::os::fd::BorrowedFd;
@@ -24,12 +24,12 @@ mod linux {
     use super::super::attr::{base_attr_of_statx, path_error};
     use super::{BaseAttr, BaseError, Reached};
 
-    /// A mount of a local filesystem, by its number (Linux 5.8).
+    /// A mount of a local filesystem, by its mount id (Linux 5.8).
     #[derive(Debug, Clone, Copy)]
     pub struct Local(u64);
 
     impl Local {
-        /// The mount that the open directory `root` is on, if its filesystem is a local one.
+        /// The mount of the open directory `root`, if its filesystem is local.
         pub fn of(root: BorrowedFd<'_>) -> Option<Self> {
             // Magic numbers of statfs(2): ext2 to ext4, XFS, tmpfs, F2FS, btrfs.
             const LOCAL: [u64; 5] = [0xef53, 0x5846_5342, 0x0102_1994, 0xf2f5_2010, 0x9123_683e];
@@ -40,8 +40,8 @@ mod linux {
             LOCAL.contains(&magic).then_some(Self(number))
         }
 
-        /// The attributes of the entry `name` of `dir`, numbered for a base whose root is on
-        /// device `root_dev`.
+        /// The attributes of the entry `name` of `dir`, with file numbers for a base whose root is
+        /// on device `root_dev`.
         pub fn stat(
             self,
             root_dev: u64,
@@ -71,7 +71,7 @@ mod linux {
     }
 }
 
-/// No other system has `statx`, so none has a `Local`.
+/// Other systems do not have `statx`, so there is no `Local`.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Local {}

@@ -1,6 +1,6 @@
-//! Looking at objects: by their open directory where that is quick, else by a walk from the root.
+//! Looks at objects: in their cached open directory if possible, otherwise by a walk from the root.
 //!
-//! Nothing here opens anything but directories, and these as places to look from.
+//! Opens only directories, and these only with O_PATH where the system has it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use super::walk::Reached;
 use crate::base::{Base, BaseAttr, BaseError, BasePath, Entries};
 use crate::vfs::{FileId, FileKind, Name};
 
-/// The attributes of what is shown, and whether it is a stand-in for a mount point.
+/// The attributes to show, and whether they stand in for a mount point.
 type Looked = Result<(BaseAttr, bool), BaseError>;
 
 impl HostDir {
-    /// Looks at `path`. It is found in its directory as that was up to
-    /// [`TRUSTED_FOR`](super::descriptors::TRUSTED_FOR) ago.
+    /// Looks at `path`. Its directory may be cached for up to
+    /// [`TRUSTED_FOR`](super::file_fds::TRUSTED_FOR).
     pub(super) fn look_at(&self, path: &BasePath) -> Looked {
         let Some(local) = self.walker.local().filter(|_| !path.is_root()) else {
             return self.walk_to(path);
@@ -55,7 +55,7 @@ impl HostDir {
         }
     }
 
-    /// Looks at `path`, walking all the way.
+    /// Looks at `path` by a walk from the root.
     pub(super) fn walk_to(&self, path: &BasePath) -> Looked {
         if self.hidden.holds(path) {
             return Err(BaseError::NotFound);
@@ -71,13 +71,13 @@ impl HostDir {
         }
     }
 
-    /// The attributes of the object that is `at` this place, without mode bits that its ACL denies.
+    /// Removes mode bits that the ACL of the object `at` this place denies.
     pub(super) fn limited(&self, attr: BaseAttr, at: AclSource<'_>) -> BaseAttr {
         self.acls.limit(&self.walker, at, attr)
     }
 
-    /// What is shown for the mount point `path`: its number and type are those that its
-    /// parent's listing has for what is mounted over.
+    /// The stand-in for the mount point `path`. Its number and type are those of the covered object
+    /// in the parent's listing.
     fn mount_point(&self, path: &BasePath) -> Result<BaseAttr, BaseError> {
         let (parent, name) = path.split().ok_or(BaseError::NotFound)?;
         let listing = self.list(&parent)?;
@@ -89,7 +89,7 @@ impl HostDir {
         Ok(covered(self.root_dev, entry.fileid, kind))
     }
 
-    /// The directory `path`, open; `None` for the root, which always is.
+    /// The open directory `path`; `None` for the root, which is always open.
     fn anchor(&self, path: &[u8]) -> Result<Option<Arc<Anchor>>, BaseError> {
         if path.is_empty() {
             return Ok(None);
@@ -120,7 +120,7 @@ impl HostDir {
         base_attr(self.root_dev, &rustix::fs::fstat(fd).map_err(path_error)?)
     }
 
-    /// Opens the directory `path` for looking at its entries, as [`Base::entries`].
+    /// Opens the directory `path` to look at its entries, as [`Base::entries`].
     pub(super) fn open_entries(&self, path: &BasePath) -> Result<LookedIn<'_>, BaseError> {
         let began = SystemTime::now();
         self.seen.begin();
@@ -141,15 +141,15 @@ impl HostDir {
     }
 }
 
-/// A directory whose entries are being looked at.
+/// An open directory whose entries are looked at.
 pub(super) struct LookedIn<'a> {
     base: &'a HostDir,
     path: BasePath,
-    /// The quick way, where there is one.
+    /// Set if entries can be looked at with one call.
     local: Option<Local>,
-    /// The directory; `None` for the root.
+    /// The open directory; `None` for the root.
     anchor: Option<Arc<Anchor>>,
-    /// Whether a name that leads elsewhere now has moved the directory's times.
+    /// Whether the directory's last change is so old that a later one would change its times.
     settled: bool,
 }
 

@@ -1,12 +1,11 @@
-//! A directory of this machine, opened once and never left.
+//! A directory of this machine as a base.
 //!
-//! Everything below the base's root goes through `walk`, from the open root: nothing follows a
-//! symbolic link, nothing enters another mount, and only regular files are opened for reading.
-//! What is kept between calls (`acl`, `anchors`, `descriptors`, `folding`, `listings`, `links`,
-//! `seen`) is bounded, and checked against the host before it is used, or trusted for a moment (see
-//! each).
+//! Every access below the base's root goes through `walk`, from the open root. Nothing follows a
+//! symbolic link or enters another mount, and only regular files are opened for reading. The caches
+//! (`acl`, `dir_fds`, `file_fds`, `folding`, `listings`, `links`, `recent_attrs`) are bounded.
+//! Entries are checked against the host before use, or trusted for a short time (see each module).
 //!
-//! Nothing here knows of sessions, of callers, or of the protocol.
+//! This module does not depend on sessions, callers or the protocol.
 
 mod acl;
 mod attr;
@@ -50,23 +49,23 @@ use crate::vfs::{FileId, FileKind};
 pub use acl::shown_mode;
 pub use beneath::Beneath;
 
-/// How a [`HostDir`] is opened.
+/// Options for opening a [`HostDir`].
 #[derive(Debug, Clone, Default)]
 pub struct HostDirOptions {
-    /// Paths that do not exist for the export: the session file and its companions.
+    /// Paths that the export does not show: the session file and the files beside it.
     pub hidden: Vec<BasePath>,
 }
 
 /// A read-only view of a host directory.
 ///
-/// Something mounted below it is not shown: a mount point is an empty directory (or, where a
-/// file is mounted over, an empty file).
+/// Filesystems mounted below it are not shown: a mount point is an empty directory, or an empty
+/// file if something is mounted over a file.
 pub struct HostDir {
     walker: Walker,
     root_dev: u64,
     is_remote: bool,
     hidden: HiddenPaths,
-    /// Where `acetate apply` says that it is at work.
+    /// The journal of an unfinished `acetate apply`.
     journal: BasePath,
     acls: Acls,
     anchors: Anchors,
@@ -81,14 +80,13 @@ pub struct HostDir {
 impl HostDir {
     /// Opens the directory `root`, which may be named through symbolic links.
     ///
-    /// Fails with [`BaseError::NotFound`] where there is no directory, and with
-    /// [`BaseError::Denied`] where we may not enter it.
+    /// Fails with [`BaseError::NotFound`] if there is no directory, and with [`BaseError::Denied`]
+    /// if we may not enter it.
     pub fn open(root: &Path, options: HostDirOptions) -> Result<Self, BaseError> {
         Self::open_by(root, options, false)
     }
 
-    /// As [`HostDir::open`], but finds every object component by component, as it is done
-    /// where the host has no `openat2`.
+    /// Like [`HostDir::open`], but walks component by component, as on a host without `openat2`.
     pub fn open_stepwise(root: &Path, options: HostDirOptions) -> Result<Self, BaseError> {
         Self::open_by(root, options, true)
     }
@@ -120,19 +118,19 @@ impl HostDir {
         })
     }
 
-    /// Shares `turn` with other bases: one large directory is listed at a time.
+    /// Shares `turn` with other bases, so that one large directory is listed at a time.
     #[must_use]
     pub fn with_turn(self, turn: Arc<ListingTurn>) -> Self {
         Self { turn, ..self }
     }
 
-    /// Hides these paths, and what is below them, from now on.
+    /// Hides these paths, and everything below them, from now on.
     pub fn hide(&self, paths: Vec<BasePath>) {
         self.hidden.add(paths);
         self.listings.clear();
     }
 
-    /// Reads the directory `path`, and keeps what was read if it can be relied on later.
+    /// Reads the directory `path`, and caches the listing if it is reliable.
     fn read_listing(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError> {
         let began = SystemTime::now();
         let dir = match self.walker.open_dir(path).map_err(path_error)? {
@@ -146,7 +144,7 @@ impl HostDir {
         let kept = listings::stamps(self.root_dev, &entries)
             .filter(|stamps| listings::is_reliable(path, *stamps, began, &entries.listing));
         let Some((_, stamp)) = kept else { return Ok(Arc::new(entries.listing)) };
-        // From here on it is the cache's.
+        // From here on the cache owns the listing, which bounds its memory.
         entries.listing.turn = None;
         let listing = Arc::new(entries.listing);
         self.listings.put(path, stamp, &listing);
@@ -155,7 +153,7 @@ impl HostDir {
 }
 
 impl HostDir {
-    /// Whether the directory in which `acetate apply` works is there, and root's.
+    /// Whether the staging directory of `acetate apply` exists and belongs to root.
     fn is_staging_of_root(&self) -> Result<bool, BaseError> {
         let staging = BasePath::from_bytes(STAGING.as_bytes()).unwrap_or_default();
         match self.walker.stat(&staging).map_err(path_error)? {
@@ -181,13 +179,13 @@ impl Base for HostDir {
             Ok(Reached::MountPoint) => return Ok(false),
             Err(error) => match path_error(error) {
                 BaseError::NotFound => return Ok(false),
-                // Root applies to the session of another user's server, which may not look into the
-                // staging.
+                // Root may be applying to the session of another user's server, which then cannot
+                // read the staging.
                 BaseError::Denied => return self.is_staging_of_root(),
                 error => return Err(error),
             },
         };
-        // Any user who may write at the top can make a directory of that name.
+        // Any user who may write at the top can create a directory of that name.
         let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
         let is_trusted = [0, rustix::process::geteuid().as_raw()].contains(&found.st_uid);
         Ok(is_file && is_trusted)

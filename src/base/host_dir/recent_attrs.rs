@@ -1,10 +1,10 @@
-//! What listings have lately seen of the objects that they list.
+//! Caches attributes for directory listings for a short time.
 //!
-//! Listing a directory with attributes looks at every entry, and clients that list the same
-//! directory at the same time, or one that begins again, would have all of them looked at again.
-//! So a listing may tell what one before has seen, for [`SEEN_FOR`]. Nothing else does; and what
-//! is seen elsewhere meanwhile is noted here, so that no listing shows what is older than
-//! another answer.
+//! A listing with attributes looks at every entry. Clients that list the same directory at the same
+//! time, or one client that lists it again, would look at all entries again. So a listing may
+//! return attributes that another one has seen, for [`SEEN_FOR`]; no other operation does.
+//! Attributes seen by other operations are recorded here too, so that a listing never returns older
+//! ones than another reply.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,19 +14,19 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::base::BaseAttr;
 use crate::vfs::FileId;
 
-/// How long a listing may tell what was seen: a third of what a client takes attributes for true
-/// without asking (acregmin, 3 s).
+/// How long a listing may return cached attributes: a third of the time that a client trusts
+/// attributes (acregmin, 3 s).
 const SEEN_FOR: Duration = Duration::from_secs(1);
 
-/// Objects at most, about 200 bytes each: what fits before a table of 16,384 places grows. What is
-/// seen beyond is looked at each time.
+/// Capacity, about 200 bytes per object: what fits into a hash table of 16,384 slots. Further
+/// objects are looked at each time.
 const MAX_SEEN_OBJECTS: usize = 14_336;
 
-/// Attributes by number, while somebody lists.
+/// Attributes by file number; `None` while no listing is running.
 pub(super) struct RecentAttrs(Mutex<Option<AttrTable>>);
 
 struct AttrTable {
-    /// When it was begun: nothing in it is older.
+    /// When the table was created; no entry is older.
     since: Instant,
     attrs: HashMap<FileId, BaseAttr>,
 }
@@ -36,7 +36,7 @@ impl AttrTable {
         self.since.elapsed() >= SEEN_FOR
     }
 
-    /// Notes what was seen, unless something newer was.
+    /// Records attributes, unless newer ones are recorded.
     fn note(&mut self, attr: &BaseAttr) {
         let has_room = self.attrs.len() < MAX_SEEN_OBJECTS;
         match self.attrs.get_mut(&attr.fileid) {
@@ -53,7 +53,7 @@ impl RecentAttrs {
         Self(Mutex::new(None))
     }
 
-    /// Begins to note what is seen; before anything is looked at for a listing.
+    /// Starts recording; call before anything is looked at for a listing.
     pub(super) fn begin(&self) {
         let mut table = self.lock();
         if table.as_ref().is_none_or(AttrTable::is_over) {
@@ -61,18 +61,18 @@ impl RecentAttrs {
         }
     }
 
-    /// What was seen of the object `id`. For a listing that has just begun: it does not ask the
-    /// clock once more.
+    /// The recorded attributes of the object `id`. Call only after [`RecentAttrs::begin`]: this
+    /// does not check the table's age.
     pub(super) fn get(&self, id: FileId) -> Option<BaseAttr> {
         self.lock().as_ref()?.attrs.get(&id).cloned()
     }
 
-    /// Notes what was seen of an object, while somebody lists.
+    /// Records an object's attributes, if a table exists.
     pub(super) fn note(&self, attr: &BaseAttr) {
         let mut table = self.lock();
         let Some(noted) = table.as_mut() else { return };
         if noted.is_over() {
-            // The memory goes as well: most of the time nobody lists anything.
+            // Also frees the memory: most of the time no listing is running.
             *table = None;
         } else {
             noted.note(attr);
@@ -119,7 +119,7 @@ mod tests {
         seen.begin();
         seen.note(&attr(7, 5));
         seen.note(&attr(7, 6));
-        // Looked at before, noted after.
+        // Attributes from before, recorded afterwards.
         seen.note(&attr(7, 5));
         assert_eq!(ctime(&seen), Some(6));
         seen.begin();

@@ -1,4 +1,4 @@
-//! Which filesystems another machine or another process answers for.
+//! Detects filesystems that another machine or process serves.
 
 use std::os::fd::BorrowedFd;
 
@@ -20,7 +20,7 @@ const REMOTE: [u64; 13] = [
     0x7461_636f,
 ];
 
-/// Whether the filesystem of the open directory `root` is one of them.
+/// Whether the filesystem of the open directory `root` is remote.
 #[cfg(target_os = "linux")]
 pub(super) fn is_remote(root: BorrowedFd<'_>) -> bool {
     // The field's type differs between architectures; the numbers have 32 bits.
@@ -29,7 +29,7 @@ pub(super) fn is_remote(root: BorrowedFd<'_>) -> bool {
     rustix::fs::fstatfs(root).is_ok_and(|found| REMOTE.contains(&magic(found)))
 }
 
-/// Elsewhere the system does not tell by number: calls that take long do.
+/// Other systems have no magic numbers; there, slow calls are detected instead.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn is_remote(_root: BorrowedFd<'_>) -> bool {
     false

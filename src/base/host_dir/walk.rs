@@ -1,9 +1,9 @@
-//! From a path to an object, without leaving the base.
+//! Finds the object of a path without leaving the base.
 //!
-//! [`Walker`] holds the base's directory, opened once, and is the only place that opens
-//! anything. It has two ways: the kernel walks (`openat2`, Linux), or it walks itself, one
-//! component after the other (macOS, and a Linux that has no `openat2` or forbids it).
-//! Neither follows a symbolic link, and neither enters what is mounted below the base.
+//! [`Walker`] holds the base's directory, opened once, and is the only place that opens objects.
+//! There are two methods: the kernel walks (`openat2`, Linux), or `Walker` walks component by
+//! component (macOS, and Linux where `openat2` is missing or forbidden). Neither follows a symbolic
+//! link or enters a filesystem mounted below the base.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,61 +19,61 @@ use crate::base::BasePath;
 #[cfg(target_os = "linux")]
 use super::walk_beneath as beneath;
 
-/// For opening a directory as a place to look from: only search permission is needed.
+/// Flags to open a directory for `*at` calls: only search permission is needed.
 #[cfg(target_os = "linux")]
 pub(super) const ANCHOR: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// For opening a directory as a place to look from.
+/// Flags to open a directory for `*at` calls.
 #[cfg(not(target_os = "linux"))]
 pub(super) const ANCHOR: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// For reading a directory's entries.
+/// Flags to read a directory's entries.
 const LISTING: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// For reading a regular file. A FIFO that took its place since it was looked at does not
-/// block, and a terminal does not become ours.
+/// Flags to read a regular file. If a FIFO has replaced the file, the open does not block; if a
+/// terminal has, it does not become the controlling terminal.
 const CONTENT: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// What is at the end of a path.
+/// The object at the end of a path.
 #[derive(Debug)]
 pub(super) enum Reached<T> {
-    /// An object of the base's own filesystem.
+    /// An object on the base's own filesystem.
     Object(T),
-    /// An object that something is mounted over. What is mounted there was not touched.
+    /// A mount point. The filesystem mounted there was not accessed.
     MountPoint,
 }
 
-/// The base's directory, and the way to find objects below it.
+/// The open root of the base, and the method to walk from it.
 #[derive(Debug)]
 pub(super) struct Walker {
     root: OwnedFd,
     way: WalkMethod,
     local: Option<Local>,
-    /// Finds names in any case, for tests: see [`Walker::fold_case`].
+    /// Test only: finds names in any case, see [`Walker::fold_case`].
     #[cfg(test)]
     folds_case: bool,
 }
 
 #[derive(Debug)]
 enum WalkMethod {
-    /// The kernel does it, with `openat2`.
+    /// The kernel walks, with `openat2`.
     #[cfg(target_os = "linux")]
     Beneath,
-    /// Component by component; everything has to be on this mount.
+    /// Component by component; each must be on this mount.
     Steps(MountIdentity),
 }
 
 impl Walker {
     /// Opens the directory `root`, which may be named through symbolic links.
     ///
-    /// With `stepwise`, `openat2` is not used even where there is one.
+    /// With `stepwise`, `openat2` is not used even if it is available.
     pub(super) fn open(root: &Path, stepwise: bool) -> Result<Self, Errno> {
         let flags = ANCHOR.difference(OFlags::NOFOLLOW);
         let root = rustix::fs::open(root, flags, Mode::empty())?;
@@ -104,13 +104,12 @@ impl Walker {
         self.root.as_fd()
     }
 
-    /// How entries of an open directory can be looked at, where there is a quicker way than
-    /// [`Walker::stat`].
+    /// The mount for one-call lookups in open directories, if these are possible.
     pub(super) fn local(&self) -> Option<Local> {
         self.local
     }
 
-    /// Opens the directory `path` as a place to look from.
+    /// Opens the directory `path` for `*at` calls.
     pub(super) fn open_anchor(&self, path: &BasePath) -> Result<Reached<OwnedFd>, Errno> {
         self.open_with(path, ANCHOR)
     }
@@ -142,7 +141,7 @@ impl Walker {
         }
     }
 
-    /// The target of the symbolic link `path`; EINVAL if it is none.
+    /// The target of the symbolic link `path`; EINVAL if it is not a link.
     pub(super) fn read_link(&self, path: &BasePath) -> Result<Reached<Vec<u8>>, Errno> {
         let (root, path) = (self.root.as_fd(), path.as_bytes());
         #[cfg(test)]
@@ -154,25 +153,25 @@ impl Walker {
         }
     }
 
-    /// Opens the object `path`, of any type, neither to read it nor to look from it.
+    /// Opens the object `path`, of any type, with O_PATH.
     #[cfg(target_os = "linux")]
     pub(super) fn open_object(&self, path: &BasePath) -> Result<Reached<OwnedFd>, Errno> {
         let flags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
         self.open_with(path, flags)
     }
 
-    /// Opens the directory `path` for reading its entries.
+    /// Opens the directory `path` to read its entries.
     pub(super) fn open_dir(&self, path: &BasePath) -> Result<Reached<OwnedFd>, Errno> {
         self.open_unnoticed(path, LISTING)
     }
 
-    /// Opens the regular file `path` for reading; it was seen to be one, and the caller checks
-    /// once more that what was opened is one.
+    /// Opens the regular file `path` for reading. The caller has checked its type before, and must
+    /// check the opened object again.
     pub(super) fn open_file(&self, path: &BasePath) -> Result<Reached<OwnedFd>, Errno> {
         self.open_unnoticed(path, CONTENT)
     }
 
-    /// Opens without moving atime, where the host lets us (the owner, or CAP_FOWNER).
+    /// Opens without updating atime, if the host permits that (to the owner, or with CAP_FOWNER).
     fn open_unnoticed(&self, path: &BasePath, flags: OFlags) -> Result<Reached<OwnedFd>, Errno> {
         #[cfg(target_os = "linux")]
         match self.open_with(path, flags.union(OFlags::NOATIME)) {
@@ -200,12 +199,12 @@ impl Walker {
 
 #[cfg(test)]
 impl Walker {
-    /// Finds names in any case from now on, as a filesystem does that folds it.
+    /// Finds names in any case from now on, like a case-insensitive filesystem.
     pub(super) fn fold_case(&mut self) {
         (self.folds_case, self.local) = (true, None);
     }
 
-    /// The path as the directories spell it.
+    /// The path with the spelling of the directory entries.
     fn in_any_case<'p>(&self, from: BorrowedFd<'_>, path: &'p [u8]) -> std::borrow::Cow<'p, [u8]> {
         use std::os::fd::AsRawFd;
         use std::os::unix::ffi::OsStrExt;
@@ -226,10 +225,10 @@ impl Walker {
     }
 }
 
-/// Flags of every `stat` by name: no symbolic link is followed and nothing is mounted.
+/// Flags of every `stat` by name: follow no symbolic link.
 pub(super) const AS_IT_IS: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
 
-/// Calls `f` again while a signal interrupts it.
+/// Retries `f` while it fails with EINTR.
 pub(super) fn retry<T>(f: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     rustix::io::retry_on_intr(f)
 }

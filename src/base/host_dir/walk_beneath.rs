@@ -1,4 +1,4 @@
-//! Walking with Linux's `openat2`: the kernel refuses links and mount points (openat2(2)).
+//! Walks with Linux's `openat2`: the kernel refuses symbolic links and mount points (openat2(2)).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -7,30 +7,30 @@ use rustix::io::Errno;
 
 use super::walk::{ANCHOR, Reached, retry};
 
-/// No `..` out of the start, no symbolic link (a last one is opened as itself with O_PATH), no
-/// link of /proc, nothing mounted.
+/// No `..` out of the start, no symbolic link (O_PATH opens a final one itself), no magic link of
+/// /proc, no mount point.
 const RULES: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
-/// Bytes of a path that one call takes; longer ones are walked in pieces (PATH_MAX is 4096 with
-/// the NUL).
+/// Maximum length of a path in one call, in bytes; longer ones are walked in pieces (PATH_MAX is
+/// 4096 with the NUL).
 const PIECE_BYTES: usize = 4000;
 
-/// How often a walk is tried that the kernel gave up (EAGAIN: a rename or a mount got in its
-/// way; EAGAIN is also what a file under another process's lease says).
+/// Attempts for a walk that fails with EAGAIN: a rename or mount interfered, or the file has a
+/// lease of another process.
 const ATTEMPTS: usize = 16;
 
-/// The object itself, for `fstat` and `readlinkat`: not opened, so nothing blocks.
+/// Flags for `fstat` and `readlinkat` of the object itself: O_PATH never blocks.
 const ITSELF: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Whether this kernel has `openat2` and no filter forbids it.
+/// Whether the kernel has `openat2` and no seccomp filter forbids it.
 pub(super) fn is_available(root: BorrowedFd<'_>) -> bool {
     open_piece(root, b".", ANCHOR).is_ok()
 }
 
-/// `stat` of `path`, seen from `from`.
+/// `stat` of `path`, relative to `from`.
 pub(super) fn stat(from: BorrowedFd<'_>, path: &[u8]) -> Result<Reached<Stat>, Errno> {
     match open(from, path, ITSELF)? {
         Reached::Object(fd) => rustix::fs::fstat(&fd).map(Reached::Object),
@@ -38,12 +38,12 @@ pub(super) fn stat(from: BorrowedFd<'_>, path: &[u8]) -> Result<Reached<Stat>, E
     }
 }
 
-/// The target of the symbolic link `path`, seen from `from`; EINVAL if it is none.
+/// The target of the symbolic link `path`, relative to `from`; EINVAL if it is not a link.
 pub(super) fn read_link(from: BorrowedFd<'_>, path: &[u8]) -> Result<Reached<Vec<u8>>, Errno> {
     match open(from, path, ITSELF)? {
         Reached::Object(fd) => match rustix::fs::readlinkat(&fd, c"", Vec::new()) {
             Ok(target) => Ok(Reached::Object(target.into_bytes())),
-            // What readlinkat with an empty path says of anything but a link.
+            // readlinkat with an empty path returns ENOENT for an object that is not a link.
             Err(Errno::NOENT) => Err(Errno::INVAL),
             Err(other) => Err(other),
         },
@@ -51,7 +51,7 @@ pub(super) fn read_link(from: BorrowedFd<'_>, path: &[u8]) -> Result<Reached<Vec
     }
 }
 
-/// Opens `path`, seen from `from`.
+/// Opens `path`, relative to `from`.
 pub(super) fn open(
     from: BorrowedFd<'_>,
     path: &[u8],
@@ -63,7 +63,7 @@ pub(super) fn open(
     }
 }
 
-/// Tells a mount point from a path below one: both are EXDEV to the kernel.
+/// Distinguishes a mount point from a path below one: the kernel returns EXDEV for both.
 fn covered(from: BorrowedFd<'_>, path: &[u8]) -> Result<Reached<OwnedFd>, Errno> {
     let Some(at) = path.iter().rposition(|&b| b == b'/') else {
         return Ok(Reached::MountPoint);

@@ -1,8 +1,8 @@
-//! Walking one component after the other: on macOS, and where Linux has no `openat2`.
+//! Walks component by component: on macOS, and on Linux without `openat2`.
 //!
-//! Each directory is opened with O_NOFOLLOW from the one before it, so that no step can follow
-//! a link, and has to be on the base's own mount.
-//! Unlike with `openat2`, a mount point is looked at before it is refused.
+//! Each directory is opened with O_NOFOLLOW from the one before it, so that no step can follow a
+//! symbolic link, and must be on the base's own mount. Unlike with `openat2`, a mount point is
+//! accessed before it is refused.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,11 +12,11 @@ use rustix::io::Errno;
 use super::attr::device_of;
 use super::walk::{ANCHOR, AS_IT_IS, Reached, retry};
 
-/// What tells one mounted filesystem from another.
+/// Identifies a mounted filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MountIdentity {
-    /// The mount's number (Linux 5.8): right for bind mounts too, and for filesystems whose
-    /// objects have several device numbers.
+    /// The mount id (Linux 5.8). Also right for bind mounts, and for filesystems whose objects have
+    /// several device numbers.
     #[cfg(target_os = "linux")]
     Number(u64),
     /// The device number.
@@ -24,7 +24,7 @@ pub(super) enum MountIdentity {
 }
 
 impl MountIdentity {
-    /// The mount that the open object `fd` is on.
+    /// The mount of the open object `fd`.
     pub(super) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
         #[cfg(target_os = "linux")]
         if let Some(number) = mount_number(fd, b"") {
@@ -33,7 +33,7 @@ impl MountIdentity {
         Ok(Self::Device(device_of(&rustix::fs::fstat(fd)?)))
     }
 
-    /// Whether the entry `name` of `dir`, of which `stat` is known, is on this mount.
+    /// Whether the entry `name` of `dir`, whose `stat` is given, is on this mount.
     fn holds(&self, dir: BorrowedFd<'_>, name: &[u8], stat: &Stat) -> bool {
         match *self {
             #[cfg(target_os = "linux")]
@@ -46,7 +46,7 @@ impl MountIdentity {
     }
 }
 
-/// The number of the mount that `name` in `dir` (or, for an empty name, `dir` itself) is on.
+/// The mount id of `name` in `dir`, or of `dir` itself for an empty name.
 #[cfg(target_os = "linux")]
 fn mount_number(dir: BorrowedFd<'_>, name: &[u8]) -> Option<u64> {
     use rustix::fs::{AtFlags, StatxFlags};
@@ -58,7 +58,7 @@ fn mount_number(dir: BorrowedFd<'_>, name: &[u8]) -> Option<u64> {
         .then_some(stat.stx_mnt_id)
 }
 
-/// `stat` of `path`, seen from `from`.
+/// `stat` of `path`, relative to `from`.
 pub(super) fn stat(
     from: BorrowedFd<'_>,
     mount: &MountIdentity,
@@ -73,7 +73,7 @@ pub(super) fn stat(
     })
 }
 
-/// The target of the symbolic link `path`, seen from `from`; EINVAL if it is none.
+/// The target of the symbolic link `path`, relative to `from`; EINVAL if it is not a link.
 pub(super) fn read_link(
     from: BorrowedFd<'_>,
     mount: &MountIdentity,
@@ -86,7 +86,7 @@ pub(super) fn read_link(
     Ok(Reached::Object(target.into_bytes()))
 }
 
-/// Opens `path`, seen from `from`.
+/// Opens `path`, relative to `from`.
 pub(super) fn open(
     from: BorrowedFd<'_>,
     mount: &MountIdentity,
@@ -102,8 +102,8 @@ pub(super) fn open(
     })
 }
 
-/// Opens the directory that holds `path` (`None`: it is `from`), and gives the name in it.
-/// ENOENT if it lies behind a mount point.
+/// Opens the parent directory of `path` (`None`: it is `from`), and returns the name in it. ENOENT
+/// if an ancestor is a mount point.
 fn parent<'p>(
     from: BorrowedFd<'_>,
     mount: &MountIdentity,

@@ -1,11 +1,11 @@
 //! Sessions in SQLite files: all the SQL of the crate, one file per table.
 //!
-//! [`Session`] opens or creates the file and hands out connections; the rest turns the typed
-//! row operations of [`crate::delta`] into statements. docs/SCHEMA.md describes the tables and
-//! numbers the invariants that the comments here cite.
+//! [`Session`] opens or creates the file and hands out connections; the other modules implement the
+//! typed row operations of [`crate::delta`]. docs/SCHEMA.md describes the tables and numbers the
+//! invariants that the comments here cite.
 //!
-//! Nothing here knows what rows mean together: merging is the overlay's business, and when to
-//! commit is the worker's.
+//! Nothing here merges rows into a tree (the overlay does) or decides when to commit (the worker
+//! does).
 
 mod file;
 mod store;

@@ -1,4 +1,4 @@
-//! How the worker gets its reader and its writer from a session.
+//! Implements [`Store`] for a session: the worker's reader and writer connections.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use super::txn::reader::SqliteReader;
 use super::txn::writer::{SqliteWriter, WriterToken};
 
 impl Session {
-    /// Opens a connection to read.
+    /// Opens a connection for reading.
     fn reading(&self) -> Result<Connection> {
         match self.mode {
             OpenMode::Serve => connect::open(&self.path, Role::Reader),

@@ -1,24 +1,24 @@
-//! What we have of an open file, behind the bytes that the system's layer has of it.
+//! [`HookedFile`]: our state of an open file, and the replaced methods.
 
 use rusqlite::ffi::{sqlite3_file, sqlite3_io_methods};
 
 use super::{Real, SYSTEM};
 
-/// A file with methods of ours in place of some of the system's.
+/// A file in which some of the system's methods are replaced.
 pub(super) struct HookedFile<T> {
     /// The system's methods.
     system: *const sqlite3_io_methods,
-    /// The same with ours in their place: what SQLite calls.
+    /// The system's methods with ours in place of some; SQLite calls these.
     methods: sqlite3_io_methods,
     state: T,
 }
 
 impl<T> HookedFile<T> {
-    /// Gives `file` the methods that `choose` makes of the system's.
+    /// Replaces the methods of `file` by those that `choose` returns.
     ///
     /// # Safety
-    /// `file` was opened by the system's layer, and has room for our pointer behind its bytes.
-    /// The last method that is called is one that calls [`HookedFile::detach`].
+    /// `file` was opened by the system's VFS, and has space for our pointer after its bytes. The
+    /// last method called on it calls [`HookedFile::detach`].
     pub(super) unsafe fn attach(
         file: *mut sqlite3_file,
         state: T,
@@ -34,21 +34,21 @@ impl<T> HookedFile<T> {
         }
     }
 
-    /// What we have of the file, and the file as the system's layer has it.
+    /// Our state of the file, and the file with the system's methods.
     ///
     /// # Safety
     /// [`HookedFile::attach`] was called with `file` for the same type, and [`HookedFile::detach`]
     /// was not.
     pub(super) unsafe fn parts<'a>(file: *mut sqlite3_file) -> (&'a mut T, Real) {
-        // SAFETY: `attach` put the pointer there. A file is one connection's, which is used by one
-        // thread at a time, and no method of ours calls another one: nobody else has the reference.
+        // SAFETY: `attach` stored the pointer. A file belongs to one connection, which one thread
+        // uses at a time, and no method of ours calls another: no other reference exists.
         unsafe {
             let attached = place::<T>(file).read();
             (&mut (*attached).state, Real { file, methods: (*attached).system })
         }
     }
 
-    /// Gives the file the system's methods back, which it is to be closed with.
+    /// Restores the system's methods, with which the file is then closed.
     ///
     /// # Safety
     /// As of [`HookedFile::parts`].
@@ -62,12 +62,12 @@ impl<T> HookedFile<T> {
     }
 }
 
-/// Where the pointer to it is.
+/// Address of our pointer in the file's bytes.
 ///
 /// # Safety
-/// `file` was opened by our layer.
+/// `file` was opened by our VFS.
 unsafe fn place<T>(file: *mut sqlite3_file) -> *mut *mut HookedFile<T> {
     let ours_at = SYSTEM.get().and_then(Option::as_ref).map_or(0, |system| system.ours_at);
-    // SAFETY: a file of our layer has so many bytes, and a pointer's more.
+    // SAFETY: a file of our VFS has `ours_at` bytes, and a pointer after them.
     unsafe { file.cast::<u8>().add(ours_at).cast() }
 }

@@ -1,5 +1,4 @@
-//! The database's file: it grows in pieces while the log is copied into it, and is
-//! read in pieces.
+//! Methods of the database file: extended in pieces during a checkpoint, and read with read-ahead.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,20 +8,20 @@ use super::super::db_extender::DbExtender;
 use super::super::read_ahead::{MAX_CONTENT_PIECE_BYTES, ReadAhead};
 use super::attached::HookedFile;
 
-/// What we have of a database's file.
+/// Our state of a database file.
 struct Database {
     growth: DbExtender,
     ahead: ReadAhead,
 }
 
-/// Puts our methods in the place of the system's.
+/// Replaces methods of the system's VFS.
 ///
 /// # Safety
 /// As of [`HookedFile::attach`].
 pub(super) unsafe fn attach(file: *mut sqlite3_file, tells_each_write: bool) {
     let (growth, ahead) =
         (DbExtender::new(tells_each_write), ReadAhead::new(MAX_CONTENT_PIECE_BYTES));
-    // SAFETY: the file is open, and `close` detaches what we have of it.
+    // SAFETY: the file is open, and `close` detaches our state.
     unsafe {
         HookedFile::attach(file, Database { growth, ahead }, |system| sqlite3_io_methods {
             xClose: Some(close),
@@ -42,8 +41,8 @@ unsafe extern "C" fn read(
     count: c_int,
     offset: sqlite3_int64,
 ) -> c_int {
-    // SAFETY: SQLite calls the methods of files that are open; `to` has room for `count` bytes,
-    // and lies in nothing of ours.
+    // SAFETY: SQLite calls the methods of files that are open; `to` has space for `count` bytes,
+    // and does not overlap our state.
     unsafe {
         let (database, mut real) = HookedFile::<Database>::parts(file);
         if let (Ok(at), Ok(bytes)) = (u64::try_from(offset), usize::try_from(count))
@@ -78,9 +77,9 @@ unsafe extern "C" fn write(
     }
 }
 
-/// A transaction may begin, in a database without a log.
+/// A transaction may begin, in a database without a WAL.
 unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
-    // SAFETY: SQLite calls the methods of files that are open, with what they take.
+    // SAFETY: SQLite calls the methods of files that are open, with valid arguments.
     unsafe {
         let (database, real) = HookedFile::<Database>::parts(file);
         database.ahead.forget();
@@ -89,7 +88,7 @@ unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
     }
 }
 
-/// A transaction may begin or end, in a database with a log.
+/// A transaction may begin or end, in a database with a WAL.
 unsafe extern "C" fn lock_shared_memory(
     file: *mut sqlite3_file,
     first: c_int,
@@ -105,14 +104,14 @@ unsafe extern "C" fn lock_shared_memory(
     }
 }
 
-/// Hears of a checkpoint's beginning, of how long the file is going to be, and of its end.
+/// Receives the beginning of a checkpoint, the file's future length, and the end.
 unsafe extern "C" fn control(
     file: *mut sqlite3_file,
     operation: c_int,
     argument: *mut c_void,
 ) -> c_int {
-    // SAFETY: SQLite calls the methods of files that are open; with a hint of the size comes a
-    // pointer to it.
+    // SAFETY: SQLite calls the methods of files that are open; the argument of a size hint is a
+    // pointer to the size.
     unsafe {
         let (database, mut real) = HookedFile::<Database>::parts(file);
         match operation {

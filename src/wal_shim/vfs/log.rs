@@ -1,4 +1,4 @@
-//! The log's file: written in pieces, with zeros ahead of it.
+//! Methods of the WAL file: frames are written in pieces, with zeros ahead of them.
 
 use std::ffi::{c_int, c_void};
 
@@ -14,23 +14,23 @@ use super::super::{current_commit, note_start};
 use super::Real;
 use super::attached::HookedFile;
 
-/// What we have of a log's file.
+/// Our state of a WAL file.
 struct WalFile {
     frames: WalWriteBuffer,
     ahead: WalZeroFill,
 }
 
-/// Puts our methods in the place of the system's.
+/// Replaces methods of the system's VFS.
 ///
 /// # Safety
 /// As of [`HookedFile::attach`].
 pub(super) unsafe fn attach(file: *mut sqlite3_file, tells_each_write: bool) {
-    // SAFETY: the file is open, and `close` detaches what we have of it.
+    // SAFETY: the file is open, and `close` detaches our state.
     unsafe {
         let Some(characteristics) = (*(*file).pMethods).xDeviceCharacteristics else { return };
-        // Else commits are filled up to the end of a sector, in pieces of any size. SQLite asks
-        // the database's file, which says the same: only the parameter `psow` of a URI can tell
-        // it otherwise, and a writer's path is none.
+        // Without this property, SQLite pads commits to the end of a sector, in pieces of any size.
+        // SQLite queries the database's file, which returns the same: only the URI parameter `psow`
+        // could change that, and a writer's path is no URI.
         if characteristics(file) & SQLITE_IOCAP_POWERSAFE_OVERWRITE == 0 {
             return;
         }
@@ -50,22 +50,22 @@ pub(super) unsafe fn attach(file: *mut sqlite3_file, tells_each_write: bool) {
     }
 }
 
-/// The file as the system's layer has it, whether it has our methods or not.
+/// The file with the system's methods, whether its methods are replaced or not.
 ///
 /// # Safety
-/// It is open, and a log.
+/// The file is open, and a WAL.
 pub(super) unsafe fn real(file: *mut sqlite3_file) -> Real {
-    // SAFETY: an open file has methods; with ours, `attach` was called with it.
+    // SAFETY: an open file has methods; if they are ours, `attach` was called with it.
     unsafe {
         let methods = (*file).pMethods;
         if is_ours(file) { HookedFile::<WalFile>::parts(file).1 } else { Real { file, methods } }
     }
 }
 
-/// Whether [`attach`] gave the file our methods.
+/// Whether [`attach`] has replaced the file's methods.
 ///
 /// # Safety
-/// It is open.
+/// The file is open.
 pub(super) unsafe fn is_ours(file: *mut sqlite3_file) -> bool {
     // SAFETY: an open file has methods.
     let method = unsafe { (*(*file).pMethods).xWrite };
@@ -96,15 +96,15 @@ unsafe extern "C" fn write(
     }
 }
 
-/// What is held is put into the file first. While the log is copied, it is read in pieces.
+/// Flushes held frames first. During a checkpoint, reads are prefetched.
 unsafe extern "C" fn read(
     file: *mut sqlite3_file,
     to: *mut c_void,
     count: c_int,
     offset: sqlite3_int64,
 ) -> c_int {
-    // SAFETY: SQLite calls the methods of files that are open; `to` has room for `count` bytes,
-    // and lies in nothing of ours.
+    // SAFETY: SQLite calls the methods of files that are open; `to` has space for `count` bytes,
+    // and does not overlap our state.
     unsafe {
         let (log, mut real) = HookedFile::<WalFile>::parts(file);
         if let Err(code) = log.frames.flush(current_commit(), &mut real) {
@@ -122,14 +122,14 @@ unsafe extern "C" fn read(
     }
 }
 
-/// A method that finds the file as SQLite left it: what is held is put there first. Then `first`,
-/// if there is any, hears of it.
+/// Defines a method that flushes held frames, calls `first` if there is one, and then calls the
+/// system's method.
 macro_rules! after_flush {
     (
         $name:ident, $method:ident($($arg:ident: $type:ty),*), $error:ident $(, $first:expr)?
     ) => {
         unsafe extern "C" fn $name(file: *mut sqlite3_file $(, $arg: $type)*) -> c_int {
-            // SAFETY: SQLite calls the methods of files that are open, with what they take.
+            // SAFETY: SQLite calls the methods of files that are open, with valid arguments.
             unsafe {
                 let (log, mut real) = HookedFile::<WalFile>::parts(file);
                 if let Err(code) = log.frames.flush(current_commit(), &mut real) {

@@ -1,11 +1,13 @@
-//! The layer under SQLite: the system's own, but for how it writes and reads a session's files.
+//! The C interface of the VFS: the system's VFS, with different reads and writes of a session's
+//! files.
 //!
-//! SQLite allocates `szOsFile` bytes for a file, of which the system's layer uses the first; a
-//! file's methods are whatever its first field points to. So the system opens the file as ever,
-//! and where it is a log ([`log`]) or a database ([`database`]) we put methods of our own in place
-//! of some of the system's; each calls the one whose place it has with the same file.
+//! SQLite allocates `szOsFile` bytes for a file, and the system's VFS uses the first of them. A
+//! file's methods are those that its first field points to. So the system's VFS opens the file. If
+//! it is a WAL ([`log`]) or a database ([`database`]), some of the system's methods are then
+//! replaced by our own. Each of those calls the replaced method on the same file.
 //!
-//! The only `unsafe` code of the crate: SQLite takes such a layer as C functions and pointers.
+//! The only `unsafe` code of the crate: SQLite's VFS interface consists of C functions and
+//! pointers.
 #![allow(unsafe_code)]
 
 mod attached;
@@ -27,24 +29,24 @@ use super::rewrite::rewrite;
 use super::tells_each_write;
 use super::wal_write_buffer::{CALL_BYTES, WriteAt};
 
-/// What connections open their files with.
+/// The name under which the VFS is registered.
 const NAME: &CStr = c"acetate-gather";
 
-/// The system's layer.
+/// The system's VFS.
 struct System {
     vfs: *mut sqlite3_vfs,
-    /// Where in a file's bytes ours begin: a pointer to what we have of it.
+    /// Offset in a file's bytes of our pointer to a [`HookedFile`](attached::HookedFile).
     ours_at: usize,
 }
 
-// SAFETY: SQLite's own layers are made for calls from any thread, and are never freed.
+// SAFETY: SQLite's own VFSs may be called from any thread, and are never freed.
 unsafe impl Send for System {}
 // SAFETY: as above.
 unsafe impl Sync for System {}
 
 static SYSTEM: OnceLock<Option<System>> = OnceLock::new();
 
-/// The layer's name; `None` without the feature `fast-io`, or where SQLite refuses the layer.
+/// The name of the VFS; `None` without the feature `fast-io`, or if SQLite refuses to register it.
 pub fn name() -> Option<&'static CStr> {
     if !cfg!(feature = "fast-io") {
         return None;
@@ -53,9 +55,9 @@ pub fn name() -> Option<&'static CStr> {
 }
 
 fn install() -> Option<System> {
-    // SAFETY: null asks for the default layer. What is found lives as long as the process.
+    // SAFETY: null asks for the default VFS, which lives as long as the process.
     let vfs = unsafe { ffi::sqlite3_vfs_find(std::ptr::null()) };
-    // SAFETY: it is null or a layer.
+    // SAFETY: it is null or points to a VFS.
     let system = unsafe { vfs.as_ref() }?;
     let ours_at = usize::try_from(system.szOsFile).ok()?.next_multiple_of(align_of::<*mut ()>());
     let bytes = ours_at + size_of::<*mut ()>();
@@ -67,16 +69,16 @@ fn install() -> Option<System> {
         xOpen: Some(open),
         ..*system
     }));
-    // SAFETY: it is never freed, and its methods do what SQLite expects of them.
+    // SAFETY: it is never freed, and its methods meet SQLite's requirements.
     let code = unsafe { ffi::sqlite3_vfs_register(ours, 0) };
     (code == SQLITE_OK).then_some(System { vfs, ours_at })
 }
 
-/// Syncs the file of the database that `conn` has open: SQLite does so only at the end of a
-/// checkpoint that has copied all of the log.
+/// Fsyncs the database file that `conn` has open. SQLite does that only at the end of a checkpoint
+/// that has copied the whole WAL.
 ///
 /// # Errors
-/// The sync failed: what was not synced before may be lost.
+/// The fsync failed: data that was not synced before may be lost.
 pub fn sync_database(conn: &Connection) -> rusqlite::Result<()> {
     let Some(file) = open_file(conn, ffi::SQLITE_FCNTL_FILE_POINTER) else {
         return Err(failure(ffi::SQLITE_IOERR_FSYNC));
@@ -89,8 +91,8 @@ pub fn sync_database(conn: &Connection) -> rusqlite::Result<()> {
     if code == SQLITE_OK { Ok(()) } else { Err(failure(code)) }
 }
 
-/// Whether [`has_started_over`](super::has_started_over) tells when `conn` starts its WAL over: not
-/// without the feature `fast-io`, and not on a filesystem on which this layer leaves the WAL to
+/// Whether [`has_started_over`](super::has_started_over) detects when `conn` restarts its WAL. It
+/// does not without the feature `fast-io`, or on a filesystem where this VFS leaves the WAL to
 /// SQLite.
 pub fn sees_wal(conn: &Connection) -> bool {
     let file = open_file(conn, ffi::SQLITE_FCNTL_JOURNAL_POINTER);
@@ -98,11 +100,11 @@ pub fn sees_wal(conn: &Connection) -> bool {
     file.is_some_and(|file| unsafe { log::is_ours(file) })
 }
 
-/// Writes the log that `conn` has open once more, as it is; `conn` is in a transaction that writes
-/// and has written nothing yet, so that nobody else does meanwhile.
+/// Rewrites the WAL that `conn` has open, unchanged. `conn` must be in a write transaction that has
+/// not written anything, so that no other connection writes to the WAL.
 ///
 /// # Errors
-/// The log could not be read or written.
+/// The WAL could not be read or written.
 pub fn rewrite_log(conn: &Connection) -> rusqlite::Result<()> {
     let Some(file) = open_file(conn, ffi::SQLITE_FCNTL_JOURNAL_POINTER) else { return Ok(()) };
     // SAFETY: the file is open.
@@ -110,17 +112,17 @@ pub fn rewrite_log(conn: &Connection) -> rusqlite::Result<()> {
     rewrite(&mut real).map_err(failure)
 }
 
-/// The file of the main database of `conn` that `which` asks for, if it is open.
+/// The file of the main database of `conn` that `which` selects, if it is open.
 fn open_file(conn: &Connection, which: c_int) -> Option<*mut sqlite3_file> {
     let mut file: *mut sqlite3_file = std::ptr::null_mut();
-    // SAFETY: the connection is open; null asks for its main database, of which SQLite writes a
-    // file into the place that it is given.
+    // SAFETY: the connection is open. Null selects its main database; SQLite writes a file pointer
+    // to `place`.
     let code = unsafe {
         let place = (&raw mut file).cast();
         ffi::sqlite3_file_control(conn.handle(), std::ptr::null(), which, place)
     };
-    // SAFETY: null or a file of this connection, which no other thread uses; without methods it
-    // is not open.
+    // SAFETY: null or a file of this connection, which no other thread uses; without methods it is
+    // not open.
     let is_open = unsafe { file.as_ref().is_some_and(|file| !file.pMethods.is_null()) };
     (code == SQLITE_OK && is_open).then_some(file)
 }
@@ -129,7 +131,7 @@ fn failure(code: c_int) -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
 }
 
-/// A file as the system's layer has it.
+/// A file with the methods of the system's VFS.
 struct Real {
     file: *mut sqlite3_file,
     methods: *const sqlite3_io_methods,
@@ -150,7 +152,7 @@ impl WriteAt for Real {
 
     fn length(&mut self) -> Option<u64> {
         let mut length: sqlite3_int64 = 0;
-        // SAFETY: the file is open, these are its methods, and there is a place for the answer.
+        // SAFETY: the file is open, these are its methods, and `length` is valid for writes.
         let code = unsafe { (*self.methods).xFileSize?(self.file, &raw mut length) };
         u64::try_from(length).ok().filter(|_| code == SQLITE_OK)
     }
@@ -159,7 +161,7 @@ impl WriteAt for Real {
         // SAFETY: the file is open, and these are its methods.
         unsafe {
             if let Some(truncate) = (*self.methods).xTruncate {
-                // What stays is zeros, or pages that nobody reads there.
+                // On failure, the file keeps zeros, or pages that are not read.
                 let _ = truncate(self.file, length.cast_signed());
             }
         }
@@ -198,8 +200,8 @@ unsafe extern "C" fn open(
     out_flags: *mut c_int,
 ) -> c_int {
     let Some(Some(system)) = SYSTEM.get() else { return ffi::SQLITE_CANTOPEN };
-    // SAFETY: as the system's layer would have been called; `file` has room for its bytes and,
-    // behind them, for ours.
+    // SAFETY: called as the system's VFS would be; `file` has space for the system's bytes and our
+    // pointer.
     unsafe {
         let Some(open) = (*system.vfs).xOpen else { return ffi::SQLITE_CANTOPEN };
         let code = open(system.vfs, path, file, flags, out_flags);
@@ -216,10 +218,10 @@ unsafe extern "C" fn open(
     }
 }
 
-/// How the disk of a file fails.
+/// Whether the filesystem of `path` reports each failed write separately.
 ///
 /// # Safety
-/// `path` is null, or a path as SQLite opens it.
+/// `path` is null, or a path that SQLite passes to `xOpen`.
 unsafe fn reports_each_write(path: ffi::sqlite3_filename) -> bool {
     // SAFETY: a path ends with a NUL.
     let path = unsafe { path.as_ref().map(|path| CStr::from_ptr(path)) };

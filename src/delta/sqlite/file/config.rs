@@ -1,4 +1,4 @@
-//! `fs_config` and `fs_overlay_config`, and what `acetate_meta` says once and for all.
+//! Configuration of a session: `fs_config`, `fs_overlay_config` and constants of `acetate_meta`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,20 +14,20 @@ use super::host::Host;
 use crate::delta::sqlite::table::value::{self, Bytes};
 use crate::delta::sqlite::table::{dentry, hide, inode, inode_numbers::InodeNumbers, meta, quota};
 
-/// The specification's chunk size, in bytes, where a file does not say.
+/// The specification's default chunk size, in bytes.
 pub const DEFAULT_CHUNK_BYTES: u64 = 4096;
 
-/// The largest chunk of another implementation that we read, in bytes: a chunk fits in memory.
+/// Largest chunk size accepted from another implementation, in bytes: one chunk must fit in memory.
 const MOST_CHUNK_BYTES: u64 = 64 << 20;
 
-/// What does not change while a session is open.
+/// Configuration that is constant while a session is open.
 #[derive(Debug, Clone)]
 pub struct SessionConfig {
     /// Chunk size, in bytes.
     pub chunk_bytes: u64,
-    /// 32 hexadecimal digits.
+    /// The session's id, 32 hexadecimal digits.
     pub id: String,
-    /// What file handles are signed with.
+    /// Key of the file handles' MAC.
     pub handle_key: [u8; 16],
     /// The base directory recorded in the file.
     pub base_path: Option<PathBuf>,
@@ -38,8 +38,8 @@ pub struct SessionConfig {
 }
 
 impl SessionConfig {
-    /// Reads the session's configuration; an id and key that the file lacks come from the host's
-    /// seed, and last as long as the process.
+    /// Reads the session's configuration. A missing id or key is taken from the host's seed and
+    /// lasts as long as the process.
     pub(super) fn load(conn: &Connection, host: &Host) -> Result<Self> {
         let (id, key) = host.seed.split_at(16);
         let stored_key: Option<Vec<u8>> = meta::get(conn, meta::HANDLE_KEY)?;
@@ -79,8 +79,8 @@ pub fn base_path(conn: &Connection) -> Result<Option<PathBuf>> {
     Ok(found.map(|bytes| PathBuf::from(OsStr::from_bytes(&bytes))))
 }
 
-/// Records the base directory, by which other implementations recognise an overlay. Another base
-/// shows other subdirectories: those have to be counted anew.
+/// Records the base directory, by which other implementations recognise an overlay. Clears the
+/// subdirectory counts, because another base has other subdirectories.
 pub(super) fn put_base_path(conn: &Connection, base: &Path) -> Result<()> {
     conn.execute(
         "INSERT OR REPLACE INTO fs_overlay_config (key, value) VALUES ('base_path', ?1)",
@@ -89,7 +89,7 @@ pub(super) fn put_base_path(conn: &Connection, base: &Path) -> Result<()> {
     inode::forget_subdirs(conn)
 }
 
-/// Writes `acetate_meta` where a file has none (invariant M1).
+/// Initializes `acetate_meta` in a file that has none (invariant M1).
 pub fn found(conn: &Connection, host: &Host) -> Result<()> {
     meta::put(conn, meta::FORMAT, meta::FIRST_FORMAT)?;
     identify(conn, host)?;
@@ -99,7 +99,7 @@ pub fn found(conn: &Connection, host: &Host) -> Result<()> {
     meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)
 }
 
-/// Writes an id and a key that no other session has.
+/// Writes a new unique session id and handle key.
 pub fn identify(conn: &Connection, host: &Host) -> Result<()> {
     let (id, key) = host.seed.split_at(16);
     meta::put(conn, meta::SESSION_ID, hex(id))?;

@@ -1,4 +1,4 @@
-//! Opening SQLite connections, and how they are set up.
+//! Opens and configures SQLite connections.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -17,35 +17,35 @@ use crate::wal_shim;
 /// How long a connection waits for another program's write lock.
 pub const BUSY_WAIT: Duration = Duration::from_secs(5);
 
-/// Page cache of the writing connection, in KiB.
+/// Page cache of the writer's connection, in KiB.
 const WRITER_CACHE_KIB: u32 = 12 << 10;
 
-/// Page cache of each reading connection, in KiB.
+/// Page cache of each reader's connection, in KiB.
 const READER_CACHE_KIB: u32 = 4 << 10;
 
-/// Prepared statements that a connection keeps: more than there are in the row modules.
+/// Prepared statements cached per connection: more than the row modules have.
 const STATEMENTS: usize = 96;
 
-/// Length of the log at which a program beside the server copies it, in bytes: longer than a
-/// server lets it get, so that this happens only where none does.
+/// WAL length at which a program beside the server checkpoints it, in bytes. A server keeps its
+/// WAL shorter, so this happens only where no server runs.
 const BESIDE_LOG_BYTES: u64 = 64 << 20;
 
-/// What a connection may do.
+/// What a connection is allowed to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Change everything.
+    /// Read and write.
     Writer,
-    /// Read, in a session that is being written, or that is at rest. The connection could write:
-    /// whichever closes last clears the log away, which a read-only one cannot.
+    /// Read a session that is being written, or one at rest. The file is opened read-write, because
+    /// the last connection to close removes the WAL, and a read-only one cannot.
     Reader,
     /// Read a file that must not change.
     ReadOnly,
-    /// Read a file that must not change and whose log is absent or of no interest, without
-    /// locks, and without the log and shared-memory files that reading needs otherwise.
+    /// Read a file that must not change and has no WAL, or a WAL that does not matter. Uses no
+    /// locks, WAL or shared-memory file.
     Immutable,
 }
 
-/// Opens a connection to an existing file, set up but for what changes the file.
+/// Opens a connection to an existing file. Sets only options that do not change the file.
 pub fn open(path: &Path, role: Role) -> Result<Connection> {
     let access = match role {
         Role::Writer | Role::Reader => OpenFlags::SQLITE_OPEN_READ_WRITE,
@@ -61,11 +61,11 @@ pub fn open(path: &Path, role: Role) -> Result<Connection> {
     };
     conn.busy_timeout(BUSY_WAIT)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
-    // What a session file says must not run code: it may come from anywhere.
+    // A session file may come from an untrusted source: its schema must not run code.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-    // Else SQLite looks at the values that are bound, and plans every cached join anew each time
-    // it runs: a lookup took 30 µs and takes 3.
+    // The query planner otherwise inspects bound values and replans a cached join at each run: 30
+    // µs for a lookup instead of 3 µs.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     let cache_kib = if role == Role::Writer { WRITER_CACHE_KIB } else { READER_CACHE_KIB };
     conn.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
@@ -79,11 +79,12 @@ pub fn open(path: &Path, role: Role) -> Result<Connection> {
 }
 
 thread_local! {
-    /// Whether SQLite would have waited for a lock on this thread since it was asked last.
+    /// Whether SQLite would have waited for a lock on this thread since [`would_have_waited`] was
+    /// last called.
     static WOULD_WAIT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Lets a connection fail where it would wait for a lock; [`would_have_waited`] tells of it.
+/// Makes a connection fail instead of waiting for a lock; [`would_have_waited`] then returns true.
 pub fn never_wait(conn: &mut Connection) -> Result<()> {
     conn.busy_handler(Some(|_| {
         WOULD_WAIT.set(true);
@@ -92,37 +93,37 @@ pub fn never_wait(conn: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// Whether a connection that never waits met a lock on this thread since this was called last.
+/// Whether a connection of [`never_wait`] met a lock on this thread since the last call.
 pub fn would_have_waited() -> bool {
     WOULD_WAIT.take()
 }
 
-/// Sets a writing connection up to write: in WAL mode, and with the log in our own hands.
+/// Configures a connection for writing: WAL mode, with WAL checkpoints under our control.
 pub fn prepare_to_write(conn: &Connection) -> Result<()> {
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(StoreError::Io(format!("no write-ahead log here (journal mode {mode})")));
     }
-    // macOS: fsync alone leaves data in the drive's cache; ignored elsewhere.
+    // macOS: fsync alone leaves data in the drive's cache. Ignored elsewhere.
     conn.pragma_update(None, "fullfsync", true)?;
     conn.pragma_update(None, "checkpoint_fullfsync", true)?;
     conn.pragma_update(None, "secure_delete", false)?;
-    // SQLite's own checkpoints hide their errors, and a failed sync must not be missed (see
+    // SQLite's automatic checkpoints hide their errors, and a failed fsync must not be missed (see
     // writer.rs).
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     set_full(conn, true)
 }
 
-/// Leaves the log as it is if `conn` is the last connection to close. Else SQLite copies it into
-/// the database then, and removes it where no sync fails: one may have failed before, and lost
-/// what was copied earlier.
+/// Leaves the WAL as it is when `conn` is the last connection to close. SQLite would otherwise
+/// checkpoint and delete it if no sync fails then. An earlier sync may have failed and lost pages
+/// that were copied before.
 pub fn keep_log(conn: &Connection) -> Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(())
 }
 
-/// Sets a connection up to write a few rows beside whoever serves the session: each commit synced,
-/// and the log left to the server, as long as it keeps the log short.
+/// Configures a connection for writing a few rows while a server may have the session. Each commit
+/// is synced; the WAL is left to the server as long as the server keeps it short.
 pub fn prepare_beside(conn: &Connection) -> Result<()> {
     conn.pragma_update(None, "fullfsync", true)?;
     conn.pragma_update(None, "checkpoint_fullfsync", true)?;
@@ -131,7 +132,7 @@ pub fn prepare_beside(conn: &Connection) -> Result<()> {
     set_full(conn, true)
 }
 
-/// Chooses whether a commit syncs the log (FULL) or not (NORMAL); outside a transaction.
+/// Sets whether a commit fsyncs the WAL (FULL) or not (NORMAL). Call outside a transaction.
 pub fn set_full(conn: &Connection, full: bool) -> Result<()> {
     let level = if full { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" };
     Ok(conn.execute_batch(level)?)
@@ -143,14 +144,14 @@ pub fn page_bytes(conn: &Connection) -> Result<u64> {
     Ok(statement.query_row([], |row| value::unsigned(row, 0))?)
 }
 
-/// `path` with `suffix` at its end: how SQLite names the files beside a database.
+/// `path` with `suffix` appended, as SQLite names the files beside a database.
 pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
 }
 
-/// `path` as a URI for SQLite, which reads the percent-encoding back.
+/// `path` as a percent-encoded URI for SQLite.
 fn immutable_uri(path: &Path) -> String {
     use std::fmt::Write;
     let mut uri = String::from("file:");

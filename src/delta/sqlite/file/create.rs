@@ -1,4 +1,4 @@
-//! Creating a session.
+//! Creates a session.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -20,15 +20,15 @@ use super::session::{OpenMode, Session};
 use crate::delta::sqlite::table::schema::SPEC_VERSION;
 use crate::delta::sqlite::table::{hide, inode, inode_numbers::InodeNumbers, meta, schema};
 
-/// Page size of a new session, in bytes: a small change writes few whole pages, and a small file
-/// wastes little of its last one (decision 0012).
+/// Page size of a new session, in bytes. Small pages keep small changes and small files cheap
+/// (decision 0012).
 const PAGE_BYTES: u32 = 4096;
 
 /// `application_id` of a new session: "ACET".
 pub const APPLICATION_ID: i32 = 0x4143_4554;
 
-/// Permission bits of a new session's file, which SQLite gives its log too: they hold the key of
-/// all file handles, the content of files that not everybody may read, and who did what.
+/// Permission bits of a new session's file; SQLite gives its WAL the same ones. The files hold the
+/// key of all file handles, contents that not every user may read, and the audit log.
 const FILE_MODE: u32 = 0o600;
 
 /// A chunk size for a new session.
@@ -36,9 +36,9 @@ const FILE_MODE: u32 = 0o600;
 pub struct ChunkSize(u64);
 
 impl ChunkSize {
-    /// The least, in bytes.
+    /// Minimum, in bytes.
     pub const LEAST: u64 = 512;
-    /// The most, in bytes.
+    /// Maximum, in bytes.
     pub const MOST: u64 = 1 << 20;
 
     /// Checks a number of bytes: a power of two from [`Self::LEAST`] to [`Self::MOST`].
@@ -65,7 +65,7 @@ impl Default for ChunkSize {
     }
 }
 
-/// The root directory's attributes: with a base, those of the base's root.
+/// The root directory's attributes; for a session with a base, those of the base's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootAttr {
     /// Permission bits (12 bits).
@@ -83,30 +83,31 @@ pub struct RootAttr {
 }
 
 impl RootAttr {
-    /// The specification's root directory, made at `now`.
+    /// The specification's default root directory, created at `now`.
     pub fn new(now: Time) -> Self {
         Self { mode: 0o755, uid: 0, gid: 0, atime: now, mtime: now, ctime: now }
     }
 }
 
-/// How a session is created.
+/// Options for creating a session.
 #[derive(Debug, Clone, Default)]
 pub struct CreateOptions {
     /// Chunk size.
     pub chunk_size: ChunkSize,
-    /// The absolute base directory to record; `None` for a plain session.
+    /// The absolute base directory to record; `None` for a session without a base.
     pub base_path: Option<PathBuf>,
-    /// The root directory; `None` for the specification's.
+    /// The root directory's attributes; `None` for the specification's defaults.
     pub root: Option<RootAttr>,
     /// Paths of the base that are never shown.
     pub hidden: PatternSet,
 }
 
 impl Session {
-    /// Creates the session file `path`, and opens it to serve.
+    /// Creates the session file `path` and opens it in [`OpenMode::Serve`].
     ///
     /// # Errors
-    /// See [`OpenError`]; above all, there is a file already. Nothing half-made stays behind.
+    /// See [`OpenError`]. In particular, fails if the file exists. A partly created file is
+    /// removed.
     pub fn create(
         path: &Path,
         options: &CreateOptions,
@@ -116,11 +117,11 @@ impl Session {
         if path.symlink_metadata().is_ok() {
             return Err(OpenError::Exists { path: path.to_owned() });
         }
-        // Kept until the end: nobody may serve the file while it can still go again.
+        // Held until the end: no server may open the file while it can still be removed.
         let lock = SessionLock::take(path, true)?;
         let log = beside(path, "-wal");
         if byte_len(&log) > 0 {
-            // SQLite would delete it, and it may be all that is left of somebody's session.
+            // SQLite would delete it, and it may be all that is left of a session.
             return Err(OpenError::LeftoverLog { log });
         }
         let mut file = OpenOptions::new();
@@ -132,7 +133,7 @@ impl Session {
             }
             Err(error) => return Err(OpenError::io(path, error)),
         }
-        // From here on the file is ours, and goes again if anything fails.
+        // From here on the file is ours; any failure removes it.
         let made = fill(path, options, host);
         let created =
             made.and_then(|()| Self::open_locked(path, OpenMode::Serve, Some(lock), host));
@@ -158,10 +159,10 @@ pub fn absolute(path: &Path) -> std::result::Result<PathBuf, OpenError> {
     Ok(parent.join(name))
 }
 
-/// Makes an empty file a session, synced.
+/// Initializes an empty file as a session, synced.
 fn fill(path: &Path, options: &CreateOptions, host: &Host) -> std::result::Result<(), OpenError> {
     write_schema(path, options, host).map_err(|error| OpenError::store(path, error))?;
-    // The name too: SQLite syncs its log's, but not the database's.
+    // Sync the directory too: SQLite does that for the WAL's name, but not for the database's.
     let parent = path.parent().unwrap_or(Path::new("/"));
     let synced = File::open(parent).and_then(|directory| directory.sync_all());
     synced.map_err(|error| OpenError::io(parent, error))
@@ -179,7 +180,7 @@ fn write_schema(path: &Path, options: &CreateOptions, host: &Host) -> Result<()>
     schema::complete(&transaction)?;
     fill_tables(&transaction, options, host)?;
     transaction.commit()?;
-    // Into the database file itself, which then is a whole session without its log.
+    // Checkpoint, so that the database file is complete without its WAL.
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The disk that the session is on.
+//! Free space and lengths of files on the session's disk.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::delta::{Result, StoreError};
 use crate::vfs::FsStat;
 
-/// Figures of the filesystem that holds `path`, as statvfs(3) tells them.
+/// Size and free space of the filesystem that holds `path`, from statvfs(3).
 pub fn usage(path: &Path) -> Result<FsStat> {
     let figures = rustix::fs::statvfs(path)
         .map_err(|error| StoreError::Io(format!("statvfs {}: {error}", path.display())))?;
@@ -20,22 +20,22 @@ pub fn usage(path: &Path) -> Result<FsStat> {
     })
 }
 
-/// A file's length in bytes; 0 if there is none.
+/// A file's length in bytes; 0 if it does not exist.
 pub fn byte_len(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |meta| meta.len())
 }
 
-/// Gives the file `from` the name `to`, on the same disk, unless something has it.
+/// Renames `from` to `to` on one filesystem, if `to` does not exist.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`]; what the system says.
+/// [`io::ErrorKind::AlreadyExists`], or the error of rename(2).
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_vendor = "apple"))]
     {
         use rustix::fs::{CWD, RenameFlags, renameat_with};
         use rustix::io::Errno;
         match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-            // Not every filesystem can.
+            // The filesystem does not support RENAME_NOREPLACE.
             Err(Errno::INVAL | Errno::NOTSUP | Errno::NOSYS) => {}
             renamed => return renamed.map_err(io::Error::from),
         }

@@ -1,4 +1,4 @@
-//! The boot epoch (invariant M3): it moves if and only if unsynced data may have been lost.
+//! The boot epoch (invariant M3): it changes if and only if unsynced data may have been lost.
 
 use rusqlite::Connection;
 
@@ -7,11 +7,11 @@ use crate::delta::Result;
 use super::host::Host;
 use crate::delta::sqlite::table::meta;
 
-/// Returns the epoch in force after what happened since the session was last open; where that
-/// moves it, the caller's transaction holds it, and must be synced.
+/// Returns the current epoch, and advances it if unsynced data may have been lost since the last
+/// open. An advanced epoch is in the caller's transaction, which the caller must sync.
 ///
-/// A process that dies loses nothing: what it committed is in the page cache of the system,
-/// which SQLite reads on. Only a machine that went down, or another machine, may lack it.
+/// The death of a process loses nothing: what it committed is in the page cache, from which SQLite
+/// reads. Data is missing only after a reboot or crash of the machine, or on another machine.
 pub(super) fn settle(conn: &Connection, host: &Host) -> Result<u64> {
     let epoch = stored(conn)?;
     if is_clean(conn)? {
@@ -27,26 +27,24 @@ pub(super) fn settle(conn: &Connection, host: &Host) -> Result<u64> {
     Ok(next)
 }
 
-/// The epoch in the file.
+/// The epoch stored in the file.
 pub(super) fn stored(conn: &Connection) -> Result<u64> {
     Ok(meta::get::<i64>(conn, meta::EPOCH)?.unwrap_or(1).cast_unsigned())
 }
 
-/// Writes the epoch.
+/// Stores the epoch.
 pub fn put(conn: &Connection, epoch: u64) -> Result<()> {
     meta::put(conn, meta::EPOCH, epoch.cast_signed())
 }
 
-/// Whether all that was ever acknowledged is certainly synced.
+/// Whether the session is marked clean: everything acknowledged is synced.
 pub fn is_clean(conn: &Connection) -> Result<bool> {
     Ok(meta::get::<i64>(conn, meta::CLEAN)? == Some(1))
 }
 
-/// The last row whose client may not have heard of its change, if there is any: the last of all,
-/// where the session was not closed.
-///
-/// A clean end does not settle that, as its server may not have been asked again yet: then it is
-/// what the one before it knew.
+/// The id of the last audit row whose client may not have received its reply. After an unclean
+/// shutdown, this is the last row. After a clean close, it is the stored value: the run that closed
+/// may have ended before clients retransmitted calls of a crashed run before it.
 pub(super) fn late_op(conn: &Connection) -> Result<Option<i64>> {
     if is_clean(conn)? {
         return meta::get(conn, meta::LATE_OP);

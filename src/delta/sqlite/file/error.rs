@@ -1,4 +1,4 @@
-//! Why a session cannot be created or opened, and what SQLite's codes mean to the store.
+//! Errors of creating and opening a session, and the mapping of SQLite's codes to [`StoreError`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,41 +9,41 @@ use crate::delta::StoreError;
 
 use crate::delta::sqlite::table::schema::SPEC_VERSION;
 
-/// A session that cannot be created or opened; the file is untouched.
+/// A session cannot be created or opened; the file is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("{}: no such session", .path.display())]
     Missing {
         /// The session file.
         path: PathBuf,
     },
-    /// This user may not read it.
+    /// This user may not read the file.
     #[error("{}: permission denied", .path.display())]
     Denied {
         /// The session file.
         path: PathBuf,
     },
-    /// A session is created where a file is.
+    /// A session cannot be created because the file exists.
     #[error("{}: file exists", .path.display())]
     Exists {
         /// The existing file.
         path: PathBuf,
     },
-    /// A directory, device or the like.
+    /// The path is a directory, device or other special file.
     #[error("{}: not a regular file", .path.display())]
     NotFile {
-        /// What was given as the session file.
+        /// The path that was given as the session file.
         path: PathBuf,
     },
-    /// The header is not SQLite's.
+    /// The file has no SQLite header.
     #[error("{}: not a SQLite database", .path.display())]
     NotSqlite {
         /// The file.
         path: PathBuf,
     },
-    /// The header is that of an encrypted database.
+    /// The file has the header of an encrypted database.
     #[error("{}: the database is encrypted", .path.display())]
     Encrypted {
         /// The session file.
@@ -57,21 +57,21 @@ pub enum OpenError {
         /// The missing tables, comma-separated.
         tables: String,
     },
-    /// An empty database whose write-ahead log is gone.
+    /// An empty database without its WAL.
     #[error("{}: the session is empty, and its log {} is missing", .path.display(), .log.display())]
     LostLog {
         /// The session file.
         path: PathBuf,
-        /// The log that should lie beside it.
+        /// The missing WAL.
         log: PathBuf,
     },
-    /// A session is created where a log without its database lies.
+    /// A session or copy cannot be created because a WAL or journal without its database is there.
     #[error("{}: lies beside no session file, and may hold data", .log.display())]
     LeftoverLog {
-        /// The log.
+        /// The WAL or journal.
         log: PathBuf,
     },
-    /// A version of the specification before 0.4.
+    /// A session of the specification before version 0.4.
     #[error("{}: a session of version {version} of the specification", .path.display())]
     OldSpec {
         /// The session file.
@@ -79,17 +79,17 @@ pub enum OpenError {
         /// The version, detected by columns.
         version: &'static str,
     },
-    /// A format of a later acetate.
+    /// A session format of a later acetate.
     #[error("{}: session format {found} is newer than {known}", .path.display())]
     Newer {
         /// The session file.
         path: PathBuf,
         /// `acetate_meta.format_version`.
         found: i64,
-        /// The newest that this program knows.
+        /// The newest format that this program supports.
         known: i64,
     },
-    /// A version of the specification after 0.4.
+    /// A session of the specification after version 0.4.
     #[error(
         "{}: a session of version {found} of the specification, newer than {}",
         .path.display(), SPEC_VERSION
@@ -111,7 +111,7 @@ pub enum OpenError {
         /// The service's file beside it.
         info: PathBuf,
     },
-    /// Another server has it.
+    /// Another server has the session open.
     #[error("{}: in use by another server{}", .path.display(), by(*.holder))]
     InUse {
         /// The session file.
@@ -127,9 +127,9 @@ pub enum OpenError {
     NoRoom {
         /// The session file.
         path: PathBuf,
-        /// What it takes for a while, in bytes.
+        /// Needed while compacting, in bytes.
         needed: u64,
-        /// What there is, in bytes.
+        /// Available, in bytes.
         available: u64,
     },
     /// The disk is too full for a copy of the session.
@@ -140,9 +140,9 @@ pub enum OpenError {
     NoRoomForCopy {
         /// The copy.
         path: PathBuf,
-        /// What it takes, in bytes.
+        /// Needed, in bytes.
         needed: u64,
-        /// What there is, in bytes.
+        /// Available, in bytes.
         available: u64,
     },
     /// The session cannot be copied.
@@ -152,33 +152,33 @@ pub enum OpenError {
         path: PathBuf,
         /// The copy.
         to: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         source: StoreError,
     },
-    /// A chunk size that cannot be.
+    /// An invalid chunk size.
     #[error("chunk size {bytes}: must be a power of two from {} to {} bytes", .least, .most)]
     ChunkSize {
-        /// What was asked for, in bytes.
+        /// The requested size, in bytes.
         bytes: u64,
-        /// The least, in bytes.
+        /// Minimum, in bytes.
         least: u64,
-        /// The most, in bytes.
+        /// Maximum, in bytes.
         most: u64,
     },
-    /// SQLite cannot read or write it.
+    /// SQLite cannot read or write the file.
     #[error("{}: {source}", .path.display())]
     Store {
         /// The session file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         source: StoreError,
     },
-    /// The system cannot read or write it.
+    /// The system cannot read or write the file.
     #[error("{}: {source}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -188,7 +188,7 @@ fn by(holder: Option<u32>) -> String {
 }
 
 impl OpenError {
-    /// What to do about it, for the `hint:` line.
+    /// What the user can do, for the `hint:` line.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::Missing { .. } => "create it with `acetate init`, or check the path",
@@ -236,11 +236,11 @@ impl OpenError {
     }
 }
 
-/// The extended code of SQLITE_IOERR that means a full disk rather than a broken one: there is no
-/// room for the shared-memory file.
+/// Extended code SQLITE_IOERR_SHMSIZE: no space for the shared-memory file. It means a full disk,
+/// not a broken one.
 const IOERR_SHMSIZE: i32 = 10 | (19 << 8);
 
-/// What happened in our words, and the cause in SQLite's.
+/// A plain description, with SQLite's message in parentheses.
 fn in_words(code: ErrorCode, error: &rusqlite::Error) -> String {
     let ours = match code {
         ErrorCode::DiskFull => "its disk is full, or its size limit is reached",
@@ -263,14 +263,14 @@ fn in_words(code: ErrorCode, error: &rusqlite::Error) -> String {
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         let Some(code) = error.sqlite_error() else {
-            // Conversions of our own columns: rows that we did not write.
+            // Failed conversion of a column: acetate did not write this row.
             return Self::Corrupt(format!("a row that acetate did not write: {error}"));
         };
         let text = in_words(code.code, &error);
         match code.code {
             ErrorCode::DiskFull => Self::Full(text),
             ErrorCode::SystemIoFailure if code.extended_code == IOERR_SHMSIZE => Self::Full(text),
-            // The last: a lock of the log that somebody else keeps, asked for again and again.
+            // FileLockingProtocolFailed: another program kept a lock of the WAL over all retries.
             ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked
             | ErrorCode::FileLockingProtocolFailed => Self::Busy(text),

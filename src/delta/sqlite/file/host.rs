@@ -1,27 +1,27 @@
-//! What a session takes from the machine: the clock, randomness, and the boot's identity.
+//! Inputs from the machine, so that tests can inject them: clock, randomness, boot id.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::vfs::Time;
 
-/// The machine, as creating and opening a session see it; tests inject their own.
+/// The machine's clock, randomness and boot id, when a session is created or opened.
 #[derive(Debug, Clone)]
 pub struct Host {
     /// The time now.
     pub now: Time,
     /// Random bytes, for a new session's id (the first half) and handle key (the second).
     pub seed: [u8; 32],
-    /// What names this boot of the machine; `None` where the system does not tell, which is
-    /// taken as a boot like no other.
+    /// Identifies this boot of the machine; `None` if the system has no such id. `None` never
+    /// matches an earlier boot.
     pub boot_id: Option<String>,
 }
 
 impl Host {
-    /// Asks the system.
+    /// Reads them from the system.
     ///
     /// # Errors
-    /// The system gives no random bytes.
+    /// The system has no random bytes.
     pub fn current() -> io::Result<Self> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(io::Error::other)?;

@@ -1,8 +1,8 @@
-//! The lock that keeps a second server away.
+//! The lock file that allows one server per session.
 //!
-//! SQLite's own locks let many programs share the file, which is what its readers want; a second
-//! *server* would keep caches of its own and answer wrongly. So a server holds `SESSION.db-lock`
-//! by flock, and writes its process id into it for whoever is refused.
+//! SQLite's own locks let several programs share the file. A second *server* would have its own
+//! caches and return stale data. So a server holds `SESSION.db-lock` by flock, and writes its
+//! process id into the file for the error message of a second server.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -15,19 +15,19 @@ use rustix::fs::OFlags;
 use super::connect::beside;
 use super::error::OpenError;
 
-/// Ends the lock file's name.
+/// Suffix of the lock file's name.
 pub(super) const SUFFIX: &str = "-lock";
 
-/// Times that the lock file may vanish under our hands before we give up.
+/// Retries after the previous holder removed the lock file between open and flock.
 const ATTEMPTS: u32 = 8;
 
-/// Times that the lock may be taken by somebody who only looks.
+/// Retries if the lock is held, because [`SessionLock::holder`] holds it for a moment.
 const GLANCES: u32 = 2;
 
-/// Longer than such a look.
+/// Pause between those retries: longer than `holder` keeps the lock.
 const GLANCE: Duration = Duration::from_millis(10);
 
-/// The lock on a session; dropping it lets go and removes the file.
+/// The lock on a session; dropping it releases the lock and removes the file.
 pub struct SessionLock {
     path: PathBuf,
     file: File,
@@ -35,20 +35,21 @@ pub struct SessionLock {
 }
 
 impl SessionLock {
-    /// Takes the lock: `exclusive` to write, else shared with other read-only servers.
+    /// Takes the lock: `exclusive` to write, otherwise shared with other read-only servers.
     pub fn take(session: &Path, exclusive: bool) -> Result<Self, OpenError> {
         let path = beside(session, SUFFIX);
         for attempt in 0..ATTEMPTS {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false);
-            // As SQLite opens its own files: a link put here must not name what is overwritten.
+            // O_NOFOLLOW, as SQLite uses for its files: a symbolic link here must not redirect our
+            // write.
             options.mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
             let mut file = options.open(&path).map_err(|e| OpenError::io(&path, e))?;
             check_owner(&file, session).map_err(|e| OpenError::io(&path, e))?;
             let taken = if exclusive { file.try_lock() } else { file.try_lock_shared() };
             match taken {
                 Ok(()) => {}
-                // Somebody may only be looking whether it is taken: see `holder`.
+                // The holder may be a short probe: see `holder`.
                 Err(TryLockError::WouldBlock) if attempt < GLANCES => {
                     std::thread::sleep(GLANCE);
                     continue;
@@ -59,7 +60,7 @@ impl SessionLock {
                 }
                 Err(TryLockError::Error(error)) => return Err(OpenError::io(&path, error)),
             }
-            // Its last holder may have removed it between our open and our lock.
+            // The previous holder may have removed the file between our open and our lock.
             if same_file(&file, &path) {
                 if exclusive {
                     write_pid(&mut file).map_err(|e| OpenError::io(&path, e))?;
@@ -72,8 +73,8 @@ impl SessionLock {
 }
 
 impl SessionLock {
-    /// Who has the session exclusively: its process id, where that is known; `None` if nobody
-    /// has it. The lock is not taken from anybody who asks at the same time but for a moment.
+    /// The exclusive holder: `Some` with the process id, if that is known; `None` if there is no
+    /// exclusive holder. The probe holds a shared lock for a moment.
     pub fn holder(session: &Path) -> Option<Option<u32>> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
@@ -87,21 +88,22 @@ impl SessionLock {
 
 impl Drop for SessionLock {
     fn drop(&mut self) {
-        // Still locked here. A shared lock may have other holders; if not, it can be exclusive.
+        // Still locked here. A shared lock may have other holders; without any, it can be upgraded
+        // to exclusive.
         if self.exclusive || self.file.try_lock().is_ok() {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Checks that an open lock file is one that a server made: in a directory that others may write,
-/// it can be another user's, or a further name of a file that is not to be overwritten.
+/// Checks that a server created the open lock file. In a directory that other users can write, it
+/// may be another user's file, or a hard link to a file that must not be overwritten.
 fn check_owner(file: &File, session: &Path) -> io::Result<()> {
     let found = file.metadata()?;
     let owner = std::fs::metadata(session).ok().map(|session| session.uid());
     let ours = rustix::process::geteuid().as_raw();
     let is_owned = [Some(0), Some(ours), owner].contains(&Some(found.uid()));
-    // One that its last holder has removed has no name; that is noticed later.
+    // nlink 0: its previous holder removed it; `same_file` detects that later.
     if is_owned && found.is_file() && found.nlink() <= 1 {
         return Ok(());
     }

@@ -9,23 +9,23 @@ use crate::vfs::FsStat;
 use super::connect;
 use super::disk::byte_len;
 
-/// The bytes that the files of a session in memory may take together: the session and its
-/// write-ahead log. A copy is of the same bound.
+/// Maximum size of a session in memory, in bytes: the session file, its WAL and its shared memory
+/// together. Clones share the bound.
 #[derive(Debug, Clone)]
 pub struct MemoryBound(Arc<AtomicU64>);
 
 impl MemoryBound {
-    /// A bound of so many bytes.
+    /// A bound of `bytes` bytes.
     pub fn new(bytes: u64) -> Self {
         Self(Arc::new(AtomicU64::new(bytes)))
     }
 
-    /// Bounds the session by so many bytes from now on.
+    /// Changes the bound.
     pub fn set(&self, bytes: u64) {
         self.0.store(bytes, Ordering::Relaxed);
     }
 
-    /// How full the files of the session `path` are, as if they were a disk.
+    /// The bound and the free space below it, in the form of a disk's.
     pub fn usage(&self, path: &Path) -> FsStat {
         let files = ["", "-wal", "-shm"].map(|suffix| byte_len(&connect::beside(path, suffix)));
         let total_bytes = self.0.load(Ordering::Relaxed);

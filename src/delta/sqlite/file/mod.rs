@@ -1,6 +1,7 @@
-//! The session file: created, probed, opened, locked, and the connections to it.
+//! The session file: creating, probing, opening, locking and connecting to it.
 //!
-//! Knows when unsynced data may have been lost (the boot epoch) and which files a session has.
+//! Also the boot epoch, which records whether unsynced data may have been lost, and the list of
+//! files that belong to a session.
 
 pub mod config;
 pub mod connect;

@@ -1,4 +1,4 @@
-//! Opening a session.
+//! Opens an existing session.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::delta::sqlite::table::{dentry, inode, meta, op, schema};
 impl Session {
     /// Opens the session file `path`.
     ///
-    /// [`OpenMode::Serve`] gives a file of another implementation, at version 0.4 of the
-    /// specification, the tables, columns and indexes that it lacks, in one transaction.
+    /// [`OpenMode::Serve`] adds missing tables, columns and indexes to a file of another
+    /// implementation (version 0.4 of the specification), in one transaction.
     ///
     /// # Errors
-    /// See [`OpenError`]; the file is as it was, and no other lies beside it for it.
+    /// See [`OpenError`]; the file is unchanged, and no other file was created beside it.
     pub fn open(path: &Path, mode: OpenMode, host: &Host) -> std::result::Result<Self, OpenError> {
         let path = &Self::existing(path)?;
-        // The lock first: it keeps us from touching a file that a server of this process has.
+        // The lock first, so that a file that another server in this process serves is not touched.
         let lock = lock(path, mode)?;
         Self::open_locked(path, mode, lock, host)
     }
@@ -83,7 +83,7 @@ fn lock(path: &Path, mode: OpenMode) -> std::result::Result<Option<SessionLock>,
     match mode {
         OpenMode::Serve => SessionLock::take(path, true).map(Some),
         OpenMode::ReadOnly => match SessionLock::take(path, false) {
-            // Where no lock can be made, no server can write either.
+            // Without permission to create a lock file, no server can write to the session either.
             Err(OpenError::Io { source, .. })
                 if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem) =>
             {
@@ -95,7 +95,7 @@ fn lock(path: &Path, mode: OpenMode) -> std::result::Result<Option<SessionLock>,
     }
 }
 
-/// What opening a file gave.
+/// The result of opening a file.
 struct OpenedFile {
     conn: Connection,
     epoch: u64,
@@ -109,8 +109,8 @@ fn look(path: &Path) -> Result<OpenedFile> {
     Ok(OpenedFile { conn, epoch, late_op: None, late_changes: Vec::new() })
 }
 
-/// Opens the writing connection, and completes the file and settles its epoch; a session that
-/// was closed cleanly, and that nobody else changed, is not written to.
+/// Opens the writing connection, completes the schema and settles the epoch. Writes nothing if the
+/// session was closed cleanly and no other program changed it.
 fn prepare(path: &Path, host: &Host) -> Result<OpenedFile> {
     let conn = connect::open(path, Role::Writer)?;
     connect::prepare_to_write(&conn)?;
@@ -131,13 +131,13 @@ fn prepare(path: &Path, host: &Host) -> Result<OpenedFile> {
         None => Vec::new(),
     };
     let epoch = epoch::settle(&transaction, host)?;
-    // Synced, as prepare_to_write left it: the epoch is on disk before anyone hears of it.
+    // Synced (`prepare_to_write` set FULL): the epoch is on disk before any reply carries it.
     transaction.commit()?;
     Ok(OpenedFile { conn, epoch, late_op, late_changes })
 }
 
-/// Counts links anew, and forgets what is gone, if another program added entries
-/// since the last clean close.
+/// Recounts links and deletes rows of inodes that are gone, if another program added entries since
+/// the last clean close.
 fn take_stock(conn: &Connection) -> Result<()> {
     if !epoch::is_clean(conn)? {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Looks at a file before it is opened as a session, and leaves no trace beside or in it.
+//! Checks a file before it is opened as a session, without creating or changing a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -15,16 +15,16 @@ use super::error::OpenError;
 use crate::delta::sqlite::table::meta;
 use crate::delta::sqlite::table::schema::SPEC_VERSION;
 
-/// Tables without which a file is no session.
+/// Tables that every session has.
 const CORE_TABLES: [&str; 5] = ["fs_config", "fs_inode", "fs_dentry", "fs_data", "fs_symlink"];
 
-/// Beginning of a database that the engine of other AgentFS implementations encrypted.
+/// First bytes of a database encrypted by the engine of other AgentFS implementations.
 const ENCRYPTED_MAGIC: &[u8] = b"Turso";
 
-/// The smallest page of SQLite, in bytes: what is shorter it takes for an empty database.
+/// SQLite's smallest page, in bytes: SQLite treats a shorter file as an empty database.
 const LEAST_PAGE_BYTES: u64 = 512;
 
-/// Refuses what is not a session that this program can open.
+/// Refuses a file that is not a session, or one that this program cannot open.
 pub fn check(path: &Path) -> std::result::Result<(), OpenError> {
     let info = beside(path, "-info");
     if info.exists() {
@@ -36,8 +36,8 @@ pub fn check(path: &Path) -> std::result::Result<(), OpenError> {
     if byte_len(path) < LEAST_PAGE_BYTES {
         return Err(OpenError::NotSqlite { path: path.to_owned() });
     }
-    // Without locks and without the log: this creates no file. It says all there is to say,
-    // unless a log holds a part of the database.
+    // Without locks and without the WAL: this creates no file. The result is final unless a WAL
+    // holds a part of the database.
     let alone = check_as(path, Role::Immutable);
     let decided = matches!(
         alone,
@@ -50,14 +50,14 @@ pub fn check(path: &Path) -> std::result::Result<(), OpenError> {
         return alone.map(|_page_bytes| ());
     }
     if byte_len(&beside(path, "-wal")) == 0 {
-        // SQLite notices missing pages, but not that the last one is cut off.
+        // SQLite detects missing pages, but not a truncated last page.
         return alone.and_then(|page_bytes| check_length(path, page_bytes));
     }
     check_as(path, Role::ReadOnly).map(|_page_bytes| ())
 }
 
-/// Whether a version of the specification, `MAJOR.MINOR`, is later than [`SPEC_VERSION`]. What is
-/// no version says nothing: the columns do.
+/// Whether a version of the specification, `MAJOR.MINOR`, is later than [`SPEC_VERSION`]. A
+/// malformed version is not: then the columns decide.
 fn is_newer_spec(version: &str) -> bool {
     let numbers = |text: &str| -> Option<Vec<u64>> {
         text.trim().split('.').map(|part| part.parse().ok()).collect()
@@ -105,10 +105,10 @@ fn check_as(path: &Path, role: Role) -> std::result::Result<u32, OpenError> {
     Err(OpenError::NotSession { path: path.to_owned(), tables: missing.join(", ") })
 }
 
-/// Tells a damaged database from what never was one.
+/// Distinguishes a damaged database from a file that never was one.
 ///
-/// Reads the file beside SQLite, which would let go of SQLite's locks on it if this process had
-/// any; but SQLite has none on what it does not take for a database.
+/// Opens and closes the file outside SQLite, which would release this process's POSIX locks on it.
+/// SQLite holds none here, because it does not accept the file as a database.
 fn damaged(path: &Path, text: String) -> OpenError {
     let mut header = [0; 16];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
@@ -121,14 +121,14 @@ fn damaged(path: &Path, text: String) -> OpenError {
     OpenError::store(path, StoreError::Corrupt(text))
 }
 
-/// The tables of a file with their columns.
+/// A file's tables with their columns, and its versions.
 struct TableColumns {
     tables: BTreeMap<String, BTreeSet<String>>,
     /// `acetate_meta.format_version`.
     format: Option<i64>,
-    /// `fs_config.schema_version`: the specification's version, where the file says it.
+    /// `fs_config.schema_version`: the specification's version, if the file has it.
     spec_version: Option<String>,
-    /// Length of a page.
+    /// Page size, in bytes.
     page_bytes: u32,
 }
 
@@ -174,7 +174,7 @@ impl TableColumns {
             return Some("0.1");
         }
         let new = ["rdev", "atime_nsec", "mtime_nsec", "ctime_nsec"];
-        // As version 0.3 had it for a while; a migration that adds columns alone leaves it so.
+        // As early files of version 0.3 had it; a migration that only adds columns keeps it so.
         if self.tables.contains_key("fs_dentry") && !self.has("fs_dentry", "id") {
             return Some("0.3");
         }

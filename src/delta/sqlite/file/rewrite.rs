@@ -1,10 +1,9 @@
-//! Writing the session file again without its free pages (docs/decisions/0014).
+//! Rewrites the session file without its free pages (docs/decisions/0014).
 //!
-//! In two steps, both of which a death of the process may interrupt: `VACUUM INTO` writes the
-//! pages in use to a new file beside the session, and SQLite's backup brings that back over the
-//! session, in *one* transaction of its WAL. Until this has committed, nothing of the session
-//! has changed; afterwards nothing of the new file is needed. Other programs that have the
-//! session open see the commit as any other.
+//! First, `VACUUM INTO` writes the pages in use to a new file beside the session. Second, SQLite's
+//! backup API copies that file over the session, in *one* transaction of its WAL. The process may
+//! die at any point: until that transaction commits, the session is unchanged; afterwards the new
+//! file is not needed. Other programs that have the session open see an ordinary commit.
 //!
 //! Rowids of `fs_data` may change. No code of this crate keeps one beyond an operation.
 
@@ -26,33 +25,33 @@ use super::connect::{self, Role, beside};
 use super::disk::{self, byte_len};
 use super::error::OpenError;
 
-/// Ends the name of the new file.
+/// Suffix of the new file's name.
 pub const SUFFIX: &str = "-compact";
 
-/// Ends the name of the journal that SQLite keeps while it writes the new file.
+/// Suffix of the journal that SQLite keeps while it writes the new file.
 pub const JOURNAL_SUFFIX: &str = "-compact-journal";
 
-/// How often progress is told.
+/// Interval between progress reports.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Pages that are brought back between two reports.
+/// Pages copied back between two progress reports.
 const STEP_PAGES: i32 = 1024;
 
-/// Times that another program may write to the session meanwhile before we give up.
+/// Attempts, if another program writes to the session during the copy.
 const ATTEMPTS: u32 = 3;
 
-/// Room beyond what is copied, in bytes: headers, and pages that are not filled as well.
+/// Free space required beyond the copied pages, in bytes: headers, and pages that are less filled.
 const MARGIN_BYTES: u64 = 4 << 20;
 
-/// A session that was rewritten, and whose log is still to be copied and cut.
+/// A rewritten session whose WAL has yet to be checkpointed and truncated.
 pub struct Rewritten {
     before_bytes: u64,
 }
 
 impl Rewritten {
-    /// What came of it, once the log of the session file `path` was copied.
+    /// The result, once the WAL of the session file `path` was checkpointed.
     ///
-    /// The log keeps its length until readers let it start over: see `log`.
+    /// The WAL keeps its length until readers let it restart: see `wal`.
     pub fn finish(self, path: &Path) -> Compacted {
         let is_delayed = byte_len(&beside(path, "-wal")) > 0;
         let Self { before_bytes } = self;
@@ -60,8 +59,8 @@ impl Rewritten {
     }
 }
 
-/// The same by the server's own writing connection, between two batches, when all that was
-/// committed is synced.
+/// Rewrites on the server's own writing connection, between two batches, when everything committed
+/// is synced.
 pub fn by_writer(conn: &mut Connection, path: &Path) -> Result<Rewritten> {
     let copy = FileCopy::beside(path);
     let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", copy.path.display()));
@@ -75,24 +74,24 @@ pub fn by_writer(conn: &mut Connection, path: &Path) -> Result<Rewritten> {
     Ok(Rewritten { before_bytes })
 }
 
-/// The length of the session file and its log.
+/// The lengths of the session file and its WAL, in bytes.
 pub fn whole_length(path: &Path) -> u64 {
     byte_len(path) + byte_len(&beside(path, "-wal"))
 }
 
-/// The new file beside the session, and its journal; they go with this.
+/// The new file beside the session, and its journal; dropping this removes both.
 pub struct FileCopy {
     pub path: PathBuf,
     journal: PathBuf,
 }
 
 impl FileCopy {
-    /// The one of the session file `session`.
+    /// The files for the session file `session`.
     pub fn beside(session: &Path) -> Self {
         Self { path: beside(session, SUFFIX), journal: beside(session, JOURNAL_SUFFIX) }
     }
 
-    /// An empty file that only its owner may read: it will hold what the session does.
+    /// Creates an empty file that only its owner may read, as it will hold the session's content.
     pub fn create(&self) -> std::io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600).open(&self.path).map(drop)
@@ -115,7 +114,7 @@ impl Drop for FileCopy {
     }
 }
 
-/// The pages of a session that are in use.
+/// The number of pages in use, and their size.
 #[derive(Clone, Copy)]
 pub struct UsedPages {
     pages: u64,
@@ -136,7 +135,7 @@ impl UsedPages {
     }
 }
 
-/// Refuses to begin what cannot end: the new file and the log hold all that is in use.
+/// Refuses to start without enough space: both the new file and the WAL will hold all pages in use.
 pub fn require_room(path: &Path, used_bytes: u64) -> std::result::Result<(), OpenError> {
     let needed = used_bytes.saturating_mul(2).saturating_add(MARGIN_BYTES);
     match disk::usage(path) {
@@ -148,7 +147,7 @@ pub fn require_room(path: &Path, used_bytes: u64) -> std::result::Result<(), Ope
     }
 }
 
-/// Copies what is in use to `copy`, and that back over the session.
+/// Copies the pages in use to `copy`, and `copy` back over the session.
 pub fn rewrite(
     conn: &mut Connection,
     path: &Path,
@@ -165,7 +164,8 @@ pub fn rewrite(
         // The first step takes the session's write lock, and keeps it.
         let mut step = backup.step(1)?;
         if data_version(&reader)? != version {
-            // Another program wrote something that the copy lacks: dropping the backup undoes it.
+            // Another program committed something that the copy lacks: dropping the backup rolls it
+            // back.
             drop(backup);
             drop(from);
             std::fs::write(copy, b"").map_err(|error| StoreError::Io(error.to_string()))?;
@@ -190,7 +190,7 @@ fn data_version(conn: &Connection) -> Result<i64> {
     Ok(conn.query_row("PRAGMA data_version", [], |row| row.get(0))?)
 }
 
-/// Writes what is in use to the empty file `copy`, and gives the connection back.
+/// Writes the pages in use to the empty file `copy`, and returns the connection.
 fn vacuum_into(
     reader: Connection,
     copy: &Path,
@@ -202,7 +202,7 @@ fn vacuum_into(
     thread::scope(|scope| {
         let vacuum = scope.spawn(move || {
             let _done = done;
-            // It counts as a change, though not of this database.
+            // VACUUM INTO counts as a change in SQLite, though not of this database.
             reader.pragma_update(None, "query_only", false)?;
             reader.execute("VACUUM INTO ?1", [FileName(copy)])?;
             Ok(reader)
@@ -219,7 +219,7 @@ fn to_u64(pages: i32) -> u64 {
     u64::try_from(pages).unwrap_or_default()
 }
 
-/// A path as SQLite takes it: its bytes, as TEXT, whatever they are.
+/// A path as SQLite expects it: its bytes as TEXT, even if they are not UTF-8.
 struct FileName<'p>(&'p Path);
 
 impl ToSql for FileName<'_> {
@@ -237,7 +237,7 @@ mod tests {
         let directory = std::env::temp_dir();
         let available = disk::usage(&directory).unwrap().available_bytes;
         assert!(require_room(&directory, 0).is_ok());
-        // Once would fit.
+        // One copy would fit.
         let refused = require_room(&directory, available / 2 + (1 << 30));
         assert!(matches!(refused, Err(OpenError::NoRoom { needed, .. }) if needed > available));
     }

@@ -20,27 +20,27 @@ use super::rewrite;
 use crate::delta::sqlite::table::hide;
 use crate::delta::sqlite::table::schema;
 
-/// What a session is opened for.
+/// The purpose for which a session is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
-    /// To serve and change it: no other server may have it.
+    /// To serve and change it. No other server may have it open.
     Serve,
-    /// To serve it as it is: the file is not changed, and only such servers may have it too.
+    /// To serve it unchanged. Other read-only servers may have it open too.
     ReadOnly,
-    /// To look into it, whoever else has it: the file is not changed.
+    /// To inspect it, even while a server has it open. The file is not changed.
     Inspect,
 }
 
-/// Ends the name of the socket beside a served session.
+/// Suffix of the control socket's name.
 pub const CONTROL_SUFFIX: &str = "-control";
 
-/// End the names of what a server in the background logs, and of the log before that.
+/// Suffixes of the log of a background server, and of its previous log.
 pub const LOG_SUFFIXES: [&str; 2] = [".log", ".log.old"];
 
-/// Permission bits by which others than its owner read or write a file.
+/// Permission bits with which users other than the owner can read or write a file.
 const SHARED_BITS: u32 = 0o066;
 
-/// A file of a session that others than its owner may read or write.
+/// A session's file that users other than its owner may read or write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExposedFile {
     /// Its absolute path.
@@ -59,10 +59,10 @@ pub struct Session {
     /// See [`op::late_op`](crate::delta::sqlite::table::op::late_op).
     pub(in crate::delta::sqlite) late_op: Option<i64>,
     pub(in crate::delta::sqlite) late_changes: Vec<LateChange>,
-    /// Where it is in memory: how much of that it may take.
+    /// The size bound, if the session is in memory.
     pub(in crate::delta::sqlite) memory: Option<MemoryBound>,
-    /// The connection that opened the session, until the writer takes it: while one is open, no
-    /// reader that comes and goes clears the log away.
+    /// The connection that opened the session, until the writer takes it. While it is open, a
+    /// closing reader is never the last connection, which would remove the WAL.
     pub(in crate::delta::sqlite) first: Mutex<Option<Connection>>,
     pub(in crate::delta::sqlite) writing: Arc<AtomicBool>,
     pub(in crate::delta::sqlite) lock: Option<Arc<SessionLock>>,
@@ -81,18 +81,18 @@ impl Session {
         &self.path
     }
 
-    /// The session file and all that may lie beside it: what an export must not show.
+    /// The session file and all files that may lie beside it. An export must not show them.
     pub fn files(&self) -> Vec<PathBuf> {
         session_files(&self.path)
     }
 
-    /// The directory beside the session for what the last `acetate apply` replaced and removed,
-    /// whether it is there or not.
+    /// The directory beside the session for what the last `acetate apply` replaced and removed. It
+    /// need not exist.
     pub fn undo_dir(&self) -> PathBuf {
         beside(&self.path, UNDO_SUFFIX)
     }
 
-    /// The session's files that others than their owner may read or write.
+    /// The session's files that users other than their owner may read or write.
     pub fn exposed_files(&self) -> Vec<ExposedFile> {
         let mode = |path: &Path| path.symlink_metadata().map_or(0, |meta| meta.mode() & 0o7777);
         let files = self.files().into_iter();
@@ -107,7 +107,7 @@ impl Session {
         &self.config.id
     }
 
-    /// The secret that file handles are signed with.
+    /// The secret key of the file handles' MAC.
     pub fn handle_key(&self) -> [u8; 16] {
         self.config.handle_key
     }
@@ -127,39 +127,38 @@ impl Session {
         self.config.chunk_bytes
     }
 
-    /// What the session was opened for.
+    /// The mode that the session was opened in.
     pub fn mode(&self) -> OpenMode {
         self.mode
     }
 
-    /// Says that the session is in memory, where its files take no more than `bound` together,
-    /// and where it has no audit log; before the writer is opened.
+    /// Declares that the session is in memory: its files together take at most `bound`, and it
+    /// keeps no audit log. Call before the writer is opened.
     pub fn keep_in_memory(&mut self, bound: MemoryBound) {
         self.memory = Some(bound);
     }
 
-    /// Records the base directory in the session; before the writer is opened.
+    /// Records the base directory in the session. Call before the writer is opened.
     ///
     /// # Errors
-    /// The session is read-only, or its writer is open already.
+    /// The session is read-only, or its writer is already open.
     pub fn record_base(&mut self, base: &Path) -> Result<()> {
         self.before_writer(|conn| config::put_base_path(conn, base))?;
         self.config.base_path = Some(base.to_owned());
         Ok(())
     }
 
-    /// Replaces the patterns of paths of the base that are never shown; before the writer is
-    /// opened.
+    /// Replaces the patterns of base paths that are never shown. Call before the writer is opened.
     ///
     /// # Errors
-    /// As [`Session::record_base`]; or there are too many.
+    /// As [`Session::record_base`], or there are too many patterns.
     pub fn record_hidden(&mut self, hidden: PatternSet) -> Result<()> {
         self.before_writer(|conn| hide::put(conn, &hidden))?;
         self.config.hidden = Arc::new(hidden);
         Ok(())
     }
 
-    /// Runs `change` in a transaction of the connection that the writer will have.
+    /// Runs `change` in a transaction on the connection that the writer will take.
     pub(in crate::delta::sqlite) fn before_writer(
         &mut self,
         change: impl FnOnce(&Connection) -> Result<()>,
@@ -178,15 +177,15 @@ impl Session {
     }
 }
 
-/// Opens a connection that changes nothing in the file, with stand-ins for what it lacks.
+/// Opens a connection that does not change the file; temporary tables replace missing ones.
 pub fn open_read_only(path: &Path) -> Result<Connection> {
-    // One that could write takes the log and the shared memory away that reading makes, where
-    // there were none; a log that a killed server left stays as it is.
+    // A connection that could write removes the WAL and shared-memory files that reading created,
+    // when it closes. A WAL that a killed server left must stay, so then open read-only.
     let at_rest = byte_len(&beside(path, "-wal")) == 0;
     let role = if at_rest { Role::Reader } else { Role::ReadOnly };
     match connect::open(path, role).and_then(with_stand_ins) {
-        // No place for the shared-memory file, as on a read-only medium; where there is no log
-        // either, nobody can be writing.
+        // The shared-memory file cannot be created, as on a read-only medium. Without a WAL no
+        // program can be writing, so the file can be read as immutable.
         Err(StoreError::Io(_) | StoreError::ReadOnly(_))
             if byte_len(&beside(path, "-wal")) == 0 =>
         {
@@ -197,7 +196,7 @@ pub fn open_read_only(path: &Path) -> Result<Connection> {
 }
 
 fn with_stand_ins(conn: Connection) -> Result<Connection> {
-    // Temporary tables count as changes, though not of the file.
+    // Creating temporary tables counts as a change in SQLite, though not of the file.
     let query_only: bool = conn.query_row("PRAGMA query_only", [], |row| row.get(0))?;
     conn.pragma_update(None, "query_only", false)?;
     schema::stand_in(&conn)?;
@@ -205,10 +204,10 @@ fn with_stand_ins(conn: Connection) -> Result<Connection> {
     Ok(conn)
 }
 
-/// What the name of a session's [`Session::undo_dir`] ends with.
+/// Suffix of [`Session::undo_dir`].
 const UNDO_SUFFIX: &str = "-undo";
 
-/// The session file at a path and all that may lie beside it, whether they are there or not.
+/// The session file and all files that may lie beside it, whether they exist or not.
 pub fn session_files(session: &Path) -> Vec<PathBuf> {
     let sqlites = ["", "-wal", "-shm", "-journal"];
     let ours = [lock::SUFFIX, rewrite::SUFFIX, rewrite::JOURNAL_SUFFIX, CONTROL_SUFFIX];

@@ -1,11 +1,11 @@
-//! How much of the audit log stays where a session has a limit of bytes or files: the newest
+//! Bounds the audit log of a session with a quota of bytes or files to the newest
 //! [`MAX_AUDIT_BYTES`].
 //!
-//! The rows are counted together with what the session takes: when a limit is first set, and when
-//! a session with a limit is first changed after it was opened. From then on a change whose row
-//! goes past the bound deletes the oldest rows in its own transaction, a bounded number of them:
-//! a log that was longer when counting began becomes shorter with each change. `acetate_meta`
-//! says how many rows are gone and when the first of them was written (invariant M6).
+//! The rows are counted together with the session's usage: when a limit is first set, and before
+//! the first change after a session with a limit was opened. From then on, a change whose audit row
+//! exceeds the bound deletes the oldest rows in its own transaction. One change deletes a bounded
+//! number, so a log that was longer at first shrinks with each change. `acetate_meta` records how
+//! many rows were deleted and when the first of them was written (invariant M6).
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -15,21 +15,20 @@ use crate::vfs::Time;
 use super::prune::{self, PrunedFacts};
 use super::{meta, op, value};
 
-/// The most that the rows of the audit log may take in a session with a limit of bytes or files,
-/// in bytes.
+/// Maximum size of the audit rows in a session with a quota of bytes or files, in bytes.
 const MAX_AUDIT_BYTES: u64 = 64 << 20;
 
-/// How far the log grows past that before rows are dropped, in bytes: one write of
-/// `acetate_meta` for so much of the log.
+/// How far the log may exceed that before rows are deleted, in bytes: `acetate_meta` is written
+/// once per this much log.
 const MAX_AUDIT_SLACK_BYTES: u64 = 64 << 10;
 
-/// The most rows that one change drops.
+/// Maximum number of rows that one change deletes.
 const MAX_DROPPED_ROWS: usize = 1024;
 
-/// What a row takes besides its texts, in bytes.
+/// Size of a row besides its texts, in bytes.
 const ROW_BYTES: u64 = 64;
 
-// The calls that must not be made twice stay in the log (decision 0016).
+// Rows of calls that a retransmission must not repeat stay in the log (decision 0016).
 const _: () = assert!(
     MAX_AUDIT_BYTES / op::LATE_ROWS as u64 > 2 * MAX_PATH_BYTES as u64 + op::MAX_NOTE_BYTES as u64
 );
@@ -38,29 +37,29 @@ const _: () = assert!(
 const SQL_BYTES: &str = "64 + octet_length(path) + ifnull(octet_length(path2), 0)
    + octet_length(client) + ifnull(octet_length(export), 0) + ifnull(octet_length(note), 0)";
 
-/// What the log holds, as far as it is counted.
+/// The counted size of the log.
 #[derive(Debug, Clone, Copy)]
 struct LogSize {
     /// Bytes of the rows from `first` on.
     bytes: u64,
-    /// Rows with smaller ids are not counted: they are to be dropped.
+    /// Rows with smaller ids are not counted; they will be deleted.
     first: i64,
 }
 
-/// The bound, once the log is counted.
+/// The bound, which takes effect once the log is counted.
 #[derive(Debug, Default)]
 pub struct AuditBound {
-    /// Whether a limit applies to the operation: rows are dropped only then.
+    /// Whether a limit applies to the current operation: only then are rows deleted.
     pub applies: bool,
     held: Option<LogSize>,
-    /// As it was when the operation began.
+    /// The value when the operation began.
     at_operation: Option<LogSize>,
-    /// As it was when the batch began.
+    /// The value when the batch began.
     at_batch: Option<LogSize>,
 }
 
 impl AuditBound {
-    /// Counts the log, outside a batch, and bounds it from now on: O([`MAX_AUDIT_BYTES`]).
+    /// Counts the log, outside a batch; from then on it is bounded. O([`MAX_AUDIT_BYTES`]).
     pub fn load(&mut self, conn: &Connection) -> Result<()> {
         if self.held.is_some() {
             return Ok(());
@@ -80,23 +79,21 @@ impl AuditBound {
         Ok(())
     }
 
-    /// Begins a batch.
     pub fn begin_batch(&mut self) {
         self.at_batch = self.held;
     }
 
-    /// Begins an operation.
     pub fn begin_operation(&mut self) {
         self.applies = false;
         self.at_operation = self.held;
     }
 
-    /// Undoes the counts of the operation, or of the `whole` batch.
+    /// Restores the counts of before the operation, or of before the `whole` batch.
     pub fn rolled_back(&mut self, whole: bool) {
         self.held = if whole { self.at_batch } else { self.at_operation };
     }
 
-    /// Counts a row that was added, and drops old rows where it went past the bound.
+    /// Counts an added row, and deletes old rows if the log exceeds the bound.
     pub fn added(&mut self, conn: &Connection, bytes: u64) -> Result<()> {
         let Some(mut held) = self.held else { return Ok(()) };
         held.bytes = held.bytes.saturating_add(bytes);
@@ -107,7 +104,7 @@ impl AuditBound {
         Ok(())
     }
 
-    /// Drops the oldest rows up to `upto`, `most` of them; how many they were.
+    /// Deletes the oldest rows, up to the id `upto` and at most `most`; returns how many.
     pub fn prune(&mut self, conn: &Connection, upto: i64, most: u32) -> Result<u64> {
         let oldest =
             format!("SELECT id, {SQL_BYTES} FROM acetate_op WHERE id <= ?1 ORDER BY id LIMIT ?2");
@@ -128,13 +125,13 @@ impl AuditBound {
     }
 }
 
-/// The bytes that the audit log's rows take, without the overhead of pages and indexes.
+/// The size of the audit log's rows, in bytes, without the overhead of pages and indexes.
 pub fn bytes(conn: &Connection) -> Result<u64> {
     let sum = format!("SELECT total({SQL_BYTES}) FROM acetate_op");
     Ok(conn.query_row(&sum, [], |row| value::unsigned(row, 0))?)
 }
 
-/// Drops the oldest rows until the rest fits, or [`MAX_DROPPED_ROWS`] of them.
+/// Deletes the oldest rows until the rest fits, at most [`MAX_DROPPED_ROWS`].
 fn drop_oldest(conn: &Connection, held: &mut LogSize) -> Result<()> {
     let oldest = format!("SELECT id, {SQL_BYTES} FROM acetate_op ORDER BY id LIMIT ?1");
     let mut statement = conn.prepare_cached(&oldest)?;
@@ -152,7 +149,7 @@ fn drop_oldest(conn: &Connection, held: &mut LogSize) -> Result<()> {
     last.map_or(Ok(()), |last| prune::cut(conn, last, PrunedFacts::Dropped).map(drop))
 }
 
-/// What a row takes, in bytes: its texts, and the rest of it.
+/// The size of a row, in bytes: its texts and a constant.
 pub fn bytes_of(row: &AuditRow, client: &str) -> u64 {
     let path = |bytes: usize| bytes.min(MAX_PATH_BYTES);
     let texts = path(row.path.as_bytes().len())
@@ -163,7 +160,7 @@ pub fn bytes_of(row: &AuditRow, client: &str) -> u64 {
     ROW_BYTES + texts as u64
 }
 
-/// What was dropped of the log, if anything was.
+/// The rows deleted from the log's beginning; `None` if there are none.
 pub fn dropped(conn: &Connection) -> Result<Option<Dropped>> {
     let mut statement = conn.prepare(
         "SELECT CAST(n.value AS INTEGER), CAST(ifnull(s.value, 0) AS INTEGER)

@@ -1,11 +1,11 @@
 //! `fs_data`: a file's content in fixed-size chunks.
 //!
 //! Invariant D1: a stored chunk i of a file has min(chunk size, size − i × chunk size) bytes.
-//! Invariant D2: none is stored at or behind the size. Invariant D3: a chunk below the size that
-//! is not stored reads as zeros; `acetate_inode.holes` counts those.
+//! Invariant D2: no chunk is stored at or beyond the size. Invariant D3: a chunk below the size
+//! that is not stored reads as zeros; `acetate_inode.holes` counts such chunks.
 //!
-//! Other implementations break each of these. Reading makes the best of it; writing mends what
-//! it touches, and never lets bytes from behind the end show when a file grows.
+//! Other implementations break each of these. Reads tolerate that. Writes repair the chunks that
+//! they touch, and never expose bytes beyond the old end when a file grows.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::delta::{Ino, InodeRow, Result, StoreError};
 
 use super::value;
 
-/// The largest file, in bytes: what the `size` column holds.
+/// The largest file, in bytes: the maximum of the `size` column.
 const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 
 /// One file's chunks.
@@ -24,7 +24,7 @@ pub struct Chunks<'c> {
     ino: i64,
     /// Chunk size, in bytes.
     chunk: u64,
-    /// Whether nobody else can have stored any.
+    /// Whether no other program can have stored chunks of this file.
     is_ours: bool,
 }
 
@@ -34,8 +34,8 @@ impl<'c> Chunks<'c> {
         Self::to_change(conn, ino, chunk, false)
     }
 
-    /// The same; `is_ours` says that nobody else can have stored any, so that nothing lies behind
-    /// the end (invariant D2).
+    /// The chunks of `ino`, to change them. `is_ours` says that no other program can have stored
+    /// any, so that none lies beyond the end (invariant D2).
     pub fn to_change(conn: &'c Connection, ino: Ino, chunk: u64, is_ours: bool) -> Self {
         Self { conn, ino: ino.0.cast_signed(), chunk, is_ours }
     }
@@ -47,7 +47,7 @@ impl<'c> Chunks<'c> {
             buffer.fill(0);
             return Ok(());
         }
-        // As fast as incremental reads, where whole chunks are read, and one statement for all.
+        // For whole chunks as fast as incremental blob reads, and one statement covers all chunks.
         let mut statement = self.conn.prepare_cached(
             "SELECT chunk_index, data FROM fs_data
              WHERE ino = ?1 AND chunk_index BETWEEN ?2 AND ?3 ORDER BY chunk_index",
@@ -55,7 +55,7 @@ impl<'c> Chunks<'c> {
         let (first, last) = (offset / self.chunk, (end - 1) / self.chunk);
         let mut rows =
             statement.query(params![self.ino, first.cast_signed(), last.cast_signed()])?;
-        // What comes before `filled` is there; what no chunk brings is a hole.
+        // The buffer is complete up to `filled`; ranges that no chunk covers are holes.
         let mut filled = 0;
         while let Some(row) = rows.next()? {
             let start = value::unsigned(row, 0)? * self.chunk;
@@ -65,7 +65,7 @@ impl<'c> Chunks<'c> {
             if from < to {
                 let target = (from - offset) as usize..(to - offset) as usize;
                 let source = (from - start) as usize..(to - start) as usize;
-                // None, where another implementation stored a chunk twice.
+                // Empty if another implementation stored a chunk twice.
                 if let Some(hole) = buffer.get_mut(filled..target.start) {
                     hole.fill(0);
                 }
@@ -77,7 +77,7 @@ impl<'c> Chunks<'c> {
         Ok(())
     }
 
-    /// Writes `data` at byte `offset`, and sets the inode's size and holes accordingly.
+    /// Writes `data` at byte `offset`, and updates the inode's size and holes.
     pub fn write(&self, inode: &mut InodeRow, offset: u64, data: &[u8]) -> Result<()> {
         if data.is_empty() {
             return Ok(());
@@ -113,7 +113,7 @@ impl<'c> Chunks<'c> {
         Ok(())
     }
 
-    /// Cuts or grows the file to `size` bytes.
+    /// Truncates or extends the file to `size` bytes.
     pub fn truncate(&self, inode: &mut InodeRow, size: u64) -> Result<()> {
         if size > MAX_FILE_BYTES {
             return Err(StoreError::Full("the file would be too large".to_owned()));
@@ -126,7 +126,8 @@ impl<'c> Chunks<'c> {
         }
         let old_chunks = inode.size.div_ceil(self.chunk);
         let chunks = size.div_ceil(self.chunk);
-        // Behind the old end first: what other implementations left there was no hole.
+        // First delete chunks of other implementations beyond the old end: `holes` does not count
+        // them.
         self.mend_end(old_chunks)?;
         let stored = self.delete_from(chunks)?;
         inode.holes = inode.holes.saturating_sub((old_chunks - chunks).saturating_sub(stored));
@@ -137,8 +138,8 @@ impl<'c> Chunks<'c> {
         Ok(())
     }
 
-    /// Grows the file with a hole to `size` bytes, in `inode` too. The old last chunk is padded,
-    /// unless the caller writes it anyway, from the chunk `first` on.
+    /// Extends the file with a hole to `size` bytes, also in `inode`. Pads the old last chunk,
+    /// unless the caller is going to write it: it writes the chunks from `first` on.
     fn grow(&self, inode: &mut InodeRow, size: u64, first: u64) -> Result<()> {
         let old_bytes = inode.size;
         let old_chunks = old_bytes.div_ceil(self.chunk);
@@ -152,7 +153,7 @@ impl<'c> Chunks<'c> {
         Ok(())
     }
 
-    /// Gives a stored chunk `length` bytes, of which it keeps the first `keep`.
+    /// Resizes a stored chunk to `length` bytes; keeps its first `keep` bytes, the rest is zero.
     fn resize(&self, index: u64, keep: u64, length: u64) -> Result<()> {
         let Some((rowid, stored)) = self.find(index)? else { return Ok(()) };
         if stored == Some(length) && keep == length {
@@ -164,15 +165,15 @@ impl<'c> Chunks<'c> {
         self.store(rowid, &data)
     }
 
-    /// Writes a part of a chunk of `length` bytes that holds `kept` bytes of the file so far;
-    /// whether it was a hole.
+    /// Writes `piece` at `from` into a chunk of `length` bytes; its first `kept` bytes are file
+    /// content so far. Returns whether the chunk was a hole.
     fn patch(&self, index: u64, from: u64, piece: &[u8], length: u64, kept: u64) -> Result<bool> {
         let Some((rowid, stored)) = self.find(index)? else {
             self.insert(index, &padded(from, piece, length))?;
             return Ok(true);
         };
         if stored == Some(length) && kept >= length {
-            // In place: only the pages that the piece lies on change.
+            // In place: changes only the pages that hold the piece.
             let mut blob = self.conn.blob_open(MAIN_DB, c"fs_data", c"data", rowid, false)?;
             blob.write_all_at(piece, from as usize)?;
             blob.close()?;
@@ -211,7 +212,7 @@ impl<'c> Chunks<'c> {
         Ok(())
     }
 
-    /// Stores a whole chunk; whether it was a hole.
+    /// Stores a whole chunk; returns whether it was a hole.
     fn replace_or_insert(&self, index: u64, data: &[u8]) -> Result<bool> {
         let mut statement = self
             .conn
@@ -231,7 +232,7 @@ impl<'c> Chunks<'c> {
         Ok(())
     }
 
-    /// Deletes what others left behind the end, which is at the chunk `end`.
+    /// Deletes chunks that other programs left at or beyond the chunk `end`.
     fn mend_end(&self, end: u64) -> Result<()> {
         if !self.is_ours {
             self.delete_from(end)?;
@@ -239,7 +240,7 @@ impl<'c> Chunks<'c> {
         Ok(())
     }
 
-    /// Deletes the chunks from `index` on; how many there were.
+    /// Deletes the chunks from `index` on; returns how many.
     fn delete_from(&self, index: u64) -> Result<u64> {
         let mut statement =
             self.conn.prepare_cached("DELETE FROM fs_data WHERE ino = ?1 AND chunk_index >= ?2")?;
@@ -247,8 +248,8 @@ impl<'c> Chunks<'c> {
     }
 }
 
-/// Counts every file's holes anew (invariants D3 and C2), with chunks of `chunk` bytes: other
-/// implementations do not. Returns how many files had another count.
+/// Recounts the holes of every file (invariants D3 and C2), with chunks of `chunk` bytes, because
+/// other implementations do not maintain them. Returns how many counts were wrong.
 pub fn recount_holes(conn: &Connection, chunk: u64) -> Result<usize> {
     let mut count = conn.prepare(
         "WITH counted AS (
@@ -284,14 +285,14 @@ fn padded(from: u64, piece: &[u8], length: u64) -> Cow<'_, [u8]> {
     data.into()
 }
 
-/// The chunks of a regular file `i` that its size asks for, with `?2` as the chunk size.
+/// SQL: the number of chunks below the size of a regular file `i`; `?2` is the chunk size.
 pub const WANTED_CHUNKS: &str = "(i.size / ?2 + (i.size % ?2 > 0))";
-/// The chunks of it that are stored.
+/// SQL: the number of those chunks that are stored.
 pub const STORED_CHUNKS: &str =
     "(SELECT count(*) FROM fs_data d WHERE d.ino = i.ino AND d.chunk_index >= 0
     AND d.chunk_index < i.size / ?2 + (i.size % ?2 > 0))";
 
-/// The first regular file from `from` on that lacks a chunk.
+/// The first regular file at or after `from` that lacks a chunk.
 pub fn first_sparse_file(conn: &Connection, from: Ino, chunk: u64) -> Result<Option<Ino>> {
     let mut statement = conn.prepare_cached(&format!(
         "SELECT i.ino FROM fs_inode i WHERE i.ino >= ?1 AND i.mode & 61440 = 32768 AND i.size > 0

@@ -1,4 +1,4 @@
-//! `acetate_copy_up`: files whose content is partly still the base's (invariants C1, C2).
+//! `acetate_copy_up`: files whose copy-up is not finished (invariants C1, C2).
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::delta::{CopyUp, Ino, PendingCopies, Result};
 
 use super::value;
 
-/// The columns that [`read`] takes, of the table `u`.
+/// The columns of the table `u` that [`read`] expects.
 macro_rules! columns {
     () => {
         "u.next_byte, u.end_byte"
@@ -17,8 +17,7 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
-/// Reads what is pending from a joined row, its columns from `at` on; `None` where the join
-/// found no row.
+/// Reads the pending range from a joined row, from column `at` on; `None` if the join found no row.
 pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<CopyUp>> {
     if row.get_ref(at)? == ValueRef::Null {
         return Ok(None);
@@ -26,7 +25,7 @@ pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<CopyUp>>
     Ok(Some(CopyUp { next: value::unsigned(row, at)?, end: value::unsigned(row, at + 1)? }))
 }
 
-/// Stores what is pending of a file, or that nothing is.
+/// Stores a file's pending range; `None` deletes it.
 pub fn put(conn: &Connection, ino: Ino, pending: Option<CopyUp>) -> Result<()> {
     let Some(CopyUp { next, end }) = pending else { return delete(conn, ino) };
     let mut statement = conn.prepare_cached(
@@ -45,7 +44,7 @@ pub(super) fn delete(conn: &Connection, ino: Ino) -> Result<()> {
     Ok(())
 }
 
-/// The first inode from `ino` on of which something is pending.
+/// The first inode at or after `ino` with a pending range.
 pub fn first_from(conn: &Connection, ino: Ino) -> Result<Option<Ino>> {
     let mut statement = conn.prepare_cached(
         "SELECT delta_ino FROM acetate_copy_up WHERE delta_ino >= ?1 ORDER BY delta_ino LIMIT 1",
@@ -54,7 +53,7 @@ pub fn first_from(conn: &Connection, ino: Ino) -> Result<Option<Ino>> {
     Ok(found.optional()?.map(Ino))
 }
 
-/// How much is pending in all.
+/// Totals over all pending ranges.
 pub fn total(conn: &Connection) -> Result<PendingCopies> {
     let mut statement = conn.prepare_cached(
         "SELECT count(*), ifnull(sum(end_byte - next_byte), 0) FROM acetate_copy_up",
@@ -64,7 +63,7 @@ pub fn total(conn: &Connection) -> Result<PendingCopies> {
     })?)
 }
 
-/// The chunks of `ino` in a range of their numbers that are stored, in order.
+/// The stored chunks of `ino` in a range of chunk numbers, ascending.
 pub fn stored(conn: &Connection, ino: Ino, range: &Range<u64>) -> Result<Vec<u64>> {
     let mut statement = conn.prepare_cached(
         "SELECT chunk_index FROM fs_data WHERE ino = ?1 AND chunk_index >= ?2 AND chunk_index < ?3
@@ -77,7 +76,7 @@ pub fn stored(conn: &Connection, ino: Ino, range: &Range<u64>) -> Result<Vec<u64
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The first chunk of `ino` from the number `from` on that is stored.
+/// The first stored chunk of `ino` at or after the number `from`.
 pub fn next_stored(conn: &Connection, ino: Ino, from: u64) -> Result<Option<u64>> {
     let mut statement = conn.prepare_cached(
         "SELECT chunk_index FROM fs_data WHERE ino = ?1 AND chunk_index >= ?2
@@ -87,7 +86,7 @@ pub fn next_stored(conn: &Connection, ino: Ino, from: u64) -> Result<Option<u64>
     Ok(statement.query_row(key, |row| value::unsigned(row, 0)).optional()?)
 }
 
-/// How many chunks of `ino` in a range of their numbers are stored.
+/// How many chunks of `ino` in a range of chunk numbers are stored.
 pub fn count_stored(conn: &Connection, ino: Ino, range: &Range<u64>) -> Result<u64> {
     let mut statement = conn.prepare_cached(
         "SELECT count(*) FROM fs_data WHERE ino = ?1 AND chunk_index >= ?2 AND chunk_index < ?3",

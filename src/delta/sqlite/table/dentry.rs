@@ -1,7 +1,7 @@
-//! `fs_dentry`.
+//! `fs_dentry`: directory entries.
 //!
-//! Lookups try a name as TEXT and as BLOB, because other programs may have stored either.
-//! Entries of no inode, and names that no client can send, are passed over.
+//! Lookups try a name as TEXT and as BLOB, because other programs may have stored either. Entries
+//! without an inode, and names that no client can send, are skipped.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -25,8 +25,8 @@ pub fn get(conn: &Connection, parent: Ino, name: &Name) -> Result<Option<Ino>> {
     Ok(statement.query_row(key, |row| value::unsigned(row, 0)).optional()?.map(Ino))
 }
 
-/// The number of the inode that `name` in `parent` points to, be there one or not; as it is stored
-/// by us, and nobody else. That takes half of the time.
+/// The inode number in the entry `name` of `parent`, even if there is no such inode. Finds only
+/// names stored in our form, which takes half the time of [`get`].
 pub fn number(conn: &Connection, parent: Ino, name: &Name) -> Result<Option<Ino>> {
     let mut statement =
         conn.prepare_cached("SELECT ino FROM fs_dentry WHERE parent_ino = ?1 AND name = ?2")?;
@@ -36,7 +36,7 @@ pub fn number(conn: &Connection, parent: Ino, name: &Name) -> Result<Option<Ino>
 
 /// Whether `parent` has a name that is stored as BLOB.
 pub fn any_blob(conn: &Connection, parent: Ino) -> Result<bool> {
-    // BLOBs come after all TEXT.
+    // BLOBs sort after all TEXT.
     let mut statement =
         conn.prepare_cached("SELECT 1 FROM fs_dentry WHERE parent_ino = ?1 AND name >= x''")?;
     Ok(statement.exists([parent.0.cast_signed()])?)
@@ -109,7 +109,7 @@ pub fn names_of(conn: &Connection, ino: Ino) -> Result<Vec<(Ino, Name)>> {
     Ok(names)
 }
 
-/// Adds an entry; one of the same name that points nowhere is replaced, because nobody sees it.
+/// Adds an entry; replaces an invisible one of the same name that has no inode.
 pub fn insert(conn: &Connection, id: i64, parent: Ino, name: &Name, ino: Ino) -> Result<()> {
     let mut statement = conn.prepare_cached(
         "INSERT INTO fs_dentry (name, parent_ino, ino, id) VALUES (?1, ?2, ?3, ?4)
@@ -125,8 +125,9 @@ pub fn insert(conn: &Connection, id: i64, parent: Ino, name: &Name, ino: Ino) ->
     Ok(())
 }
 
-/// Gives an entry of `ino` another directory and name, which leaves alone what is sorted by
-/// number; `false`, and nothing happens, if there is none, or something has that name.
+/// Moves an entry of `ino` to another directory and name. Its id stays, so that the table's order
+/// and the index on `ino` do not change. Returns `false` without a change if there is no such
+/// entry, or the new name is in use.
 pub fn rename(conn: &Connection, from: (Ino, &Name), to: (Ino, &Name), ino: Ino) -> Result<bool> {
     let mut statement = conn.prepare_cached(
         "UPDATE OR IGNORE fs_dentry SET parent_ino = ?4, name = ?5
@@ -137,18 +138,19 @@ pub fn rename(conn: &Connection, from: (Ino, &Name), to: (Ino, &Name), ino: Ino)
     Ok(statement.execute(params![from, name, ino.0.cast_signed(), to, new_name])? > 0)
 }
 
-/// Removes an entry; `may_be_blob` says whether a name that is TEXT may be stored as BLOB too.
+/// Removes an entry. `may_be_blob` says whether a name that could be TEXT may be stored as BLOB
+/// too.
 pub fn delete(conn: &Connection, parent: Ino, name: &Name, may_be_blob: bool) -> Result<()> {
     let mut delete =
         conn.prepare_cached("DELETE FROM fs_dentry WHERE parent_ino = ?1 AND name = ?2")?;
-    // Of two entries that differ in their type alone, one is seen: both go.
+    // Of two entries that differ only in type, one is visible: delete both.
     for key in value::keys(name.as_bytes()).into_iter().take(1 + usize::from(may_be_blob)) {
         delete.execute(params![parent.0.cast_signed(), key])?;
     }
     Ok(())
 }
 
-/// The largest entry id ever in use, as far as the rows tell.
+/// The largest entry id among the rows; 0 if there are none.
 pub fn last_id(conn: &Connection) -> Result<i64> {
     Ok(conn.query_row("SELECT ifnull(max(id), 0) FROM fs_dentry", [], |row| row.get(0))?)
 }

@@ -1,17 +1,17 @@
-//! `sqlite_sequence`: the largest number that a table with AUTOINCREMENT ever gave out.
+//! Allocates `fs_dentry.id` and maintains `sqlite_sequence`, the high-water marks of AUTOINCREMENT.
 //!
-//! SQLite writes it with each row whose number exceeds it, which costs a page of the log. We
-//! give the numbers, and keep it ahead of them: what lies between is never given out again, and
-//! nothing else follows from it.
+//! SQLite updates `sqlite_sequence` with each row whose id exceeds it, which costs a page of the
+//! WAL. acetate assigns the ids itself and keeps `sqlite_sequence` ahead of them. The only effect
+//! is that ids in between are skipped.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::delta::{Result, StoreError};
 
-/// How far it is ahead of the numbers of entries.
+/// How far `sqlite_sequence` is kept ahead.
 const AHEAD: i64 = 1 << 12;
 
-/// Lets the table's numbers count as given out up to `number`, if it has AUTOINCREMENT.
+/// Raises the table's high-water mark to `number`, if it has AUTOINCREMENT.
 pub fn raise(conn: &Connection, table: &str, number: i64) -> Result<()> {
     let mut update =
         conn.prepare_cached("UPDATE sqlite_sequence SET seq = max(seq, ?2) WHERE name = ?1")?;
@@ -22,7 +22,7 @@ pub fn raise(conn: &Connection, table: &str, number: i64) -> Result<()> {
     Ok(())
 }
 
-/// Whether the table has AUTOINCREMENT: other implementations lose it.
+/// Whether the table has AUTOINCREMENT; files of other implementations may lack it.
 fn counts(conn: &Connection, table: &str) -> Result<bool> {
     let mut statement = conn.prepare_cached(
         "SELECT 1 FROM sqlite_master
@@ -31,16 +31,16 @@ fn counts(conn: &Connection, table: &str) -> Result<bool> {
     Ok(statement.exists([table])?)
 }
 
-/// Fresh numbers of `fs_dentry`.
+/// Allocates ids for `fs_dentry`.
 pub struct DentryIds {
-    /// The next one.
+    /// The next id.
     next: i64,
-    /// What `sqlite_sequence` has reached, as far as this transaction knows.
+    /// The value of `sqlite_sequence`, as far as this transaction has raised it.
     reached: i64,
 }
 
 impl DentryIds {
-    /// Begins above all that were ever used.
+    /// Starts above all ids that were ever used.
     pub fn load(conn: &Connection) -> Result<Self> {
         let mut statement =
             conn.prepare("SELECT seq FROM sqlite_sequence WHERE name = 'fs_dentry'")?;
@@ -50,7 +50,7 @@ impl DentryIds {
         Ok(Self { next, reached: i64::MIN })
     }
 
-    /// The next number.
+    /// Allocates the next id.
     pub fn allocate(&mut self, conn: &Connection) -> Result<i64> {
         let id = self.next;
         if id > self.reached {
@@ -64,7 +64,7 @@ impl DentryIds {
         Ok(id)
     }
 
-    /// Notes that the transaction was rolled back.
+    /// Forgets `reached`, because the transaction was rolled back.
     pub fn rolled_back(&mut self) {
         self.reached = i64::MIN;
     }

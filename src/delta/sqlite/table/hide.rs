@@ -1,4 +1,4 @@
-//! `acetate_meta.hide`: patterns of the base's paths that this session never shows.
+//! `acetate_meta.hide`: patterns of base paths that this session never shows.
 
 use rusqlite::Connection;
 
@@ -7,13 +7,13 @@ use crate::vfs::{Pattern, PatternSet};
 
 use super::{inode, meta};
 
-/// Patterns that one session remembers.
+/// Maximum number of patterns in one session.
 pub const MAX_HIDDEN_PATTERNS: usize = 1024;
 
-/// The patterns that the session remembers, in the order in which they came.
+/// The session's patterns, in the order in which they were added.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] where a line is no pattern: to leave it out would show files.
+/// [`StoreError::Corrupt`] if a line is not a pattern: ignoring it would expose files.
 pub fn patterns(conn: &Connection) -> Result<PatternSet> {
     let Some(lines) = meta::get::<String>(conn, meta::HIDE)? else {
         return Ok(PatternSet::default());
@@ -23,8 +23,8 @@ pub fn patterns(conn: &Connection) -> Result<PatternSet> {
     patterns.and_then(PatternSet::new).map_err(wrong)
 }
 
-/// Replaces the patterns. The first one gives the file the format that programs without them
-/// refuse (invariant M1). Other subdirectories show afterwards: those have to be counted again.
+/// Replaces the patterns. The first one raises the file's format, so that programs without this
+/// feature refuse it (invariant M1). Clears the subdirectory counts, which may change.
 pub fn put(conn: &Connection, hidden: &PatternSet) -> Result<()> {
     if hidden.is_empty() {
         meta::delete(conn, meta::HIDE)?;

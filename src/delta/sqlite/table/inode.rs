@@ -8,7 +8,7 @@ use crate::vfs::{Caller, FileKind};
 
 use super::{copy_up, opaque, origin, redirect, symlink, value};
 
-/// Where the columns of `copy_up` and of `origin` begin in the joined row.
+/// First columns of `copy_up` and `origin` in the joined row.
 const COPY_UP_AT: usize = 15;
 const ORIGIN_AT: usize = 17;
 
@@ -55,20 +55,20 @@ fn read(row: &Row<'_>, ino: Ino) -> rusqlite::Result<InodeRow> {
     })
 }
 
-/// Splits `st_mode` into type and permission bits; what has no type is taken as a file, so that
-/// its content can be reached.
+/// Splits `st_mode` into type and permission bits. Without a valid type the inode counts as a
+/// regular file, so that its content stays accessible.
 pub fn split_mode(mode: i64) -> (FileKind, u32) {
     let mode = (mode & 0o177_777) as u32;
     (FileKind::from_mode(mode).unwrap_or(FileKind::Regular), mode & 0o7777)
 }
 
-/// An owner that is no 32-bit number belongs to nobody.
+/// An owner that is not a 32-bit number maps to [`Caller::NOBODY`].
 fn owner(id: i64) -> u32 {
     u32::try_from(id).unwrap_or(Caller::NOBODY)
 }
 
-/// Inserts or replaces the inode with its rows in our tables. `before` says what it was (`None`:
-/// there was none), where that is known: what stays the same is left alone.
+/// Inserts or replaces the inode with its rows in our tables. `before` is the old row, if known
+/// (`Some(None)`: there was none); tables whose columns stay the same are not written.
 pub fn put(conn: &Connection, inode: &InodeRow, before: Option<&Option<InodeRow>>) -> Result<()> {
     put_own(conn, inode, matches!(before, Some(None)))?;
     let side = |row: &InodeRow| (row.subdirs, row.holes, row.create_verifier);
@@ -88,7 +88,7 @@ pub fn put(conn: &Connection, inode: &InodeRow, before: Option<&Option<InodeRow>
     }
 }
 
-/// Inserts or replaces the row in `fs_inode`.
+/// Inserts or updates the row in `fs_inode`.
 fn put_own(conn: &Connection, inode: &InodeRow, is_new: bool) -> Result<()> {
     let columns = params![
         inode.ino.0.cast_signed(),
@@ -125,7 +125,7 @@ fn put_own(conn: &Connection, inode: &InodeRow, is_new: bool) -> Result<()> {
     Ok(())
 }
 
-/// Keeps a row in `acetate_inode` where it says anything (invariant D4).
+/// Stores the row in `acetate_inode`, or deletes it if all columns have defaults (invariant D4).
 fn put_side(conn: &Connection, inode: &InodeRow) -> Result<()> {
     let ino = inode.ino.0.cast_signed();
     if inode.subdirs.is_none() && inode.holes == 0 && inode.create_verifier.is_none() {
@@ -147,8 +147,8 @@ fn delete_side(conn: &Connection, ino: i64) -> Result<()> {
     Ok(())
 }
 
-/// Deletes an inode and all that hangs on it. `before` says what it was, as for [`put`]: only
-/// those tables are visited that may have something of its kind, and of ours those that have.
+/// Deletes an inode and its rows in other tables. `before` is the old row, as for [`put`]; tables
+/// that cannot have a row of it are skipped.
 pub fn delete(conn: &Connection, ino: Ino, before: Option<&Option<InodeRow>>) -> Result<()> {
     let number = ino.0.cast_signed();
     conn.prepare_cached("DELETE FROM fs_inode WHERE ino = ?1")?.execute([number])?;
@@ -156,8 +156,8 @@ pub fn delete(conn: &Connection, ino: Ino, before: Option<&Option<InodeRow>>) ->
     let before = before.and_then(Option::as_ref);
     let may_be = |kind| before.is_none_or(|row| row.kind == kind);
     if may_be(FileKind::Directory) {
-        // Of an empty one only entries are left that nobody can see: invalid names, and names of
-        // no inode, from other implementations.
+        // An empty directory can still have invisible entries of other implementations: invalid
+        // names and entries without an inode.
         conn.prepare_cached("DELETE FROM fs_dentry WHERE parent_ino = ?1")?.execute([number])?;
         redirect::delete(conn, ino)?;
         opaque::delete(conn, ino)?;
@@ -175,14 +175,13 @@ pub fn delete(conn: &Connection, ino: Ino, before: Option<&Option<InodeRow>>) ->
     if may(|row| row.origin.is_some()) {
         origin::delete(conn, ino)?;
     }
-    // Not in origin::delete: rows of another implementation go only with their inode.
+    // Not in origin::delete: a row of another implementation is deleted only with its inode.
     conn.prepare_cached("DELETE FROM fs_origin WHERE delta_ino = ?1")?.execute([number])?;
     Ok(())
 }
 
-/// Sets every `nlink` to the number of entries, and forgets the counts of subdirectories:
-/// other implementations count neither as the specification does.
-/// Returns how many were wrong.
+/// Sets every `nlink` to the number of entries and clears the subdirectory counts, because other
+/// implementations count both differently. Returns how many `nlink` were wrong.
 pub fn recount(conn: &Connection) -> Result<usize> {
     let count = "UPDATE fs_inode
          SET nlink = (SELECT count(*) FROM fs_dentry d WHERE d.ino = fs_inode.ino)
@@ -194,7 +193,7 @@ pub fn recount(conn: &Connection) -> Result<usize> {
     Ok(wrong)
 }
 
-/// Deletes our rows of inodes that another implementation deleted: it knows none of these tables.
+/// Deletes our rows of inodes that another implementation deleted without them.
 pub fn forget_gone(conn: &Connection) -> Result<()> {
     conn.execute_batch(
         "DELETE FROM acetate_inode WHERE ino NOT IN (SELECT ino FROM fs_inode);
@@ -206,7 +205,7 @@ pub fn forget_gone(conn: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// Forgets the counts of subdirectories; the overlay counts again when it is asked.
+/// Clears the subdirectory counts; the overlay counts again on demand.
 pub fn forget_subdirs(conn: &Connection) -> Result<()> {
     conn.execute_batch(
         "DELETE FROM acetate_inode WHERE holes = 0 AND create_verifier IS NULL;

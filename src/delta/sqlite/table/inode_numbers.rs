@@ -1,4 +1,4 @@
-//! Fresh inode numbers (invariant M2).
+//! Allocates inode numbers (invariant M2).
 
 use rusqlite::Connection;
 
@@ -8,33 +8,34 @@ use crate::vfs::FileId;
 
 use super::{dentry_ids, meta, value};
 
-/// First number that acetate gives out: below it, [`DELTA_IDS`] + n is what the export shows for
-/// an inode n of another implementation (see [`Ino::fileid`]), today's or tomorrow's.
+/// First number that acetate allocates. The range below it, from [`DELTA_IDS`] on, is for inodes n
+/// of other implementations, shown as [`DELTA_IDS`] + n (see [`Ino::fileid`]), also for future
+/// ones.
 const FIRST: u64 = DELTA_IDS + (1 << 32);
 
-/// Numbers that are reserved ahead; a batch begins with half of them at least, and an operation
-/// needs one for each directory above it at most.
+/// Numbers reserved ahead. A batch begins with at least half of them; an operation needs at most
+/// one for each directory above its object.
 const RESERVE: u64 = 1 << 16;
 
-/// Writes the mark, and what SQLite would write with every row up to it.
+/// Stores the mark, and raises `sqlite_sequence`, which SQLite would otherwise write with each row.
 pub fn put_mark(conn: &Connection, mark: u64) -> Result<()> {
     meta::put(conn, meta::NEXT_INO, mark.cast_signed())?;
     dentry_ids::raise(conn, "fs_inode", mark.cast_signed() - 1)
 }
 
-/// Gives out numbers from a range that the file has recorded as used *before*: whatever becomes
-/// of the batch that takes a number, and of the machine, no later run gives it out again.
+/// Allocates numbers from a range that the file recorded as used *before*. So no later run reuses a
+/// number, even if the batch is rolled back or the machine crashes.
 pub struct InodeNumbers {
-    /// The next to give out.
+    /// The next number.
     next: u64,
-    /// `acetate_meta.next_ino`: a later run begins here.
+    /// `acetate_meta.next_ino`: a later run starts here.
     mark: u64,
-    /// The first that this run gives out.
+    /// The first number of this run.
     first: u64,
 }
 
 impl InodeNumbers {
-    /// Begins at the mark, and above every number that another program has used in the file.
+    /// Starts at the mark, and above every number that another program has used in the file.
     pub fn load(conn: &Connection) -> Result<Self> {
         let mark = meta::get::<i64>(conn, meta::NEXT_INO)?.unwrap_or(0).cast_unsigned();
         let largest_below = |limit: u64, table: &str| -> Result<u64> {
@@ -43,17 +44,18 @@ impl InodeNumbers {
             Ok(statement.query_row([limit.cast_signed()], |row| value::unsigned(row, 0))?)
         };
         let small = largest_below(DELTA_IDS, "fs_inode")?;
-        // Content that another program left without an inode would be found under its number.
+        // Content without an inode, left by another program, would belong to a new inode of its
+        // number.
         let large =
             largest_below(FileId::LIMIT, "fs_inode")?.max(largest_below(FileId::LIMIT, "fs_data")?);
         let next = mark.max(FIRST).max(DELTA_IDS + small + 1).max(large + 1);
         Ok(Self { next, mark, first: next })
     }
 
-    /// The next number.
+    /// Allocates the next number.
     ///
     /// # Errors
-    /// [`StoreError::Busy`]: the batch has used up what is reserved; the next one has more.
+    /// [`StoreError::Busy`]: the reserved range is used up; the next batch reserves more.
     pub fn allocate(&mut self) -> Result<Ino> {
         if self.next >= FileId::LIMIT {
             return Err(StoreError::Full("all inode numbers are used".to_owned()));
@@ -66,27 +68,28 @@ impl InodeNumbers {
         Ok(ino)
     }
 
-    /// Whether this run gave the number out: no other program has stored anything under it.
+    /// Whether this run allocated the number, so that no other program has rows of it.
     pub fn is_ours(&self, ino: Ino) -> bool {
         ino.0 >= self.first
     }
 
-    /// The mark that the file has to hold before the next batch, if the reserved range runs out.
+    /// The mark that the file must store before the next batch, if the reserved range is running
+    /// out.
     pub fn due(&self) -> Option<u64> {
         (self.next + RESERVE / 2 > self.mark).then_some(self.next + RESERVE)
     }
 
-    /// The mark of a session that is closed: nothing stays reserved.
+    /// The mark for a clean close: no number stays reserved.
     pub fn last(&self) -> u64 {
         self.next.max(FIRST)
     }
 
-    /// Notes that the file holds this mark.
+    /// Records that the file stores this mark.
     pub fn marked(&mut self, mark: u64) {
         self.mark = mark;
     }
 
-    /// The number from which a new session counts.
+    /// The first number of a new session.
     pub fn first() -> u64 {
         FIRST
     }

@@ -1,4 +1,4 @@
-//! `acetate_link`: how many names of a base file are hidden.
+//! `acetate_link`: the number of hidden names of a hard-linked base file.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -7,7 +7,7 @@ use crate::vfs::{FileId, Time};
 
 use super::value;
 
-/// How many names of a base file are hidden, and when the last one was.
+/// The number of hidden names of a base file, and when the last one was hidden.
 pub fn hidden(conn: &Connection, base: FileId) -> Result<(u32, Option<Time>)> {
     let mut statement = conn
         .prepare_cached("SELECT hidden, ctime, ctime_nsec FROM acetate_link WHERE base_ino = ?1")?;
@@ -28,7 +28,7 @@ pub fn hide(conn: &Connection, base: FileId, now: Time) -> Result<()> {
     Ok(())
 }
 
-/// The files of which names are hidden.
+/// The base files that have hidden names.
 pub fn files(conn: &Connection) -> Result<Vec<FileId>> {
     let mut statement =
         conn.prepare_cached("SELECT base_ino FROM acetate_link ORDER BY base_ino")?;
@@ -36,7 +36,7 @@ pub fn files(conn: &Connection) -> Result<Vec<FileId>> {
     Ok(files.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Says how many names of a base file are hidden.
+/// Sets the number of hidden names of a base file; 0 deletes the row.
 pub fn count(conn: &Connection, base: FileId, hidden: u32) -> Result<()> {
     let base = base.0.cast_signed();
     if hidden == 0 {
@@ -48,7 +48,7 @@ pub fn count(conn: &Connection, base: FileId, hidden: u32) -> Result<()> {
     Ok(())
 }
 
-/// Replaces all rows: the hidden names of each file, and when the last was hidden.
+/// Replaces all rows: per file, the number of hidden names and when the last one was hidden.
 pub fn replace_all(conn: &Connection, links: &[(FileId, (u32, Option<Time>))]) -> Result<()> {
     conn.execute("DELETE FROM acetate_link", [])?;
     let mut statement = conn.prepare(

@@ -1,14 +1,14 @@
-//! `acetate_meta`: what the session remembers about itself.
+//! `acetate_meta`: keys and values about the session itself.
 
 use rusqlite::types::{FromSql, ToSql};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::delta::Result;
 
-/// The newest format of our own tables that this program knows (invariant M1).
+/// The newest format of our own tables that this program supports (invariant M1).
 pub const FORMAT_VERSION: i64 = 2;
 
-/// The format of a new session, which every version reads.
+/// The format of a new session; every version of acetate reads it.
 pub const FIRST_FORMAT: i64 = 1;
 
 /// The format of a session that has, or had, a row in `acetate_opaque`.
@@ -17,62 +17,60 @@ pub const OPAQUE_FORMAT: i64 = 2;
 /// The format of a session that hides, or hid, paths of the base.
 pub const HIDE_FORMAT: i64 = 2;
 
-/// From [`FIRST_FORMAT`] to [`FORMAT_VERSION`].
+/// The session's format, from [`FIRST_FORMAT`] to [`FORMAT_VERSION`].
 pub const FORMAT: &str = "format_version";
-/// 32 hexadecimal digits.
+/// The session's id, 32 hexadecimal digits.
 pub const SESSION_ID: &str = "session_id";
-/// 16 random bytes that file handles are signed with.
+/// Key of the file handles' MAC, 16 random bytes.
 pub const HANDLE_KEY: &str = "handle_key";
 /// The boot epoch (invariant M3).
 pub const EPOCH: &str = "boot_epoch";
 /// The machine's boot in which the session was last written.
 pub const BOOT_ID: &str = "boot_id";
-/// 1 if everything that was ever acknowledged is synced, 0 while that is not certain.
+/// 1 if everything acknowledged is certainly synced, 0 otherwise (invariant M4).
 pub const CLEAN: &str = "clean";
-/// Numbers from here on are fresh (invariant M2).
+/// Numbers from here on were never allocated (invariant M2).
 pub const NEXT_INO: &str = "next_ino";
-/// The largest `fs_dentry.id` at the last clean close: another one means that another program
-/// added entries.
+/// The largest `fs_dentry.id` at the last clean close. A different one later means that another
+/// program added entries.
 pub const LAST_DENTRY: &str = "last_dentry";
-/// The largest `acetate_op.id` when the session was last found not closed: the answers to calls up
-/// to there may not have arrived.
+/// The largest `acetate_op.id` at the last unclean shutdown: replies to calls up to this row may
+/// not have reached the client.
 pub const LATE_OP: &str = "late_op";
-/// Counts the syncs that had nothing else to write.
+/// Counts syncs that had no other row to write.
 pub(super) const SYNCS: &str = "syncs";
 
-/// The most bytes that contents may take; none where there is no such row (invariant M5).
+/// Limit of the contents' bytes; no row if unlimited (invariant M5).
 pub const QUOTA_BYTES: &str = "quota_bytes";
-/// The same of objects.
+/// Limit of names and whiteouts; no row if unlimited.
 pub const QUOTA_FILES: &str = "quota_files";
-/// The largest file, in bytes (invariant M5).
+/// Limit of one file's size, in bytes (invariant M5).
 pub const MAX_FILE_BYTES: &str = "max_file_bytes";
 
-/// Patterns of the base's paths that are never shown, one a line; no row if none (invariant M7).
+/// Patterns of base paths that are never shown, one per line; no row if none (invariant M7).
 pub const HIDE: &str = "hide";
 
-/// How many rows the audit log lost at its beginning (invariant M6).
+/// Number of rows deleted from the beginning of the audit log (invariant M6).
 pub const AUDIT_DROPPED: &str = "audit_dropped";
-/// When the first of them was written, in seconds since 1970.
+/// When the first of those rows was written, in seconds since 1970.
 pub const AUDIT_SINCE: &str = "audit_since";
 
-/// The newest rows of the audit log that a server keeps, in rows; no row if it deletes none.
+/// Maximum number of audit rows that a server keeps; no row if unlimited.
 pub const LOG_KEEP_ROWS: &str = "log_keep_rows";
-/// The same by age, in seconds.
+/// Maximum age of audit rows, in seconds; no row if unlimited.
 pub const LOG_KEEP_SECS: &str = "log_keep_secs";
 
-/// 1 if `acetate_past` has what is needed of all rows that the audit log lost.
+/// 1 if `acetate_past` has the needed facts of all rows deleted from the audit log.
 pub(super) const AUDIT_KEPT: &str = "audit_kept";
 
-/// `agentfs` where `fs_origin` was emptied for it.
+/// `agentfs` if `fs_origin` was emptied for that implementation.
 pub(super) const SEALED_FOR: &str = "sealed_for";
 
-/// Reads a value.
 pub fn get<T: FromSql>(conn: &Connection, key: &str) -> Result<Option<T>> {
     let mut statement = conn.prepare_cached("SELECT value FROM acetate_meta WHERE key = ?1")?;
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }
 
-/// Writes a value.
 pub fn put(conn: &Connection, key: &str, value: impl ToSql) -> Result<()> {
     let mut statement = conn.prepare_cached(
         "INSERT INTO acetate_meta (key, value) VALUES (?1, ?2)
@@ -82,7 +80,7 @@ pub fn put(conn: &Connection, key: &str, value: impl ToSql) -> Result<()> {
     Ok(())
 }
 
-/// Says that the file has at least this format.
+/// Raises the file's format to at least `format`.
 pub(super) fn require_format(conn: &Connection, format: i64) -> Result<()> {
     let mut statement =
         conn.prepare_cached("UPDATE acetate_meta SET value = ?2 WHERE key = ?1 AND value < ?2")?;
@@ -90,14 +88,13 @@ pub(super) fn require_format(conn: &Connection, format: i64) -> Result<()> {
     Ok(())
 }
 
-/// Deletes a value.
 pub fn delete(conn: &Connection, key: &str) -> Result<()> {
     conn.prepare_cached("DELETE FROM acetate_meta WHERE key = ?1")?.execute([key])?;
     Ok(())
 }
 
-/// Changes something, so that the transaction is not empty: SQLite syncs nothing for one that
-/// is, and does not count a row as changed that is replaced by an equal one.
+/// Changes a row, so that the transaction is not empty. SQLite syncs nothing for an empty one, and
+/// replacing a row by an equal one does not count as a change.
 pub fn count_sync(conn: &Connection) -> Result<()> {
     let mut statement = conn.prepare_cached(
         "INSERT INTO acetate_meta (key, value) VALUES (?1, 1)

@@ -1,6 +1,6 @@
-//! One file for each table of the session, with its schema: rows in, rows out.
+//! One file per table of the session, and the schema.
 //!
-//! No policy: these functions run in a transaction of their caller, which decides when to commit.
+//! No policy: these functions run in the caller's transaction; the caller decides when to commit.
 
 pub mod audit_bound;
 pub mod chunk;

@@ -14,47 +14,45 @@ use crate::vfs::{CallId, FileId, Time};
 
 use super::value::Bytes;
 
-/// Rows at the end of the log in which the changes are looked for whose answers may not have
-/// arrived: more than there are calls in flight.
+/// Number of rows at the end of the log that are searched for calls whose replies may be lost: more
+/// than the calls that can be in flight.
 pub(super) const LATE_ROWS: u32 = 4096;
 
-/// How old they may be, in seconds: as long as a client may be asleep, and not so long that another
-/// one begins anew with the same transaction numbers.
+/// Maximum age of those rows, in seconds: long enough for a sleeping client, and short enough that
+/// a new client rarely reuses the same xids.
 pub(super) const LATE_SECS: i64 = 86_400;
 
-/// The longest note of a row, in bytes: the rest is cut off.
+/// Maximum length of a row's note, in bytes; longer ones are cut.
 pub(super) const MAX_NOTE_BYTES: usize = 4096;
 
-/// Clients whose addresses are kept as the log has them: each connection is one.
+/// Capacity of [`ClientTexts`]; each connection is one client.
 const MAX_CLIENTS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
-/// The addresses of the last clients, as the log has them: to write one out takes as long as to
-/// find an entry.
+/// Caches the text form of client addresses: formatting one takes as long as finding a dentry.
 pub struct ClientTexts(LruCache<SocketAddr, Arc<str>>);
 
 impl ClientTexts {
-    /// None.
     pub fn new() -> Self {
         Self(LruCache::new(MAX_CLIENTS))
     }
 
-    /// The address, written out.
+    /// The address as text.
     pub fn text(&mut self, client: SocketAddr) -> Arc<str> {
         Arc::clone(self.0.get_or_insert(client, || client.to_string().into()))
     }
 }
 
-/// The batch's last row, while a WRITE that goes on where it ended may share it.
+/// The batch's last row, which a WRITE that continues where it ended may extend.
 #[derive(Clone, Default)]
 pub struct LastAuditRow(Option<(i64, AuditRow)>);
 
 impl LastAuditRow {
-    /// The length that the last row gets in place of a new `row`, if that goes on where it ended.
+    /// The combined length, if `row` continues where the last row ended.
     pub fn joined(&self, row: &AuditRow) -> Option<u64> {
         self.0.as_ref().and_then(|(_, last)| joined(last, row))
     }
 
-    /// Gives the last row another length.
+    /// Changes the length of the last row.
     pub fn lengthen(&mut self, conn: &Connection, length: u64) -> Result<()> {
         let Some((id, last)) = &mut self.0 else { return Ok(()) };
         let mut update = conn.prepare_cached("UPDATE acetate_op SET length = ?2 WHERE id = ?1")?;
@@ -63,7 +61,7 @@ impl LastAuditRow {
         Ok(())
     }
 
-    /// Writes `row`, whose client is called `client`.
+    /// Writes `row`; `client` is its client's address as text.
     pub fn write(&mut self, conn: &Connection, row: &AuditRow, client: &str) -> Result<()> {
         self.0 = None;
         let id = insert(conn, row, client)?;
@@ -72,7 +70,7 @@ impl LastAuditRow {
     }
 }
 
-/// The length of both WRITEs as one, if `row` goes on where `last` ended.
+/// The combined length of both WRITEs, if `row` continues where `last` ended.
 fn joined(last: &AuditRow, row: &AuditRow) -> Option<u64> {
     let same = row.procedure == AuditProcedure::Write
         && last.fileid == row.fileid
@@ -84,12 +82,12 @@ fn joined(last: &AuditRow, row: &AuditRow) -> Option<u64> {
     (same && row.offset? == end).then(|| last.length?.checked_add(row.length?)).flatten()
 }
 
-/// Writes a row that sets no attributes.
+/// Inserts a row that sets no attributes.
 const INSERT: &str = "INSERT INTO acetate_op (time, time_nsec, client, uid, gid, procedure, path,
        path2, fileid, offset, length, call, export, note)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
 
-/// Writes a row that sets some.
+/// Inserts a row that sets attributes.
 const INSERT_SET: &str = "INSERT INTO acetate_op (time, time_nsec, client, uid, gid, procedure,
        path, path2, fileid, offset, length, call, export, note, set_mode, set_uid, set_gid,
        set_atime, set_atime_nsec, set_mtime, set_mtime_nsec)
@@ -125,7 +123,7 @@ fn insert(conn: &Connection, row: &AuditRow, client: &str) -> Result<i64> {
     Ok(conn.prepare_cached(INSERT_SET)?.insert(all.as_slice())?)
 }
 
-/// A note as the log has it: at most [`MAX_NOTE_BYTES`] of it.
+/// The first [`MAX_NOTE_BYTES`] of a note, cut at a character boundary.
 fn cut(note: &str) -> &str {
     let mut end = note.len().min(MAX_NOTE_BYTES);
     while !note.is_char_boundary(end) {
@@ -134,8 +132,8 @@ fn cut(note: &str) -> &str {
     &note[..end]
 }
 
-/// A path as the log has it: one that is too long becomes that of the last directory above that
-/// fits, with a slash at its end.
+/// A path as stored. A path that is too long is replaced by its deepest directory that fits, with a
+/// slash at the end.
 fn stored(path: &MergedPath) -> &[u8] {
     let bytes = path.as_bytes();
     if bytes.len() <= MAX_PATH_BYTES {
@@ -145,8 +143,8 @@ fn stored(path: &MergedPath) -> &[u8] {
     &bytes[..=slash.unwrap_or(0)]
 }
 
-/// The changes up to the row `last` that must not be made twice, oldest first; those long past,
-/// and those with many others behind them, are none any more.
+/// The changes up to the row `last` that a retransmission must not repeat, oldest first. Rows older
+/// than [`LATE_SECS`], and those before the last [`LATE_ROWS`], are excluded.
 pub fn late_changes(conn: &Connection, last: i64, now: Time) -> Result<Vec<LateChange>> {
     let mut statement = conn.prepare(
         "SELECT call, fileid FROM acetate_op

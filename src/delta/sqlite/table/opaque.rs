@@ -6,15 +6,14 @@ use crate::delta::{Ino, Result};
 
 use super::{meta, value};
 
-/// Since when nothing of the base shows through the delta directory `ino`, in seconds since
-/// 1970; `None` if it is not opaque.
+/// When the delta directory `ino` became opaque, in seconds since 1970; `None` if it is not.
 pub fn since(conn: &Connection, ino: Ino) -> Result<Option<i64>> {
     let mut statement =
         conn.prepare_cached("SELECT created_at FROM acetate_opaque WHERE delta_ino = ?1")?;
     Ok(statement.query_row([ino.0.cast_signed()], |row| value::int(row, 0)).optional()?)
 }
 
-/// All opaque directories that are still there.
+/// All opaque directories that still exist.
 pub fn all(conn: &Connection) -> Result<Vec<Ino>> {
     let mut statement = conn.prepare_cached(
         "SELECT q.delta_ino FROM acetate_opaque q JOIN fs_inode i ON i.ino = q.delta_ino
@@ -24,8 +23,8 @@ pub fn all(conn: &Connection) -> Result<Vec<Ino>> {
     Ok(inos.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Marks a directory as opaque since `created_at`, in seconds since 1970. From then on the file
-/// has the format that programs without opaque directories refuse (invariant M1).
+/// Marks a directory as opaque since `created_at`, in seconds since 1970. Raises the file's format,
+/// so that programs without opaque directories refuse it (invariant M1).
 pub fn put(conn: &Connection, ino: Ino, created_at: i64) -> Result<()> {
     meta::require_format(conn, meta::OPAQUE_FORMAT)?;
     let mut statement = conn.prepare_cached(
@@ -36,7 +35,7 @@ pub fn put(conn: &Connection, ino: Ino, created_at: i64) -> Result<()> {
     Ok(())
 }
 
-/// Takes a directory's mark away, if it has one.
+/// Removes a directory's mark, if there is one.
 pub fn delete(conn: &Connection, ino: Ino) -> Result<()> {
     let mut statement = conn.prepare_cached("DELETE FROM acetate_opaque WHERE delta_ino = ?1")?;
     statement.execute([ino.0.cast_signed()])?;

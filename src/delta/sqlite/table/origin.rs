@@ -1,7 +1,7 @@
-//! `acetate_origin`, and `fs_origin` with it.
+//! `acetate_origin` and `fs_origin`: the base objects that delta inodes were copied up from.
 //!
-//! `fs_origin` rows without one of ours come from other implementations, which number base
-//! objects by a counter of their own: they are left alone and not believed.
+//! An `fs_origin` row without a row of ours comes from another implementation, which numbers base
+//! objects by its own counter. Such rows are kept and not used.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, params};
@@ -12,7 +12,7 @@ use crate::vfs::FileId;
 
 use super::{meta, value};
 
-/// The columns that [`read`] takes, of the table `o`.
+/// The columns of the table `o` that [`read`] expects.
 macro_rules! columns {
     () => {
         "o.base_ino, o.base_path, o.dev, o.ino, o.nlink, o.size, o.mtime, o.mtime_nsec, o.ctime, \
@@ -21,8 +21,7 @@ macro_rules! columns {
 }
 pub(super) use columns;
 
-/// Reads an origin from a joined row, its columns from `at` on; `None` where the join found no
-/// row.
+/// Reads an origin from a joined row, from column `at` on; `None` if the join found no row.
 pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Origin>> {
     if row.get_ref(at)? == ValueRef::Null {
         return Ok(None);
@@ -42,7 +41,7 @@ pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Origin>>
     }))
 }
 
-/// Stores the origin of a delta inode in both tables (invariant O1), if it is not there yet.
+/// Stores the origin of a delta inode in both tables (invariant O1), if it has changed.
 pub(super) fn put(conn: &Connection, ino: Ino, origin: &Origin) -> Result<()> {
     let mut statement = conn.prepare_cached(
         "INSERT INTO acetate_origin (delta_ino, base_ino, base_path, dev, ino, nlink, size,
@@ -71,7 +70,7 @@ pub(super) fn put(conn: &Connection, ino: Ino, origin: &Origin) -> Result<()> {
         origin.ctime.secs,
         origin.ctime.nanos,
     ])?;
-    // An unchanged row costs one look: this runs with every change of the inode.
+    // Runs with every change of the inode; an unchanged row costs only the lookup.
     if changed > 0 {
         conn.prepare_cached(
             "INSERT OR REPLACE INTO fs_origin (delta_ino, base_ino) VALUES (?, ?)",
@@ -81,7 +80,7 @@ pub(super) fn put(conn: &Connection, ino: Ino, origin: &Origin) -> Result<()> {
     Ok(())
 }
 
-/// Deletes the origin of a delta inode from both tables, if we put it there.
+/// Deletes the origin of a delta inode from both tables, if acetate stored it.
 pub(super) fn delete(conn: &Connection, ino: Ino) -> Result<()> {
     let number = ino.0.cast_signed();
     let ours = conn
@@ -93,7 +92,7 @@ pub(super) fn delete(conn: &Connection, ino: Ino) -> Result<()> {
     Ok(())
 }
 
-/// Fills `fs_origin` with what we know, or empties it (invariant O1).
+/// Fills `fs_origin` from `acetate_origin`, or empties it (invariant O1).
 pub fn show(conn: &Connection, shown: bool) -> Result<()> {
     let was_hidden = meta::get::<String>(conn, meta::SEALED_FOR)?.is_some();
     if !shown {
@@ -111,7 +110,7 @@ pub fn show(conn: &Connection, shown: bool) -> Result<()> {
     Ok(())
 }
 
-/// The delta inodes that base objects with this number were copied up to, and that are still there.
+/// The existing delta inodes that were copied up from base objects with this file number.
 pub fn copied_up(conn: &Connection, base: FileId) -> Result<Vec<Ino>> {
     let mut statement = conn.prepare_cached(
         "SELECT o.delta_ino FROM acetate_origin o JOIN fs_inode i ON i.ino = o.delta_ino
@@ -122,9 +121,9 @@ pub fn copied_up(conn: &Connection, base: FileId) -> Result<Vec<Ino>> {
     Ok(inos.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The copied-up files that had several names in the base.
+/// The copied-up files that had several hard links in the base.
 pub fn links(conn: &Connection) -> Result<Vec<Ino>> {
-    // The type bits of a directory: its links are its subdirectories.
+    // Excludes directories: their link count is that of subdirectories.
     let mut statement = conn.prepare_cached(
         "SELECT o.delta_ino FROM acetate_origin o JOIN fs_inode i ON i.ino = o.delta_ino
          WHERE o.nlink > 1 AND i.mode & 61440 <> 16384 ORDER BY o.delta_ino",

@@ -1,4 +1,4 @@
-//! `acetate_original`: base files and links as they were before the session's first change.
+//! `acetate_original`: base objects as they were before the session's first change.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -8,7 +8,7 @@ use crate::vfs::{FileId, FileKind};
 
 use super::value;
 
-/// The columns that [`read`] takes.
+/// The columns that [`read`] expects.
 const COLUMNS: &str = "base_path, base_ino, mode, uid, gid, size, mtime, mtime_nsec, ctime, \
                        ctime_nsec, digest, content IS NOT NULL";
 
@@ -31,7 +31,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<Original>> {
     }))
 }
 
-/// What is kept of a base path.
+/// The original of a base path.
 pub fn get(conn: &Connection, path: &BasePath) -> Result<Option<Original>> {
     let sql = format!("SELECT {COLUMNS} FROM acetate_original WHERE base_path = ?1");
     let mut statement = conn.prepare_cached(&sql)?;
@@ -39,7 +39,7 @@ pub fn get(conn: &Connection, path: &BasePath) -> Result<Option<Original>> {
     Ok(found.flatten())
 }
 
-/// The content, or link target, that is kept of a base path.
+/// The stored content or link target of a base path.
 pub fn content(conn: &Connection, path: &BasePath) -> Result<Option<Vec<u8>>> {
     let mut statement = conn.prepare_cached(
         "SELECT content FROM acetate_original WHERE base_path = ?1 AND content IS NOT NULL",
@@ -48,7 +48,7 @@ pub fn content(conn: &Connection, path: &BasePath) -> Result<Option<Vec<u8>>> {
     Ok(statement.query_row([path.as_bytes()], read).optional()?)
 }
 
-/// How much content is kept of all base paths, in bytes.
+/// Total size of the stored content, in bytes.
 pub fn total_bytes(conn: &Connection) -> Result<u64> {
     let mut statement = conn.prepare_cached(
         "SELECT ifnull(sum(size), 0) FROM acetate_original WHERE content IS NOT NULL",
@@ -56,7 +56,7 @@ pub fn total_bytes(conn: &Connection) -> Result<u64> {
     Ok(statement.query_row([], |row| value::unsigned(row, 0))?)
 }
 
-/// Stores what a base path had, unless there is a row of the path; whether it was stored.
+/// Stores an original, unless the path has one; returns whether it was stored.
 pub fn put(conn: &Connection, original: &Original, content: Option<&[u8]>) -> Result<bool> {
     let mut statement = conn.prepare_cached(
         "INSERT OR IGNORE INTO acetate_original (base_path, base_ino, mode, uid, gid, size,
@@ -80,8 +80,8 @@ pub fn put(conn: &Connection, original: &Original, content: Option<&[u8]>) -> Re
     Ok(stored > 0)
 }
 
-/// Deletes the rows of a base path and of all paths below it; returns how much content they held,
-/// in bytes.
+/// Deletes the rows of a base path and of all paths below it; returns the size of their content, in
+/// bytes.
 pub fn remove(conn: &Connection, path: &BasePath) -> Result<u64> {
     if path.is_root() {
         let bytes = total_bytes(conn)?;
@@ -100,7 +100,7 @@ pub fn remove(conn: &Connection, path: &BasePath) -> Result<u64> {
     Ok(removed.into_iter().sum())
 }
 
-/// Gives the rows of a base path and of all paths below it another path.
+/// Renames the rows of a base path and of all paths below it.
 pub fn rename(conn: &Connection, old: &BasePath, new: &BasePath) -> Result<()> {
     let (from, to) = range_below(old);
     conn.prepare_cached(
@@ -118,7 +118,7 @@ pub fn rename(conn: &Connection, old: &BasePath, new: &BasePath) -> Result<()> {
     Ok(())
 }
 
-/// The bounds of the paths below a path: after `path/`, before `path0` (`0` follows `/`).
+/// Exclusive bounds of the paths below a path: `path/` and `path0` (`0` follows `/`).
 fn range_below(path: &BasePath) -> (Vec<u8>, Vec<u8>) {
     (([path.as_bytes(), b"/"]).concat(), [path.as_bytes(), b"0"].concat())
 }

@@ -1,12 +1,12 @@
-//! `acetate_past`: rows that left the audit log and still tell since when the session hides what
-//! the base has, which `apply` asks for.
+//! `acetate_past`: facts from deleted audit rows that say since when the session hides a base path.
+//! `apply` needs them.
 //!
-//! A row is kept where it may say something that no earlier one says: the first change of a path
-//! since it last showed the base, removals and renames of base objects, what applied or discarded
-//! paths that are named here, and that an object was made which is still there. So the table has
-//! a few rows for each object of the session and for each base object that it touched, however
-//! often ([decision 0049]). It is emptied where a log is cut while the session holds no change.
-//! It is not there before the log was first cut.
+//! A row is kept if it adds a fact to earlier rows here: the first change of a path since the path
+//! last showed the base; a removal or rename of a base object; an apply or discard of a path named
+//! here; the creation of an object that still exists. So the table has a few rows per object of the
+//! session and per base object that it touched, no matter how often ([decision 0049]). It is
+//! emptied when the log is pruned while the session holds no change. It is created when the log is
+//! first pruned.
 //!
 //! [decision 0049]: ../../../../docs/decisions/0049-the-audit-log-ends.md
 
@@ -33,30 +33,30 @@ CREATE TABLE acetate_past (
 CREATE INDEX acetate_past_path ON acetate_past(path);
 CREATE INDEX acetate_past_path2 ON acetate_past(path2) WHERE path2 IS NOT NULL;";
 
-/// Columns of `acetate_op` and `acetate_past` that a [`PastRow`] is made of.
+/// Columns of `acetate_op` and `acetate_past` for a [`PastRow`].
 const COLUMNS: &str = "id, time, time_nsec, procedure, path, path2, fileid";
 
-/// A row that is about to leave the audit log.
+/// A row that is about to be deleted from the audit log.
 struct PastRow {
     id: i64,
     procedure: AuditProcedure,
     path: Vec<u8>,
     path2: Option<Vec<u8>>,
-    /// It is an object that the session made: it has no number of the base's.
+    /// Whether the session created the object: its file number is not one of the base.
     is_own: bool,
     fileid: i64,
 }
 
-/// The last row here that names a path.
+/// The last row of `acetate_past` that names a path.
 struct LastMention {
     id: i64,
     procedure: AuditProcedure,
-    /// As the row's `path2`.
+    /// Whether the row names it as `path2`.
     is_second: bool,
 }
 
 impl LastMention {
-    /// Whether the row says that the session's own object was made there.
+    /// Whether the row records that the session created an object at the path.
     fn is_made(&self) -> bool {
         matches!(
             self.procedure,
@@ -68,8 +68,8 @@ impl LastMention {
     }
 }
 
-/// Keeps what is needed of the rows up to `last`, in the caller's transaction, before they are
-/// deleted from the audit log.
+/// Stores the needed facts of the audit rows up to `last`, in the caller's transaction, before
+/// those rows are deleted.
 pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
     if !schema::has_table(conn, "acetate_past")? {
         conn.execute_batch(TABLE)?;
@@ -96,7 +96,7 @@ pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
     Ok(())
 }
 
-/// Notes that rows leave the audit log of which nothing is kept here.
+/// Records that rows are deleted from the audit log without keeping their facts.
 pub(super) fn note_incomplete(conn: &Connection) -> Result<()> {
     if meta::get::<i64>(conn, meta::AUDIT_KEPT)?.is_some() {
         conn.execute("DELETE FROM acetate_meta WHERE key = ?1", [meta::AUDIT_KEPT])?;
@@ -104,7 +104,7 @@ pub(super) fn note_incomplete(conn: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// A row with a meaning.
+/// Decodes a row; `None` if its procedure is unknown.
 fn decode(row: &Row<'_>) -> Result<Option<PastRow>> {
     let name = row.get_ref(3)?.as_str().ok();
     let Some(procedure) = name.and_then(AuditProcedure::from_name) else { return Ok(None) };
@@ -120,10 +120,9 @@ fn decode(row: &Row<'_>) -> Result<Option<PastRow>> {
     }))
 }
 
-/// Drops rows that a row makes useless. Returns whether the row itself says something that the rows
-/// here do not.
+/// Deletes rows that `row` supersedes. Returns whether `row` itself adds a fact.
 fn drop_superseded(conn: &Connection, row: &PastRow) -> Result<bool> {
-    // What it is about is not known: something below that path.
+    // A shortened path: the changed object is unknown, somewhere below it.
     if row.path.len() > 1 && row.path.ends_with(b"/") {
         return Ok(true);
     }
@@ -167,16 +166,17 @@ fn drop_superseded(conn: &Connection, row: &PastRow) -> Result<bool> {
     }
 }
 
-/// Whether an object that comes to a path is not known to be there, or one as good; with `is_made`
-/// also where the rows here do not name the path.
+/// Whether the arrival of an object at a path is a new fact: the rows do not yet say that an object
+/// was created there. If no row names the path, `is_made` is returned.
 fn comes(conn: &Connection, path: &[u8], is_made: bool) -> Result<bool> {
     let Some(mention) = last_mention(conn, path)? else { return Ok(is_made) };
     Ok(!mention.is_made() || moved_above(conn, path, mention.id)?)
 }
 
-/// Forgets that an object was made at a path, which is gone now, if that is all that is known of
-/// the path. Where the base has something there by now, the session hides it since the object was
-/// made: then there is a whiteout, or a directory above moved away with it.
+/// Deletes the fact that an object was created at a path, after the object was removed, if that is
+/// the only fact about the path. Returns whether it did. If the base has an object there now, the
+/// session has hidden it since the creation; then there is a whiteout, or a directory above was
+/// moved away with it, and the fact is kept.
 fn unmake(conn: &Connection, path: &[u8], mention: Option<&LastMention>) -> Result<bool> {
     let Some(mention) = mention.filter(|mention| mention.is_made()) else { return Ok(false) };
     let mut all = conn.prepare_cached(
@@ -194,7 +194,7 @@ fn unmake(conn: &Connection, path: &[u8], mention: Option<&LastMention>) -> Resu
     Ok(true)
 }
 
-/// Whether a rename moves or replaces anything but files that the session made.
+/// Whether a rename moves or replaces anything except files that the session created.
 fn moves(conn: &Connection, row: &PastRow) -> Result<bool> {
     let Some(to) = row.path2.as_deref() else { return Ok(true) };
     if !row.is_own || has_below(conn, &row.path)? || has_below(conn, to)? {
@@ -213,7 +213,7 @@ fn moves(conn: &Connection, row: &PastRow) -> Result<bool> {
     Ok(!is_gone || moved_above(conn, to, mention.id)?)
 }
 
-/// Whether the session hides the base at a path since its last mention, at the latest.
+/// Whether the session has hidden the base at a path at least since its last mention.
 fn is_hidden(conn: &Connection, path: &[u8], mention: Option<LastMention>) -> Result<bool> {
     let Some(mention) = mention else { return Ok(false) };
     let hides = match mention.procedure {
@@ -224,7 +224,7 @@ fn is_hidden(conn: &Connection, path: &[u8], mention: Option<LastMention>) -> Re
     Ok(hides && !moved_above(conn, path, mention.id)?)
 }
 
-/// Whether a directory above a path was moved, applied or discarded after the row `since`.
+/// Whether a directory above a path was renamed, applied or discarded after the row `since`.
 fn moved_above(conn: &Connection, path: &[u8], since: i64) -> Result<bool> {
     const STRUCTURAL: &str = "id > ?2 AND procedure IN ('RENAME', 'APPLY', 'DISCARD')";
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
@@ -262,7 +262,7 @@ fn last_mention(conn: &Connection, path: &[u8]) -> Result<Option<LastMention>> {
     Ok(last)
 }
 
-/// The least and the first larger path of those below a directory, as TEXT and as BLOB.
+/// Exclusive bounds of the paths below a directory.
 fn below(path: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let stem = if path == b"/" { b"" } else { path };
     ([stem, b"/"].concat(), [stem, b"0"].concat())
@@ -282,9 +282,10 @@ fn has_below(conn: &Connection, path: &[u8]) -> Result<bool> {
     Ok(false)
 }
 
-/// Forgets what changed a path before it showed the base again, and `with_below` what is below.
+/// Deletes facts about a path from before it showed the base again; with `with_below` also about
+/// the paths below it.
 fn forget(conn: &Connection, path: &[u8], with_below: bool) -> Result<()> {
-    // What was removed or moved may have been below another name.
+    // Removals and renames are kept: the object may have been below another name.
     const USELESS: &str = "(procedure IN ('WRITE', 'SETATTR', 'PUBLISH')
                             OR procedure = 'APPLY' AND fileid <> 0)";
     let here = format!("DELETE FROM acetate_past WHERE path = ?1 AND {USELESS}");
@@ -302,7 +303,7 @@ fn forget(conn: &Connection, path: &[u8], with_below: bool) -> Result<()> {
     Ok(())
 }
 
-/// Whether the session shows the base as it is, but for attributes of the root.
+/// Whether the session shows the unchanged base, except for attributes of the root.
 fn holds_nothing(conn: &Connection) -> Result<bool> {
     for table in ["fs_dentry", "fs_whiteout", "acetate_redirect", "acetate_opaque"] {
         let sql = format!("SELECT 1 FROM {table} LIMIT 1");

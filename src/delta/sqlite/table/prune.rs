@@ -1,4 +1,4 @@
-//! Takes the oldest rows out of the audit log: when its owner asks for it, and where it is bounded.
+//! Deletes the oldest rows of the audit log: by the owner's command, or because of its bound.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -7,17 +7,17 @@ use crate::vfs::Time;
 
 use super::{meta, op, past};
 
-/// What becomes of what `apply` needs of the rows.
+/// What happens to the facts in deleted rows that `apply` needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PrunedFacts {
-    /// It is kept: about a row for each object that the session holds or hides.
+    /// They are kept in `acetate_past`: about one row per object that the session holds or hides.
     Kept,
-    /// It goes too, so that a client cannot make the session grow past its bound.
+    /// They are deleted, so that a client cannot make the session exceed its bound.
     Dropped,
 }
 
-/// Deletes the rows up to `last` in the caller's transaction; how many they were is noted
-/// (invariant M6).
+/// Deletes the rows up to `last` in the caller's transaction, records their number (invariant M6)
+/// and returns it.
 pub(super) fn cut(conn: &Connection, last: i64, past: PrunedFacts) -> Result<u64> {
     match past {
         PrunedFacts::Kept => past::keep(conn, last)?,
@@ -38,8 +38,8 @@ pub(super) fn cut(conn: &Connection, last: i64, past: PrunedFacts) -> Result<u64
     Ok(deleted as u64)
 }
 
-/// The last row that may leave the log at `now`: behind it are the last row of all, so that no
-/// number is given out twice, and those that the reply cache needs after a kill.
+/// The last row that may be deleted at `now`. Rows after it are kept: the last row, so that no id
+/// is reused, and rows that the reply cache needs after a crash.
 pub fn last_prunable(conn: &Connection, now: Time) -> Result<i64> {
     let since = now.secs.saturating_sub(op::LATE_SECS);
     let first_kept: Option<i64> = conn.query_row(

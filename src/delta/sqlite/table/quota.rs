@@ -1,4 +1,4 @@
-//! What a session takes, counted from its rows, and its own limits in `acetate_meta`.
+//! Counts a session's usage from its rows; stores its own limits in `acetate_meta`.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -22,7 +22,7 @@ fn limit(conn: &Connection, key: &str) -> Result<Option<u64>> {
         Value::Integer(limit) => u64::try_from(limit).ok(),
         _ => None,
     };
-    // To pass over it would be to have none.
+    // Ignoring an invalid limit would remove the limit.
     let odd = || {
         let mend = "`acetate check --repair` takes it away";
         StoreError::Corrupt(format!("acetate_meta.{key} is no number from 0 on; {mend}"))
@@ -30,7 +30,7 @@ fn limit(conn: &Connection, key: &str) -> Result<Option<u64>> {
     limit.map(Some).ok_or_else(odd)
 }
 
-/// Stores them (invariant M5); what the column cannot hold is as good as the most that it can.
+/// Stores the limits (invariant M5); a limit above the column's maximum is stored as that maximum.
 pub fn put_limits(conn: &Connection, limits: Limits) -> Result<()> {
     for (key, limit) in [
         (meta::QUOTA_BYTES, limits.bytes),
@@ -45,7 +45,7 @@ pub fn put_limits(conn: &Connection, limits: Limits) -> Result<()> {
     Ok(())
 }
 
-/// Counts what a session takes, with chunks of `chunk` bytes: O(inodes and whiteouts).
+/// Counts the usage of a session, with chunks of `chunk` bytes: O(inodes and whiteouts).
 pub fn count(conn: &Connection, chunk: u64) -> Result<UsageDelta> {
     let mut statement = conn.prepare(
         "SELECT i.ino, i.mode, i.size, a.holes, i.nlink FROM fs_inode i
@@ -60,7 +60,7 @@ pub fn count(conn: &Connection, chunk: u64) -> Result<UsageDelta> {
     Ok(sum)
 }
 
-/// What one inode takes; nothing where there is none.
+/// The usage of one inode; zero if it does not exist.
 pub fn of_inode(conn: &Connection, ino: Ino, chunk: u64) -> Result<Usage> {
     let mut statement = conn.prepare_cached(
         "SELECT i.ino, i.mode, i.size, a.holes, i.nlink FROM fs_inode i

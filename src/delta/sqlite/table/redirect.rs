@@ -1,4 +1,4 @@
-//! `acetate_redirect`: renamed base directories.
+//! `acetate_redirect`: delta directories redirected to a base directory at another path.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -7,7 +7,7 @@ use crate::delta::{Ino, Result, StoreError};
 
 use super::value;
 
-/// The base directory that shows through the delta directory `ino`.
+/// The base directory to which the delta directory `ino` is redirected.
 pub fn get(conn: &Connection, ino: Ino) -> Result<Option<BasePath>> {
     let mut statement =
         conn.prepare_cached("SELECT base_path FROM acetate_redirect WHERE delta_ino = ?1")?;
@@ -22,7 +22,7 @@ pub fn get(conn: &Connection, ino: Ino) -> Result<Option<BasePath>> {
     }
 }
 
-/// The delta directories that are redirected.
+/// The redirected delta directories that still exist.
 pub fn all(conn: &Connection) -> Result<Vec<Ino>> {
     let mut statement = conn.prepare_cached(
         "SELECT r.delta_ino FROM acetate_redirect r JOIN fs_inode i ON i.ino = r.delta_ino
@@ -32,7 +32,7 @@ pub fn all(conn: &Connection) -> Result<Vec<Ino>> {
     Ok(inos.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The delta directory that is redirected to exactly `base`, if it is still there.
+/// The delta directory that is redirected to exactly `base`, if it still exists.
 pub fn of_base(conn: &Connection, base: &BasePath) -> Result<Option<Ino>> {
     let mut statement = conn.prepare_cached(
         "SELECT r.delta_ino FROM acetate_redirect r JOIN fs_inode i ON i.ino = r.delta_ino
@@ -42,8 +42,8 @@ pub fn of_base(conn: &Connection, base: &BasePath) -> Result<Option<Ino>> {
     Ok(found.optional()?.map(Ino))
 }
 
-/// Lets `base` show through the delta directory `ino` (invariant R1: no base directory shows
-/// through two).
+/// Redirects the delta directory `ino` to `base` (invariant R1: no two redirects to one base
+/// directory).
 pub fn put(conn: &Connection, ino: Ino, base: &BasePath) -> Result<()> {
     let mut statement = conn.prepare_cached(
         "INSERT INTO acetate_redirect (delta_ino, base_path) VALUES (?1, ?2)

@@ -1,4 +1,4 @@
-//! The tables: the specification's as it writes them, and ours.
+//! Table definitions: the specification's, verbatim, and our own.
 
 use rusqlite::Connection;
 
@@ -6,13 +6,13 @@ use crate::delta::Result;
 
 use super::whiteout;
 
-/// The version of the specification that sessions have afterwards.
+/// The version of the specification that acetate writes.
 pub const SPEC_VERSION: &str = "0.4";
 
-/// The tables of the Agent Filesystem Specification 0.4, with the additions that let other
-/// implementations read and write the file: `tool_calls.status`, in the place where they look for
-/// it, and no `completed_at` and `duration_ms` as long as a call is pending;
-/// `fs_whiteout.parent_path`'s default, and `fs_overlay_config`.
+/// The tables of the Agent Filesystem Specification 0.4. Additions let other implementations read
+/// and write the file: `tool_calls.status`, at the position where they expect it; `completed_at`
+/// and `duration_ms` may be NULL while a call is pending; a default for `fs_whiteout.parent_path`;
+/// and `fs_overlay_config`.
 pub const SPEC_TABLES: &[(&str, &str)] = &[
     (
         "tool_calls",
@@ -239,7 +239,7 @@ pub(super) const OUR_INDEXES: &[&str] = &[
     "CREATE INDEX IF NOT EXISTS acetate_origin_base ON acetate_origin(base_ino)",
 ];
 
-/// Columns that a table may lack: of another implementation, or of an earlier version of ours.
+/// Columns that tables of another implementation, or of an earlier acetate, may lack.
 const ADDED_COLUMNS: &[(&str, &str, &str)] = &[
     ("fs_whiteout", "parent_path", "TEXT NOT NULL DEFAULT ''"),
     ("tool_calls", "status", "TEXT NOT NULL DEFAULT 'pending'"),
@@ -255,7 +255,7 @@ const ADDED_COLUMNS: &[(&str, &str, &str)] = &[
     ("acetate_op", "set_mtime_nsec", "INTEGER"),
 ];
 
-/// Creates all tables, columns and indexes that are not there, in the caller's transaction.
+/// Creates all missing tables, columns and indexes, in the caller's transaction.
 pub fn complete(conn: &Connection) -> Result<()> {
     create_tables(conn, SPEC_TABLES)?;
     create_tables(conn, OUR_TABLES)?;
@@ -270,7 +270,7 @@ pub fn complete(conn: &Connection) -> Result<()> {
     whiteout::derive_parents(conn)
 }
 
-/// Creates a table of the specification's with its indexes, in the caller's transaction.
+/// Creates one table of the specification with its indexes, in the caller's transaction.
 pub fn create_of_spec(conn: &Connection, table: &str) -> Result<()> {
     for pair in SPEC_TABLES.iter().filter(|(name, _)| *name == table) {
         create_tables(conn, std::slice::from_ref(pair))?;
@@ -289,7 +289,7 @@ fn create_tables(conn: &Connection, tables: &[(&str, &str)]) -> Result<()> {
     Ok(())
 }
 
-/// Whether there is nothing left for [`complete`] to create.
+/// Whether no table or column is missing.
 pub fn is_complete(conn: &Connection) -> Result<bool> {
     for (table, _) in SPEC_TABLES.iter().chain(OUR_TABLES) {
         if !has_table(conn, table)? {
@@ -304,8 +304,8 @@ pub fn is_complete(conn: &Connection) -> Result<bool> {
     Ok(true)
 }
 
-/// Gives a connection that must not change the file empty tables in memory for those of ours
-/// that the file lacks: SQLite looks for a name among the temporary tables first.
+/// Creates empty temporary tables for those of ours that the file lacks, on a connection that must
+/// not change the file. SQLite resolves names in temporary tables first.
 pub fn stand_in(conn: &Connection) -> Result<()> {
     for (table, columns) in OUR_TABLES {
         if !has_table(conn, table)? {

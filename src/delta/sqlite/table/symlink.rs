@@ -1,4 +1,4 @@
-//! `fs_symlink`.
+//! `fs_symlink`: targets of symbolic links.
 
 use rusqlite::{Connection, OptionalExtension, params};
 

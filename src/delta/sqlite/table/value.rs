@@ -1,12 +1,11 @@
-//! Values as they are stored, and lenient readings of what others stored.
+//! Encodes values, and decodes those of other implementations leniently.
 
 use rusqlite::Row;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 
 use crate::vfs::{Device, Time};
 
-/// Bytes that are stored as TEXT where they are UTF-8 without NUL, as BLOB otherwise
-/// (invariant D5).
+/// Bytes stored as TEXT if they are UTF-8 without NUL, otherwise as BLOB (invariant D5).
 pub struct Bytes<'a>(pub &'a [u8]);
 
 impl ToSql for Bytes<'_> {
@@ -16,15 +15,15 @@ impl ToSql for Bytes<'_> {
     }
 }
 
-/// Bytes as we store them, and as BLOB: other programs may have stored any as either. To look
-/// for both, one after the other, takes a quarter of the time of `IN (?1, CAST(?1 AS BLOB))`.
+/// Bytes in our form, and as BLOB, because other programs may have stored either. Two lookups take
+/// a quarter of the time of `IN (?1, CAST(?1 AS BLOB))`.
 pub fn keys(bytes: &[u8]) -> [ToSqlOutput<'_>; 2] {
     let is_text = !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok();
     let ours = if is_text { ValueRef::Text(bytes) } else { ValueRef::Blob(bytes) };
     [ours, ValueRef::Blob(bytes)].map(ToSqlOutput::Borrowed)
 }
 
-/// Reads TEXT or BLOB as bytes; anything else is empty, which no valid name or path is.
+/// Reads TEXT or BLOB as bytes. Any other type yields empty bytes, which are no valid name or path.
 pub fn bytes<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r [u8]> {
     Ok(match row.get_ref(column)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
@@ -32,7 +31,7 @@ pub fn bytes<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r [u8]> 
     })
 }
 
-/// Reads what should be text and may be absent; a number is read as its digits.
+/// Reads text that may be NULL; a number is converted to its digits.
 pub fn optional_bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Vec<u8>>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(bytes.to_vec()),
@@ -42,7 +41,7 @@ pub fn optional_bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<V
     })
 }
 
-/// Reads a number that may be absent.
+/// Reads a number that may be NULL.
 pub fn optional_int(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i64>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Null => None,
@@ -50,7 +49,7 @@ pub fn optional_int(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<i64
     })
 }
 
-/// Reads a number, whatever type another implementation stored it as; 0 where it is none.
+/// Reads a number of any stored type; 0 if the value is not a number.
 pub fn int(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
     Ok(match row.get_ref(column)? {
         ValueRef::Integer(number) => number,
@@ -62,12 +61,12 @@ pub fn int(row: &Row<'_>, column: usize) -> rusqlite::Result<i64> {
     })
 }
 
-/// Reads a count or size; negative ones, which other implementations leave behind, are 0.
+/// Reads a count or size; negative values, which other implementations store, become 0.
 pub fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(int(row, column)?).unwrap_or(0))
 }
 
-/// Reads a 32-bit count; what does not fit is the nearest that does.
+/// Reads a 32-bit count, clamped to the range of `u32`.
 pub fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u32> {
     Ok(u32::try_from(unsigned(row, column)?).unwrap_or(u32::MAX))
 }
@@ -78,7 +77,7 @@ pub fn time(row: &Row<'_>, secs: usize, nanos: usize) -> rusqlite::Result<Time> 
     Ok(Time { secs: int(row, secs)?, nanos })
 }
 
-/// Packs a device number as Linux does (`makedev`), whatever the host: the file is portable.
+/// Packs a device number as Linux's `makedev` does, on every host: the file is portable.
 pub(super) fn pack_device(device: Device) -> i64 {
     let (major, minor) = (u64::from(device.major), u64::from(device.minor));
     let packed = ((major & 0xffff_f000) << 32)

@@ -1,8 +1,8 @@
-//! `fs_whiteout`.
+//! `fs_whiteout`: hidden base paths.
 //!
-//! Paths are TEXT where they are UTF-8 and BLOB otherwise, so a subtree is two ranges of the
-//! key. A `parent_path` of `''` comes from implementations that do not know the column: it is
-//! derived from the path.
+//! A path is TEXT if it is UTF-8, otherwise BLOB, so a subtree is two ranges of the key. An empty
+//! `parent_path` comes from an implementation without that column; the parent is then derived from
+//! the path.
 
 use rusqlite::{Connection, params};
 
@@ -11,7 +11,7 @@ use crate::vfs::{Name, Time};
 
 use super::value::{self, Bytes};
 
-/// Rows that are held in memory at once while a subtree's whiteouts move.
+/// Rows read into memory at once while a subtree's whiteouts move.
 const MOVE_ROWS: usize = 1024;
 
 /// Whether exactly this path is whited out.
@@ -61,8 +61,8 @@ pub fn any(conn: &Connection, parent: &MergedPath) -> Result<bool> {
     Ok(statement.exists([Bytes(parent.as_bytes())])?)
 }
 
-/// How many names are whited out directly below `parent`, counting no further than `most`; at
-/// least as many where an implementation left `parent_path` empty.
+/// How many names are whited out directly below `parent`, counting up to `most`. An upper bound:
+/// rows with an empty `parent_path` are included.
 pub fn count(conn: &Connection, parent: &MergedPath, most: usize) -> Result<usize> {
     let mut statement = conn.prepare_cached(
         "SELECT count(*) FROM (SELECT 1 FROM fs_whiteout
@@ -74,7 +74,7 @@ pub fn count(conn: &Connection, parent: &MergedPath, most: usize) -> Result<usiz
     Ok(usize::try_from(found).unwrap_or(usize::MAX))
 }
 
-/// The directories in which a name is whited out; some may come several times.
+/// The directories in which a name is whited out; a directory may occur several times.
 pub fn parents(conn: &Connection) -> Result<Vec<MergedPath>> {
     let mut parents = Vec::new();
     let mut known = conn
@@ -91,7 +91,7 @@ pub fn parents(conn: &Connection) -> Result<Vec<MergedPath>> {
     Ok(parents)
 }
 
-/// Whites a path out (specification 0.4, "Create Whiteout"); whether it was not yet.
+/// Adds a whiteout (specification 0.4, "Create Whiteout"); returns whether it is new.
 pub fn add(conn: &Connection, path: &MergedPath, now: Time) -> Result<bool> {
     let mut statement = conn.prepare_cached(
         "INSERT INTO fs_whiteout (path, parent_path, created_at) VALUES (?1, ?2, ?3)
@@ -117,8 +117,7 @@ fn put(conn: &Connection, path: &MergedPath, created_at: i64) -> Result<()> {
     Ok(())
 }
 
-/// Removes exactly this whiteout; returns when it was made, in seconds since 1970, if there was
-/// one.
+/// Removes exactly this whiteout; returns its time, in seconds since 1970, if there was one.
 pub fn remove(conn: &Connection, path: &MergedPath) -> Result<Option<i64>> {
     let mut statement =
         conn.prepare_cached("DELETE FROM fs_whiteout WHERE path = ?1 RETURNING created_at")?;
@@ -132,7 +131,7 @@ pub fn remove(conn: &Connection, path: &MergedPath) -> Result<Option<i64>> {
     Ok(created_at)
 }
 
-/// The bounds of everything below a path: after `path/`, before `path0` (`0` follows `/`).
+/// Exclusive bounds of the paths below a path: `path/` and `path0` (`0` follows `/`).
 fn range_below(path: &MergedPath) -> (Vec<u8>, Vec<u8>) {
     let mut from = path.as_bytes().to_vec();
     if from != b"/" {
@@ -145,8 +144,8 @@ fn range_below(path: &MergedPath) -> (Vec<u8>, Vec<u8>) {
     (from, to)
 }
 
-/// Counts the whiteouts below a path; no more than `most` of each type of key, where that is
-/// given. Reads no overflow pages: SQLite has the length of a path in the row's header.
+/// Counts the whiteouts below a path; `most` limits the count per type of key. Reads no overflow
+/// pages: SQLite takes a path's length from the row's header.
 pub fn below(conn: &Connection, path: &MergedPath, most: Option<u32>) -> Result<Whiteouts> {
     let (from, to) = range_below(path);
     let mut statement = conn.prepare_cached(
@@ -191,7 +190,7 @@ pub fn remove_below(conn: &Connection, path: &MergedPath) -> Result<()> {
 pub fn move_below(conn: &Connection, from: &MergedPath, to: &MergedPath) -> Result<()> {
     let (start, end) = range_below(from);
     if to == from || to.as_bytes().starts_with(&start) {
-        // Would never end, and no rename may ask for it (RFC 1813 §3.3.14).
+        // Would never end; no rename may cause this (RFC 1813 §3.3.14).
         return Err(StoreError::Corrupt(format!("whiteouts of {from:?} moved into {to:?}")));
     }
     loop {
@@ -205,7 +204,7 @@ pub fn move_below(conn: &Connection, from: &MergedPath, to: &MergedPath) -> Resu
             delete.execute([Bytes(&bytes)])?;
             let mut target = range_below(to).0;
             target.extend_from_slice(&bytes[start.len()..]);
-            // What is no path hides nothing; it is dropped.
+            // An invalid path hides nothing; it is dropped.
             if let Some(target) = MergedPath::from_bytes(&target) {
                 put(conn, &target, created_at)?;
             }
@@ -213,7 +212,7 @@ pub fn move_below(conn: &Connection, from: &MergedPath, to: &MergedPath) -> Resu
     }
 }
 
-/// Up to [`MOVE_ROWS`] whiteouts of a range, in either type.
+/// Up to [`MOVE_ROWS`] whiteouts of a range, TEXT keys first, then BLOB keys.
 fn some_below(conn: &Connection, start: &[u8], end: &[u8]) -> Result<Vec<(Vec<u8>, i64)>> {
     let mut statement = conn.prepare_cached(
         "SELECT path, created_at FROM fs_whiteout WHERE path > ?1 AND path < ?2 LIMIT ?3",
@@ -234,7 +233,7 @@ fn some_below(conn: &Connection, start: &[u8], end: &[u8]) -> Result<Vec<(Vec<u8
     Ok(found)
 }
 
-/// Fills in every `parent_path` that another implementation left empty (invariant W2).
+/// Fills in each `parent_path` that another implementation left empty (invariant W2).
 pub(super) fn derive_parents(conn: &Connection) -> Result<()> {
     let mut select = conn.prepare("SELECT path FROM fs_whiteout WHERE parent_path = ''")?;
     let paths = select.query_map([], |row| value::bytes(row, 0).map(MergedPath::from_bytes))?;

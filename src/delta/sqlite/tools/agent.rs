@@ -1,11 +1,10 @@
-//! The tables that agents keep for themselves, `kv_store` and `tool_calls`, for programs beside
-//! the server.
+//! Access to `kv_store` and `tool_calls`, the agent's own tables, from programs beside the server.
 //!
-//! Such a program is one writer more to SQLite, under SQLite's own locks; no server ever looks at
-//! these tables, and no lock on the session is needed. It keeps out of the server's way: a
+//! Such a program is another writer under SQLite's own locks. The server never reads or writes
+//! these tables, so no lock on the session is needed. The program must not disturb the server: a
 //! transaction holds one row's change, no other table is written, the journal mode stays, and
-//! the log is the server's to copy into the database (see log.rs). Where nobody serves the
-//! session, SQLite does that when the connection closes.
+//! checkpoints are left to the server (see `wal`). If no server has the session, SQLite checkpoints
+//! when the connection closes.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -21,35 +20,35 @@ use crate::delta::sqlite::file::probe;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::table::schema;
 
-/// What a connection to the agent's tables is for.
+/// The access mode of a connection to the agent's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentAccess {
-    /// To look: the file is not changed.
+    /// Read only: the file is not changed.
     Read,
-    /// To change rows too.
+    /// Read and write.
     Write,
 }
 
-/// An agent's table, with the columns that it cannot do without.
+/// An agent's table, with the columns that it must have.
 pub(super) struct AgentTable {
     pub name: &'static str,
     pub columns: &'static [&'static str],
 }
 
-/// `kv_store` and `tool_calls` of a session, whoever serves it meanwhile.
+/// `kv_store` and `tool_calls` of a session, which a server may have open.
 #[derive(Debug)]
 pub struct AgentTables {
     path: PathBuf,
     pub(super) conn: Connection,
-    /// Those that were found with all columns: to look costs more than to read a row.
+    /// Tables that were found with all columns: the check costs more than reading a row.
     found: RefCell<BTreeSet<&'static str>>,
 }
 
 impl AgentTables {
-    /// Opens those of the session file `path`.
+    /// Opens the agent's tables of the session file `path`.
     ///
     /// # Errors
-    /// It is no session of version 0.4, or, to change rows, it cannot be written.
+    /// The file is no session of version 0.4, or, for [`AgentAccess::Write`], it cannot be written.
     pub fn open(path: &Path, access: AgentAccess) -> std::result::Result<Self, OpenError> {
         let path = Session::existing(path)?;
         probe::check(&path)?;
@@ -66,10 +65,10 @@ impl AgentTables {
         &self.path
     }
 
-    /// Whether there is such a table to be read.
+    /// Whether the table exists.
     ///
     /// # Errors
-    /// It lacks a column.
+    /// The table lacks a column.
     pub(super) fn has(&self, table: &AgentTable) -> Result<bool> {
         if self.found.borrow().contains(table.name) {
             return Ok(true);
@@ -87,12 +86,12 @@ impl AgentTables {
         Ok(true)
     }
 
-    /// Begins to change rows of a table, which is made if the file lacks it.
+    /// Begins a transaction that changes rows of a table; creates the table if the file lacks it.
     ///
     /// # Errors
     /// The table lacks a column, or the session cannot be written now.
     pub(super) fn change(&self, table: &AgentTable) -> Result<Transaction<'_>> {
-        // The write lock at once: to get it later, after reading, may be refused for good.
+        // Takes the write lock at once: upgrading a read transaction later may fail for good.
         let transaction = Transaction::new_unchecked(&self.conn, TransactionBehavior::Immediate)?;
         if !self.has(table)? {
             schema::create_of_spec(&transaction, table.name)?;

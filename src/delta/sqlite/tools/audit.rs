@@ -1,8 +1,8 @@
-//! Reading `acetate_op`, the audit log, piece by piece: what `op` wrote.
+//! Reads `acetate_op`, the audit log, page by page.
 //!
-//! Each call is a transaction of its own, so that whoever takes long over what he got keeps no
-//! log from starting over. Committed rows never change, later ones have larger ids, and only the
-//! oldest are dropped: pieces that are bounded by ids fit together.
+//! Each call is a transaction of its own, so that a slow consumer does not keep the WAL from
+//! restarting. Pages bounded by ids fit together: committed rows never change, later ones have
+//! larger ids, and only the oldest are deleted.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::{ControlFlow, RangeInclusive};
@@ -22,14 +22,14 @@ use crate::delta::sqlite::file::session::{OpenMode, Session, open_read_only};
 use crate::delta::sqlite::table::audit_bound;
 use crate::delta::sqlite::table::{prune, schema};
 
-/// Rows of a page, at most.
+/// Maximum number of rows per page.
 const PAGE_ROWS: usize = 1000;
 
-/// The columns that [`decode`] reads, but for [`LATER_COLUMNS`].
+/// The columns that [`decode`] reads first; [`LATER_COLUMNS`] follow.
 const COLUMNS: &str = "id, time, time_nsec, client, uid, gid, procedure, path, path2, fileid, \
                        offset, length";
 
-/// The columns that [`decode`] reads behind those, which a session of an earlier version may lack.
+/// The columns that [`decode`] reads after them. A session of an earlier version may lack them.
 const LATER_COLUMNS: [&str; 10] = [
     "call",
     "export",
@@ -43,11 +43,10 @@ const LATER_COLUMNS: [&str; 10] = [
     "set_mtime_nsec",
 ];
 
-/// Reads the audit log of a session, whoever writes it meanwhile.
+/// Reads the audit log of a session, which a server may be writing.
 pub struct AuditReader {
     conn: Connection,
-    /// The columns that [`decode`] reads: NULL for those that a session of an earlier version
-    /// lacks.
+    /// The columns that [`decode`] reads, with NULL for columns that the session lacks.
     columns: String,
     /// The column `export`, or NULL.
     export: &'static str,
@@ -55,73 +54,73 @@ pub struct AuditReader {
     _lock: Option<Arc<SessionLock>>,
 }
 
-/// Which rows are asked for: all that meet every condition.
+/// Selects rows: a row must meet every condition.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
-    /// Of this moment or later.
+    /// Not before this time.
     pub since: Option<Time>,
-    /// Earlier than this moment.
+    /// Before this time.
     pub until: Option<Time>,
-    /// Of one of these procedures; of any, where none is named.
+    /// With one of these procedures; empty for any.
     pub procedures: Vec<AuditProcedure>,
-    /// By this user.
+    /// By this caller's uid.
     pub uid: Option<u32>,
-    /// From there.
+    /// From this client.
     pub client: Option<ChangeSource>,
-    /// Through the export with this name, whatever its token is.
+    /// Through the export with this name, with any token.
     pub export: Option<String>,
 }
 
-/// Where a change came from.
+/// The client that made a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeSource {
-    /// A machine, whatever the port.
+    /// An address, with any port.
     Machine(IpAddr),
-    /// One connection of it.
+    /// One connection: address and port.
     Socket(SocketAddr),
 }
 
-/// Which rows come first.
+/// The order in which rows are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
-    /// As it happened.
+    /// Oldest first.
     #[default]
     OldestFirst,
-    /// The last change first.
+    /// Newest first.
     NewestFirst,
 }
 
-/// Some rows that follow each other among those that are asked for.
+/// Consecutive rows among the selected ones.
 #[derive(Debug, Default)]
 pub struct AuditPage {
-    /// The rows with their ids, in the order that was asked for.
+    /// The rows with their ids, in the requested order.
     pub rows: Vec<(i64, std::result::Result<AuditRow, OddRow>)>,
-    /// The ids among which the next page is; `None` behind the last one.
+    /// The range of ids of the remaining rows; `None` after the last page.
     pub rest: Option<RangeInclusive<i64>>,
 }
 
-/// Says why a row cannot be read: another program wrote it, or changed it.
+/// A row that cannot be decoded: another program wrote or changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OddRow {
-    /// The column without a meaning.
+    /// The column with an invalid value.
     pub column: &'static str,
 }
 
-/// What a change was about, as far as names go.
+/// The procedure, paths and object of a change.
 #[derive(Debug, Clone, Copy)]
 pub struct MentionedNames<'r> {
-    /// What was done.
+    /// The procedure.
     pub procedure: AuditProcedure,
-    /// To which path, as it was then.
+    /// The path, at the time of the change.
     pub path: &'r [u8],
     /// The other path of RENAME (target) and LINK (new name).
     pub path2: Option<&'r [u8]>,
-    /// To which object.
+    /// The changed object.
     pub fileid: FileId,
 }
 
 impl Session {
-    /// Opens the audit log; `None` where the session has none, as acetate has never served it.
+    /// Opens the audit log; `None` if acetate has never served the session.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -147,7 +146,7 @@ impl Session {
 }
 
 impl AuditReader {
-    /// Rows deleted from the audit log by its size bound, if any.
+    /// The rows deleted from the audit log by pruning or by its bound, if any.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -155,7 +154,7 @@ impl AuditReader {
         audit_bound::dropped(&self.conn)
     }
 
-    /// The last row that may be pruned at `now`; 0 where none may.
+    /// The last row that may be pruned at `now`; 0 if none may be.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -163,7 +162,7 @@ impl AuditReader {
         prune::last_prunable(&self.conn, now)
     }
 
-    /// The last row behind which `count` rows are; 0 where there are fewer.
+    /// The row that exactly `count` rows follow; 0 if there are fewer rows.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -174,7 +173,7 @@ impl AuditReader {
         Ok(statement.query_row([offset], |row| row.get(0)).optional()?.unwrap_or(0))
     }
 
-    /// The last row before the first one of `since` or later; 0 where there is none.
+    /// The last row before the first one at or after `since`; 0 if there is none.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -187,10 +186,10 @@ impl AuditReader {
         Ok(Option::unwrap_or(last, 0))
     }
 
-    /// Runs `read` on one snapshot of the session, which the functions above then share.
+    /// Runs `read` on one snapshot of the session, which all calls of this reader then share.
     ///
     /// # Errors
-    /// The session cannot be read, or what `read` says.
+    /// The session cannot be read, or the error of `read`.
     pub fn at_once<T, E: From<StoreError>>(
         &self,
         read: impl FnOnce() -> std::result::Result<T, E>,
@@ -201,8 +200,8 @@ impl AuditReader {
         read
     }
 
-    /// Calls `each` for the rows that were kept for `apply` when the log was pruned
-    /// (`acetate_past`): time, procedure, paths and object of each are as they were.
+    /// Calls `each` for the rows of `acetate_past`, which were kept for `apply` when the log was
+    /// pruned. They have the time, procedure, paths and object of the original rows.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -231,7 +230,7 @@ impl AuditReader {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The id of the last row; 0 where there is none.
+    /// The id of the last row; 0 if there is none.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -240,8 +239,7 @@ impl AuditReader {
         Ok(statement.query_row([], |row| row.get::<_, Option<i64>>(0))?.unwrap_or(0))
     }
 
-    /// The rows of the next page among the rows `ids`: those that pass `filter`, and whose ids
-    /// are `wanted`.
+    /// The next page among the rows `ids`: rows that match `filter` and whose ids are `wanted`.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -280,7 +278,7 @@ impl AuditReader {
         Ok(page)
     }
 
-    /// Second and id of each row from second `from` to second `to`, both included, in order.
+    /// Time in seconds and id of each row from second `from` to second `to`, inclusive, sorted.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -294,7 +292,7 @@ impl AuditReader {
         Ok(times)
     }
 
-    /// Calls `each` with what the rows `ids` are about, or with `None` where that cannot be read.
+    /// Calls `each` with the paths and object of the rows `ids`, or with `None` for an invalid row.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -327,7 +325,7 @@ impl Order {
 }
 
 impl AuditFilter {
-    /// The filter as conditions behind others, with their values.
+    /// The filter as SQL conditions, to be appended to others, with their parameters.
     fn to_sql(&self, export_column: &str) -> (String, Vec<Value>) {
         let (mut sql, mut values) = (String::new(), Vec::new());
         for (sign, moment) in [(">=", self.since), ("<", self.until)] {
@@ -355,7 +353,7 @@ impl AuditFilter {
             values.extend(texts.into_iter().map(Value::Text));
         }
         if let Some(export) = &self.export {
-            // Behind the name there may be the mark of a token.
+            // The name may be followed by the mark of a token.
             sql.push_str(&format!(" AND ({export_column} = ? OR instr({export_column}, ?) = 1)"));
             values.extend([export.clone(), format!("{export}#")].map(Value::Text));
         }
@@ -364,7 +362,8 @@ impl AuditFilter {
 }
 
 impl ChangeSource {
-    /// How rows begin that came from there: an address of version 4 may have come as one of 6.
+    /// How the `client` column of such rows begins. An IPv4 address may be stored as IPv4-mapped
+    /// IPv6.
     fn as_stored(self) -> Vec<String> {
         let both = |ip: IpAddr| match ip.to_canonical() {
             IpAddr::V4(four) => vec![IpAddr::V4(four), IpAddr::V6(four.to_ipv6_mapped())],
@@ -384,7 +383,7 @@ impl ChangeSource {
 }
 
 impl AuditRow {
-    /// What the change was about.
+    /// The procedure, paths and object of the change.
     pub fn mention(&self) -> MentionedNames<'_> {
         MentionedNames {
             procedure: self.procedure,
@@ -395,7 +394,7 @@ impl AuditRow {
     }
 }
 
-/// Reads (id, procedure, path, path2, fileid).
+/// Decodes (id, procedure, path, path2, fileid).
 fn mention<'r>(row: &'r Row<'_>) -> Option<MentionedNames<'r>> {
     let procedure = AuditProcedure::from_name(row.get_ref(1).ok()?.as_str().ok()?)?;
     let path = path_bytes(row, 2)?;
@@ -416,7 +415,7 @@ fn has_two_paths(procedure: AuditProcedure) -> bool {
     matches!(procedure, AuditProcedure::Rename | AuditProcedure::Link)
 }
 
-/// Reads a row, strictly: what this program wrote, or nothing.
+/// Decodes a row strictly: an unexpected value in any column is an error.
 fn decode(row: &Row<'_>) -> std::result::Result<AuditRow, OddRow> {
     let odd = |column| OddRow { column };
     let number = |at: usize, column| row.get::<_, i64>(at).map_err(|_| odd(column));
@@ -471,7 +470,7 @@ fn decode(row: &Row<'_>) -> std::result::Result<AuditRow, OddRow> {
     })
 }
 
-/// Reads the attributes that a row set.
+/// Decodes the attributes that a row set.
 fn decode_set(row: &Row<'_>) -> std::result::Result<AuditSet, OddRow> {
     let number = |at: usize| {
         let odd = OddRow { column: LATER_COLUMNS[at] };

@@ -1,11 +1,11 @@
-//! A copy of a session as it was at one moment, whoever serves it meanwhile.
+//! Copies a session at one point in time, while a server may have it.
 //!
-//! SQLite's backup copies page by page, within one read transaction: it would begin anew with
-//! each commit of another program otherwise, and a served session has some every second. The
-//! price is that the session's log cannot start over until the copy is done.
+//! SQLite's backup copies page by page, here within one read transaction. Otherwise the backup
+//! would restart with each commit of another program, and a served session has some every second.
+//! The drawback is that the session's WAL cannot restart until the copy is done.
 //!
-//! The copy is written under a name of its own, synced, and gets the one that was asked for at
-//! the end: there is a whole copy or none.
+//! The copy is written under a temporary name, synced, and then renamed: there is a whole copy or
+//! none.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -28,13 +28,13 @@ use crate::delta::sqlite::file::{disk::byte_len, probe};
 use crate::delta::sqlite::table::{dentry, meta, schema};
 use crate::delta::sqlite::wal::schedule;
 
-/// Ends the name of a copy that is not finished; nobody would give it to a session.
+/// Suffix of an unfinished copy's name; unlikely to be the name of a session.
 const SUFFIX: &str = "-snapshot-unfinished";
 
-/// Pages that are copied between two reports.
+/// Pages copied between two progress reports.
 const STEP_PAGES: i32 = 1024;
 
-/// Room beyond what is copied, in bytes: for the log of the last step.
+/// Free space required beyond the copied pages, in bytes: for the WAL of the last step.
 const MARGIN_BYTES: u64 = 1 << 20;
 
 /// A copy of a session.
@@ -44,25 +44,25 @@ pub struct SessionCopy {
     pub path: PathBuf,
     /// Its length, in bytes.
     pub bytes: u64,
-    /// Its own session id; `None` where acetate never served the original.
+    /// Its own session id; `None` if acetate never served the original.
     pub id: Option<String>,
 }
 
 impl Session {
-    /// Copies the session file `path`, as it is now, to the new file `to`. The copy is synced,
-    /// belongs to the original's owner where the system allows it, and has mode 0600.
+    /// Copies the current state of the session file `path` to the new file `to`. The copy is
+    /// synced, has mode 0600, and gets the original's owner if the system permits that.
     ///
-    /// It is a session of its own, with another id and another key of handles (invariant M1). From
-    /// the copy on both go their own ways and give out the same inode numbers for different
-    /// objects, beside each other or one in the other's place. A client that holds a handle of one
-    /// must not get the other's object by it, so the copy refuses it (`NFS3ERR_STALE`); and the
-    /// export's `fsid`, which follows from the id, tells their equal numbers apart.
+    /// The copy is a session of its own, with a new id and handle key (invariant M1). Afterwards
+    /// both sessions change independently and allocate the same inode numbers for different
+    /// objects. A handle of one must not reach an object of the other, so the copy refuses it
+    /// (`NFS3ERR_STALE`). The export's `fsid`, which is derived from the id, distinguishes the
+    /// equal file numbers.
     ///
-    /// `tell` hears how many bytes of how many are copied, every now and then.
+    /// `tell` receives progress: bytes copied and bytes in total.
     ///
     /// # Errors
-    /// See [`OpenError`]; above all, there is a file `to` already, or no room for one. The session
-    /// is as it was, and nothing is left of the copy.
+    /// See [`OpenError`]. In particular, `to` exists, or there is no space for it. The session is
+    /// unchanged, and a partial copy is removed.
     pub fn copy_to(
         path: &Path,
         to: &Path,
@@ -73,8 +73,8 @@ impl Session {
     }
 }
 
-/// Copies the session file `path` as it is, id and key included, to the new file `to`: to go back
-/// to, before a change that is not done every day. Both must not be served beside each other.
+/// Copies the session file `path` to the new file `to`, with its id and key, as a backup before a
+/// migration or repair. The two files must not be served at the same time.
 pub(super) fn back_up(
     path: &Path,
     to: &Path,
@@ -83,7 +83,7 @@ pub(super) fn back_up(
     copy(path, to, None, tell)
 }
 
-/// Copies `path` to `to`, as a session of its own where there is a `host` to make it one.
+/// Copies `path` to `to`; with `host` as a session of its own.
 fn copy(
     path: &Path,
     to: &Path,
@@ -92,21 +92,21 @@ fn copy(
 ) -> std::result::Result<SessionCopy, OpenError> {
     let path = &Session::existing(path)?;
     let to = &absolute(to)?;
-    // First: beside a name that is taken nothing is made, and nothing goes.
+    // Check first: beside an existing file nothing is created or removed.
     require_absent(to)?;
     match probe::check(path) {
-        // Nothing has to be understood of what is only copied.
+        // An old version can be copied without understanding its rows.
         Ok(()) | Err(OpenError::OldSpec { .. }) => {}
         Err(error) => return Err(error),
     }
-    // Nobody else makes a session, or a copy, under this name until the end.
+    // Keeps other processes from creating a session or a copy under this name.
     let _lock = SessionLock::take(to, true)?;
     require_absent(to)?;
     let unfinished = Unfinished(beside(to, SUFFIX));
     if unfinished.0 == *path {
         return Err(OpenError::Exists { path: path.clone() });
     }
-    // What a copy left that was killed; none runs now.
+    // Left by a killed copy; the lock shows that none is running.
     unfinished.remove().map_err(|error| OpenError::io(&unfinished.0, error))?;
     unfinished.create().map_err(|error| OpenError::io(&unfinished.0, error))?;
     let id = fill(path, &unfinished.0, to, host, tell)?;
@@ -119,8 +119,8 @@ fn copy(
     Ok(SessionCopy { path: to.clone(), bytes, id })
 }
 
-/// Refuses a name that is taken, or that a log lies beside: SQLite would take that for the
-/// copy's, and the session whose it was may need it.
+/// Refuses a name that exists, or that has a WAL or journal beside it. SQLite would take that file
+/// for the copy's, and the session that it belongs to may need it.
 pub(super) fn require_absent(to: &Path) -> std::result::Result<(), OpenError> {
     if to.symlink_metadata().is_ok() {
         return Err(OpenError::Exists { path: to.to_owned() });
@@ -132,11 +132,11 @@ pub(super) fn require_absent(to: &Path) -> std::result::Result<(), OpenError> {
     }
 }
 
-/// The copy until it is whole; it goes with this.
+/// The unfinished copy; dropping it removes the file.
 struct Unfinished(PathBuf);
 
 impl Unfinished {
-    /// An empty file that only its owner may read.
+    /// Creates an empty file that only its owner may read.
     fn create(&self) -> std::io::Result<()> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600).open(&self.0).map(drop)
@@ -152,7 +152,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Gives the copy of `original` the name `to`, for good.
+    /// Renames the copy of `original` to `to`, durably.
     fn finish(&self, original: &Path, to: &Path) -> std::io::Result<()> {
         self.permit(original)?;
         File::open(&self.0)?.sync_all()?;
@@ -160,11 +160,11 @@ impl Unfinished {
         File::open(to.parent().unwrap_or(Path::new("/")))?.sync_all()
     }
 
-    /// Gives the copy the original's owner, where the system lets us. Its mode stays 0600: it holds
-    /// the content of files that others may not read, whatever the original's mode is.
+    /// Gives the copy the original's owner, if the system permits that. The mode stays 0600,
+    /// because the copy holds the content of files that other users may not read.
     fn permit(&self, original: &Path) -> std::io::Result<()> {
         let wanted = original.metadata()?;
-        // Only root gives files away.
+        // Only root may change a file's owner.
         let _given = chown(&self.0, Some(wanted.uid()), Some(wanted.gid()));
         Ok(())
     }
@@ -176,8 +176,8 @@ impl Drop for Unfinished {
     }
 }
 
-/// Copies the session `path` to the empty file `copy`, which will be `to`, and returns the
-/// copy's id.
+/// Copies the session `path` to the empty file `copy`, which will become `to`. Returns the copy's
+/// id.
 fn fill(
     path: &Path,
     copy: &Path,
@@ -194,21 +194,21 @@ fn fill(
     let copied = copy_pages(&from, copy, page_bytes, tell);
     let copied = copied.and_then(|()| host.map_or(Ok(None), |host| identify(copy, host)));
     copied.map_err(|error| match error {
-        // Another program took the room.
+        // Another program used the free space.
         StoreError::Full(_) => no_room(to, needed),
         error => failed(error),
     })
 }
 
-/// Begins a transaction that sees the session as it is now, to its end. Returns how many pages it
-/// has, of how many bytes.
+/// Begins a read transaction on the current state of the session. Returns the number of pages and
+/// the page size in bytes.
 fn hold(from: &Connection) -> Result<(u64, u64)> {
     from.execute_batch("BEGIN")?;
     let pages = from.query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0))?;
     Ok((pages.cast_unsigned(), connect::page_bytes(from)?))
 }
 
-/// Refuses to begin what cannot end.
+/// Refuses to start without enough free space.
 fn require_room(to: &Path, needed: u64) -> std::result::Result<(), OpenError> {
     match disk::usage(folder(to)) {
         Ok(disk) if disk.total_bytes > 0 && disk.available_bytes < needed => {
@@ -234,7 +234,7 @@ fn copy_pages(
     tell: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
     let mut conn = connect::open(copy, Role::Writer)?;
-    // It is synced at the end, and goes if that is not reached.
+    // Synced at the end, and removed if the end is not reached.
     conn.pragma_update(None, "synchronous", "OFF")?;
     conn.query_row("PRAGMA journal_mode = MEMORY", [], |_| Ok(()))?;
     let backup = Backup::new(from, &mut conn)?;
@@ -255,8 +255,8 @@ fn to_u64(pages: i32) -> u64 {
     u64::try_from(pages).unwrap_or_default()
 }
 
-/// Makes the copy a session of its own, and returns its id; a file of another implementation
-/// becomes one when it is served first.
+/// Gives the copy a new id and key, and returns the id. A file that acetate never served gets them
+/// when it is first served: `None`.
 fn identify(copy: &Path, host: &Host) -> Result<Option<String>> {
     let conn = connect::open(copy, Role::Writer)?;
     let is_ours = schema::has_table(&conn, "acetate_meta")?
@@ -268,12 +268,12 @@ fn identify(copy: &Path, host: &Host) -> Result<Option<String>> {
     let transaction = Transaction::new_unchecked(&conn, TransactionBehavior::Immediate)?;
     config::identify(&transaction, host)?;
     if !epoch::is_clean(&transaction)? {
-        // Nothing was ever acknowledged by the copy, and it is synced whole before it gets its
-        // name (invariant M4).
+        // No reply was ever sent from the copy, and it is synced as a whole before it gets its name
+        // (invariant M4).
         meta::put(&transaction, meta::CLEAN, 1)?;
         meta::put(&transaction, meta::LAST_DENTRY, dentry::last_id(&transaction)?)?;
     }
-    // The original's last calls are not its own.
+    // The original's last calls cannot be retransmitted to the copy.
     meta::delete(&transaction, meta::LATE_OP)?;
     transaction.commit()?;
     schedule::checkpoint(&conn, "TRUNCATE")?;

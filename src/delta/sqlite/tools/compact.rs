@@ -1,4 +1,4 @@
-//! `acetate compact`: gives free pages back to the disk (docs/decisions/0014).
+//! `acetate compact`: returns free pages to the filesystem (docs/decisions/0014).
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use crate::delta::sqlite::file::rewrite::{self, FileCopy, UsedPages};
 use crate::delta::sqlite::file::{probe, session::Session};
 use crate::delta::sqlite::wal::schedule;
 
-/// How long to wait in the end for other programs that read.
+/// How long the final checkpoint waits for readers of other programs.
 const READER_WAIT: Duration = Duration::from_secs(1);
 
 impl Session {
-    /// Gives the free pages of the session file `path` back to the disk. What the session holds
-    /// stays the same, to the byte.
+    /// Returns the free pages of the session file `path` to the filesystem. The session's content
+    /// does not change.
     ///
-    /// `tell` hears how many bytes of how many are copied, every now and then.
+    /// `tell` receives progress: bytes copied and bytes in total.
     ///
     /// # Errors
-    /// See [`OpenError`]; above all, a server has the session, or there is no room for a copy
-    /// of what is in use, twice. The session is as it was.
+    /// See [`OpenError`]. In particular, a server has the session, or there is no space for two
+    /// copies of the pages in use. The session is unchanged.
     pub fn compact(
         path: &Path,
         tell: &mut dyn FnMut(u64, u64),
@@ -32,7 +32,7 @@ impl Session {
         let _lock = SessionLock::take(path, true)?;
         probe::check(path)?;
         let copy = FileCopy::beside(path);
-        // One that a compaction left which was killed; none runs now.
+        // Left by a killed compaction; the lock shows that none is running.
         copy.remove().map_err(|error| OpenError::io(&copy.path, error))?;
         let before_bytes = rewrite::whole_length(path);
         let store = |error| OpenError::store(path, error);

@@ -1,4 +1,4 @@
-//! What tells another base from the one that a session was made over.
+//! Reads and updates copied-up objects when a session is used over a moved or copied base.
 
 use rusqlite::{Connection, params};
 
@@ -13,54 +13,55 @@ use crate::delta::sqlite::table::{link, value};
 /// A base object as it was when it was copied up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopiedUp {
-    /// The inode of the copy.
+    /// The inode of the delta object.
     pub delta_ino: i64,
-    /// Its path in the base.
+    /// The object's path in the base.
     pub path: BasePath,
-    /// The number that it was shown with.
+    /// The file number that the export shows.
     pub fileid: FileId,
     /// Its type.
     pub kind: FileKind,
-    /// How many names it had.
+    /// Its number of hard links.
     pub nlink: u32,
-    /// Bytes of a regular file.
+    /// Size of a regular file, in bytes.
     pub size: u64,
     /// Its last change of content.
     pub mtime: Time,
-    /// Some of its content is not copied yet.
+    /// Whether its copy-up is not finished.
     pub is_pending: bool,
 }
 
-/// What a copied-up object is in another base than the one that it was copied up from.
+/// The counterpart of a copied-up object in another base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopiedFileId {
-    /// The number that it is shown with.
+    /// The file number that the export shows.
     pub fileid: FileId,
-    /// Device number.
+    /// Host device number.
     pub dev: u64,
-    /// Inode number.
+    /// Host inode number.
     pub ino: u64,
-    /// How many names it has; 1 if it had one when it was copied up.
+    /// Its number of hard links; 1 if it had one when it was copied up.
     pub nlink: u32,
-    /// Last change of content or attributes; `None` if it is not as it was when it was copied up.
+    /// Last change of content or attributes; `None` if the object differs from its state at
+    /// copy-up.
     pub ctime: Option<Time>,
 }
 
 impl Session {
-    /// Whether the session holds anything but its root, or hides a name of the base.
+    /// Whether the session holds any object except the root, or any whiteout.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The session cannot be read.
     pub fn has_changes(&self) -> Result<bool> {
         let conn = open_read_only(&self.path)?;
         let any = "SELECT 1 FROM fs_inode WHERE ino <> 1 UNION ALL SELECT 1 FROM fs_whiteout";
         Ok(conn.prepare(any)?.exists([])?)
     }
 
-    /// The first `most` objects that were copied up from the base, the root left out.
+    /// The first `most` copied-up objects, without the root.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The session cannot be read.
     pub fn copied_up(&self, most: usize) -> Result<Vec<CopiedUp>> {
         let conn = open_read_only(&self.path)?;
         let mut statement = conn.prepare(
@@ -90,11 +91,11 @@ impl Session {
         Ok(found)
     }
 
-    /// Says what these copies, by their inode, were copied up from in the base that the session is
-    /// over from now on; `None` where that does not have it. Before the writer is opened.
+    /// Records the counterparts of these copies in the base that the session will use from now on;
+    /// `None` if that base has none. Call before the writer is opened.
     ///
-    /// Counts of hidden names are kept only for files that were copied up: for others, the session
-    /// does not say which file of the new base has the names.
+    /// Counts of hidden names are kept only for copied-up files. For other files, the session does
+    /// not record which file of the new base has the names.
     ///
     /// # Errors
     /// As [`Session::record_base`].
@@ -105,7 +106,8 @@ impl Session {
                 let is_linked = copy.nlink > 1 && copy.kind != FileKind::Directory;
                 let Some(found) = found else {
                     if is_linked {
-                        // Its number may be another file's, whose names must not lead to it.
+                        // Another file may have its old number, and that file's names must not lead
+                        // to this copy.
                         let one = "UPDATE acetate_origin SET nlink = 1 WHERE delta_ino = ?1";
                         conn.prepare_cached(one)?.execute([copy.delta_ino])?;
                     }
@@ -131,7 +133,7 @@ fn renumber(conn: &Connection, delta_ino: i64, found: &CopiedFileId) -> Result<(
          WHERE delta_ino = ?1",
     )?
     .execute(params![delta_ino, fileid, dev, ino, nlink, secs, nanos])?;
-    // A sealed session has no row there.
+    // In a sealed session, `fs_origin` has no row for it.
     conn.prepare_cached("UPDATE fs_origin SET base_ino = ?2 WHERE delta_ino = ?1")?
         .execute([delta_ino, fileid])?;
     Ok(())

@@ -1,4 +1,4 @@
-//! `kv_store`: what an agent keeps under keys (specification 0.4, "Key-Value Data").
+//! `kv_store`: an agent's key-value pairs (specification 0.4, "Key-Value Data").
 
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -10,17 +10,17 @@ use crate::delta::sqlite::table::value::{self, Bytes};
 const TABLE: AgentTable =
     AgentTable { name: "kv_store", columns: &["key", "value", "created_at", "updated_at"] };
 
-/// A row of `kv_store`. Times are in seconds since 1970; other programs may leave them out, and
-/// may have stored as key and value what is no text, or as value what is no JSON.
+/// A row of `kv_store`. Times are in seconds since 1970; other programs may leave them out. Other
+/// programs may also store keys and values that are not text, and values that are not JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KvRow {
     /// The key.
     pub key: Vec<u8>,
     /// The value, in JSON.
     pub value: Vec<u8>,
-    /// When the key was set first.
+    /// When the key was first set.
     pub created_at: Option<i64>,
-    /// When it was set last.
+    /// When the key was last set.
     pub updated_at: Option<i64>,
 }
 
@@ -31,14 +31,14 @@ pub struct KvKey {
     pub key: Vec<u8>,
     /// Length of the value, in bytes.
     pub value_bytes: u64,
-    /// When the key was set first, in seconds since 1970.
+    /// When the key was first set, in seconds since 1970.
     pub created_at: Option<i64>,
-    /// When it was set last, in seconds since 1970.
+    /// When the key was last set, in seconds since 1970.
     pub updated_at: Option<i64>,
 }
 
 impl AgentTables {
-    /// What is kept under a key.
+    /// The row of a key.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -61,7 +61,7 @@ impl AgentTables {
         Ok(None)
     }
 
-    /// The keys that begin with `prefix`, in order.
+    /// The keys that begin with `prefix`, sorted.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -85,11 +85,11 @@ impl AgentTables {
         Ok(keys.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Keeps the JSON text `value` under a key, since `now` (in seconds since 1970). The time
-    /// when the key was set first stays what it is.
+    /// Sets a key to the JSON text `value`, at the time `now` (in seconds since 1970). `created_at`
+    /// of an existing key stays.
     ///
     /// # Errors
-    /// The session cannot be written; it is as it was.
+    /// The session cannot be written; it is unchanged.
     pub fn kv_set(&self, key: &str, value: &str, now: i64) -> Result<()> {
         let transaction = self.change(&TABLE)?;
         transaction.execute(
@@ -101,10 +101,10 @@ impl AgentTables {
         Ok(transaction.commit()?)
     }
 
-    /// Removes a key; what was kept under it, if it was there.
+    /// Deletes a key and returns its row.
     ///
     /// # Errors
-    /// The session cannot be written; it is as it was.
+    /// The session cannot be written; it is unchanged.
     pub fn kv_remove(&self, key: &[u8]) -> Result<Option<KvRow>> {
         let transaction = self.change(&TABLE)?;
         let Some(found) = self.kv_row(key)? else { return Ok(None) };

@@ -1,32 +1,32 @@
-//! How much of its audit log a session keeps while it is served: two keys of `acetate_meta`.
+//! How much of its audit log a served session keeps: two keys of `acetate_meta`.
 
 use crate::delta::Result;
 
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::table::meta;
 
-/// What stays of the audit log; where both are given, what either of them keeps. Without any, all
-/// of it.
+/// Retention of the audit log. A row is kept if either bound keeps it; without bounds all rows are
+/// kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogKeep {
-    /// The newest rows.
+    /// Number of newest rows to keep.
     pub rows: Option<u64>,
-    /// Rows that are younger, in seconds.
+    /// Age up to which rows are kept, in seconds.
     pub secs: Option<u64>,
 }
 
 impl LogKeep {
-    /// Whether anything is ever deleted.
+    /// Whether rows are ever deleted.
     pub fn is_bound(self) -> bool {
         self != Self::default()
     }
 }
 
 impl Session {
-    /// What the session keeps of its audit log.
+    /// The session's retention of its audit log.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The session cannot be read.
     pub fn log_keep(&self) -> Result<LogKeep> {
         let conn = open_read_only(&self.path)?;
         let number = |key| -> Result<Option<u64>> {
@@ -35,7 +35,7 @@ impl Session {
         Ok(LogKeep { rows: number(meta::LOG_KEEP_ROWS)?, secs: number(meta::LOG_KEEP_SECS)? })
     }
 
-    /// Says what the session keeps of its audit log; before the writer is opened.
+    /// Stores the session's retention of its audit log. Call before the writer is opened.
     ///
     /// # Errors
     /// As [`Session::record_base`].

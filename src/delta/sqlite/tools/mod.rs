@@ -1,4 +1,4 @@
-//! Offline tools, and reads beside a server: never in the server's path.
+//! Offline tools, and readers beside a server. The server's request path does not use them.
 
 pub mod agent;
 pub mod audit;

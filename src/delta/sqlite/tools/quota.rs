@@ -1,4 +1,4 @@
-//! What a session takes of its limits, counted from its rows.
+//! The quota usage of a session, counted from its rows.
 
 use crate::delta::sqlite::file::config;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
@@ -6,10 +6,10 @@ use crate::delta::sqlite::table::quota::{count, limits};
 use crate::delta::{Limits, Result, Usage};
 
 impl Session {
-    /// What the session takes, counted from its rows, and its own limits, at one moment.
+    /// The session's usage, counted from its rows, and its own limits, on one snapshot.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The session cannot be read.
     pub fn quota(&self) -> Result<(Usage, Limits)> {
         let conn = open_read_only(&self.path)?;
         let conn = conn.unchecked_transaction()?;

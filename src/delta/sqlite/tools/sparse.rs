@@ -1,5 +1,5 @@
-//! Files of which not every chunk is stored, and names that are no text: what readers to the
-//! letter of the specification stumble over.
+//! Finds files with missing chunks and names that are not UTF-8: readers that follow the
+//! specification strictly fail on them.
 
 use rusqlite::params;
 
@@ -10,23 +10,24 @@ use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::table::chunk::{STORED_CHUNKS, WANTED_CHUNKS};
 use crate::delta::sqlite::table::value;
 
-/// Names and targets that are no UTF-8.
+/// Names and link targets that are not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OddNames {
-    /// How many.
+    /// How many there are.
     pub count: u64,
-    /// The paths of the first ones; where a symbolic link's target is meant, the link's.
+    /// The paths of the first ones; for a link target, the path of the link.
     pub first: Vec<Vec<u8>>,
 }
 
 impl Session {
-    /// The bytes of zeros that it takes to store every chunk, but for what is still the base's.
+    /// The bytes of zeros needed to store every chunk, except for chunks that are still the base's.
     ///
     /// # Errors
     /// The session cannot be read.
     pub fn hole_bytes(&self) -> Result<u64> {
         let conn = open_read_only(&self.path)?;
-        // A file that is partly still the base's has what is neither counted in `holes`.
+        // For a file with a pending copy-up, only `holes` excludes the chunks that are still the
+        // base's.
         let mut statement = conn.prepare(&format!(
             "SELECT ifnull(sum(CASE WHEN u.delta_ino IS NULL THEN {WANTED_CHUNKS} - {STORED_CHUNKS}
                ELSE ifnull(a.holes, 0) END), 0) + ?1
@@ -39,8 +40,7 @@ impl Session {
         Ok(holes?.saturating_mul(chunk))
     }
 
-    /// The names, and the targets of symbolic links, that are no UTF-8; the first `most` of them
-    /// by path.
+    /// The names and link targets that are not UTF-8; paths of the first `most`.
     ///
     /// # Errors
     /// The session cannot be read.

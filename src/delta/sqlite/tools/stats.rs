@@ -1,4 +1,4 @@
-//! What a session file holds, in numbers.
+//! Statistics of a session file.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -12,62 +12,62 @@ use crate::delta::sqlite::file::{config, epoch};
 use crate::delta::sqlite::table::audit_bound;
 use crate::delta::sqlite::table::{copy_up, original, quota, schema, value};
 
-/// What a session file holds.
+/// Counts and sizes of a session file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Figures {
-    /// Bytes of the file.
+    /// Length of the session file, in bytes.
     pub file_bytes: u64,
-    /// Bytes of the log beside it.
+    /// Length of the WAL, in bytes.
     pub log_bytes: u64,
-    /// Bytes of the file that are free, and can be given back.
+    /// Free pages of the file that compaction would return, in bytes.
     pub free_bytes: u64,
-    /// Bytes of a page.
+    /// Page size, in bytes.
     pub page_bytes: u64,
-    /// Regular files, made or copied up.
+    /// Regular files, new or copied up.
     pub files: u64,
-    /// Directories, but for the root.
+    /// Directories, without the root.
     pub directories: u64,
     /// Symbolic links.
     pub symlinks: u64,
-    /// Anything else.
+    /// Objects of any other type.
     pub specials: u64,
-    /// Of all these, those that come from the base.
+    /// How many of all these objects were copied up.
     pub copied_up: u64,
-    /// Bytes of stored chunks.
+    /// Total length of the stored chunks, in bytes.
     pub content_bytes: u64,
-    /// What it takes of its quota, if it has one.
+    /// Quota usage, if the session has a limit.
     pub usage: Option<Usage>,
-    /// How much it may take.
+    /// The session's own limits.
     pub limits: Limits,
-    /// Names of the base that are hidden.
+    /// Number of whiteouts.
     pub whiteouts: u64,
-    /// Directories of the base that moved.
+    /// Number of redirected directories.
     pub redirects: u64,
     /// Copy-ups that are not finished.
     pub pending: PendingCopies,
-    /// Base files and links of which it keeps the content that they had before the first change.
+    /// Base files and links whose original content is stored.
     pub originals: u64,
-    /// Bytes of their contents.
+    /// Total size of that content, in bytes.
     pub original_bytes: u64,
-    /// Rows of the audit log.
+    /// Number of rows in the audit log.
     pub changes: u64,
-    /// Older rows that it has no more.
+    /// Number of older rows deleted from it.
     pub dropped_changes: u64,
-    /// Bytes that these take, pages and what they have free not counted.
+    /// Size of the audit log's rows, in bytes, without page overhead.
     pub change_bytes: u64,
-    /// Values that agents keep.
+    /// Rows of `kv_store`.
     pub values: u64,
-    /// Tool calls that agents recorded.
+    /// Rows of `tool_calls`.
     pub tool_calls: u64,
-    /// Whether everything is known to be on the disk: the session was closed, and not killed.
+    /// Whether the session is marked clean: it was closed, and everything is synced.
     pub is_closed: bool,
 }
 
 impl Session {
-    /// Counts what the session holds, at one moment.
+    /// Counts the content of the session, on one snapshot.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The session cannot be read.
     pub fn figures(&self) -> Result<Figures> {
         let conn = open_read_only(&self.path)?;
         let conn = conn.unchecked_transaction()?;
@@ -118,8 +118,8 @@ impl Session {
         })
     }
 
-    /// The process id of the server that has the session, as far as that is known: `None` where
-    /// none has it.
+    /// The process id of the server that has the session, if it is known; `None` if no server has
+    /// it.
     pub fn served_by(&self) -> Option<Option<u32>> {
         SessionLock::holder(&self.path)
     }
@@ -133,8 +133,8 @@ fn count_if_there(conn: &Connection, table: &str) -> Result<u64> {
     if schema::has_table(conn, table)? { count(conn, table) } else { Ok(0) }
 }
 
-/// Rows of the audit log are only added at its end, and dropped at its beginning: its last id is
-/// the number of all of them.
+/// The number of audit rows ever written: rows are added at the end and deleted at the beginning,
+/// so this is the last id.
 fn last_change(conn: &Connection) -> Result<u64> {
     let mut statement = conn.prepare("SELECT max(id) FROM acetate_op")?;
     let last = statement.query_row([], |row| row.get::<_, Option<i64>>(0)).optional()?;

@@ -1,6 +1,6 @@
 //! `tool_calls`: the calls that an agent made (specification 0.4, "Tool Calls").
 //!
-//! Rows are added and never changed. The specification has no column `status`; other
+//! Rows are added and never changed. The specification has no column `status`. Other
 //! implementations do, and their SDKs add a row when a call begins and complete it later.
 
 use rusqlite::{OptionalExtension, Row, ToSql, params};
@@ -24,19 +24,19 @@ const TABLE: AgentTable = AgentTable {
     ],
 };
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallStatus {
-    /// It has not, as far as its row says.
+    /// The row has no outcome yet.
     Pending,
-    /// With a result.
+    /// The call returned a result.
     Success,
-    /// With an error.
+    /// The call failed.
     Error,
 }
 
 impl CallStatus {
-    /// The word that is stored.
+    /// The stored word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -46,87 +46,88 @@ impl CallStatus {
     }
 }
 
-/// What a line about a call says. Times are in seconds since 1970.
+/// A row of `tool_calls` without its texts. Times are in seconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallRow {
-    /// Its number.
+    /// The call's number.
     pub id: i64,
     /// The tool's name.
     pub name: Vec<u8>,
-    /// How it ended: what `status` says, or else what result and error do.
+    /// The column `status`, or else derived from result and error.
     pub status: CallStatus,
-    /// When it began.
+    /// When the call began.
     pub started_at: i64,
-    /// When it ended.
+    /// When the call ended.
     pub completed_at: Option<i64>,
-    /// How long it took, in milliseconds.
+    /// Duration, in milliseconds.
     pub duration_ms: Option<i64>,
 }
 
-/// A row of `tool_calls`; other programs may have stored what is no JSON, and no text.
+/// A row of `tool_calls`. Other programs may store values that are not JSON or not text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
-    /// All but its texts.
+    /// All columns except the texts.
     pub row: CallRow,
-    /// What it was given, in JSON.
+    /// The arguments, in JSON.
     pub parameters: Option<Vec<u8>>,
-    /// What it returned, in JSON.
+    /// The result, in JSON.
     pub result: Option<Vec<u8>>,
-    /// Why it failed.
+    /// The error.
     pub error: Option<Vec<u8>>,
 }
 
-/// A call that is to be recorded. Times are in seconds since 1970.
+/// A call to record. Times are in seconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub struct NewCall<'a> {
     /// The tool's name.
     pub name: &'a str,
-    /// What it was given, in JSON.
+    /// The arguments, in JSON.
     pub parameters: Option<&'a str>,
-    /// What it returned, in JSON, or why it failed.
+    /// The result in JSON, or the error.
     pub outcome: std::result::Result<&'a str, &'a str>,
-    /// When it began.
+    /// When the call began.
     pub started_at: i64,
-    /// When it ended; not before it began.
+    /// When the call ended; not before `started_at`.
     pub completed_at: i64,
 }
 
-/// Which calls are looked for: all of it has to be so.
+/// Selects calls: a call must meet every condition.
 #[derive(Debug, Clone, Default)]
 pub struct CallFilter {
-    /// Of this tool.
+    /// With this tool name.
     pub name: Option<String>,
-    /// That began then, or later, in seconds since 1970.
+    /// Begun at or after this time, in seconds since 1970.
     pub since: Option<i64>,
-    /// That began then, or earlier.
+    /// Begun at or before this time, in seconds since 1970.
     pub until: Option<i64>,
-    /// That ended so.
+    /// With this outcome.
     pub status: Option<CallStatus>,
-    /// The last so many of them.
+    /// Only the last `last` of them.
     pub last: Option<u64>,
 }
 
-/// What all calls of a tool came to. Durations are in milliseconds, of the calls that have one.
+/// Statistics of all calls of one tool. Durations are in milliseconds and exclude calls without
+/// one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallStats {
     /// The tool's name.
     pub name: Vec<u8>,
-    /// How many there were.
+    /// Number of calls.
     pub calls: u64,
-    /// How many of these failed.
+    /// Number of failed calls.
     pub errors: u64,
-    /// How many have not ended.
+    /// Number of calls without an outcome.
     pub pending: u64,
-    /// All durations together.
+    /// Sum of the durations.
     pub total_ms: i64,
-    /// The mean of them; `None` where there is none.
+    /// Mean duration; `None` if no call has a duration.
     pub mean_ms: Option<f64>,
-    /// The longest.
+    /// Longest duration.
     pub max_ms: Option<i64>,
 }
 
 impl AgentTables {
-    /// Checks that calls can be recorded, and records none.
+    /// Checks that calls can be recorded, without recording one.
     ///
     /// # Errors
     /// As [`AgentTables::record_call`].
@@ -134,15 +135,15 @@ impl AgentTables {
         Ok(self.change(&TABLE)?.rollback()?)
     }
 
-    /// Records a call; its number.
+    /// Records a call; returns its number.
     ///
     /// # Errors
-    /// The session cannot be written; it is as it was.
+    /// The session cannot be written; it is unchanged.
     pub fn record_call(&self, call: &NewCall<'_>) -> Result<i64> {
         let transaction = self.change(&TABLE)?;
         let (result, error) = (call.outcome.ok(), call.outcome.err());
         let seconds = call.completed_at.saturating_sub(call.started_at);
-        // As the specification says (consistency rule 3), though it is no more than the seconds.
+        // As the specification requires (consistency rule 3), though only to a second's precision.
         let duration_ms = seconds.saturating_mul(1000);
         let status = if error.is_some() { CallStatus::Error } else { CallStatus::Success };
         let status = status.as_str();
@@ -166,7 +167,7 @@ impl AgentTables {
         Ok(id)
     }
 
-    /// The calls that are looked for, in the order in which they were recorded.
+    /// The calls that match `filter`, in the order in which they were recorded.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -187,7 +188,7 @@ impl AgentTables {
         Ok(calls)
     }
 
-    /// All that is known of a call.
+    /// One call with its texts.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -208,13 +209,13 @@ impl AgentTables {
         Ok(found.optional()?)
     }
 
-    /// What the calls of each tool came to, the most frequent first.
+    /// Statistics per tool, most frequent first.
     ///
     /// # Errors
     /// The session cannot be read.
     pub fn call_stats(&self) -> Result<Vec<CallStats>> {
         let Some(status) = self.status_sql()? else { return Ok(Vec::new()) };
-        // total() and avg() calculate in REAL: a sum that no integer holds is no failure.
+        // total() and avg() compute in REAL, so a sum beyond the integer range is no error.
         let mut statement = self.conn.prepare(&format!(
             "SELECT name, count(*), sum({status} = 'error'), sum({status} = 'pending'),
                CAST(total(duration_ms) AS INTEGER), avg(duration_ms), max(duration_ms)
@@ -234,14 +235,14 @@ impl AgentTables {
         Ok(stats.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The expression for [`CallRow::status`]; `None` where there is no table.
+    /// The SQL expression for [`CallRow::status`]; `None` if the table does not exist.
     fn status_sql(&self) -> Result<Option<String>> {
         if !self.has(&TABLE)? {
             return Ok(None);
         }
         let has_status = schema::has_column(&self.conn, TABLE.name, "status")?;
         let stored = if has_status { "status" } else { "NULL" };
-        // 'pending' is the column's default too, for those who do not know it.
+        // 'pending' is the column's default, so writers that do not set `status` leave it too.
         Ok(Some(format!(
             "CASE WHEN {stored} IN ('success', 'error') THEN {stored}
                WHEN error IS NOT NULL THEN 'error'

@@ -1,4 +1,4 @@
-//! Changing rows inside the writer's transaction.
+//! Row changes inside the writer's transaction.
 
 use rusqlite::Connection;
 
@@ -22,10 +22,10 @@ use crate::delta::sqlite::table::{
 };
 use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
 
-/// What a new object takes, with its entry and its row in the audit log, in bytes.
+/// Upper bound of the space for a new object with its entry and audit row, in bytes.
 const ENTRY_BYTES: usize = 4 << 10;
 
-/// How often the session file holds a whiteout's path, in its row and the indexes.
+/// How often the session file stores a whiteout's path: in its row and in indexes.
 const WHITEOUT_COPIES: usize = 4;
 
 /// The writer's open batch.
@@ -34,29 +34,30 @@ pub(super) struct OpenBatch {
     pub conn: Connection,
     /// Chunk size, in bytes.
     pub chunk_bytes: u64,
-    /// Fresh inode numbers.
+    /// Allocates inode numbers.
     pub numbers: InodeNumbers,
-    /// Fresh numbers of entries.
+    /// Allocates entry ids.
     pub entries: DentryIds,
-    /// What it need not ask the file for.
+    /// Cached rows.
     pub cache: WriterCache,
-    /// The audit log's last row.
+    /// The last row of the audit log.
     pub tail: LastAuditRow,
-    /// The audit log's last row at the last savepoint.
+    /// The last row of the audit log at the last savepoint.
     pub tail_before: LastAuditRow,
-    /// How much of the audit log stays.
+    /// Bounds the length of the audit log.
     pub audit_bound: AuditBound,
-    /// The audit log's clients.
+    /// Cached text forms of client addresses.
     pub clients: ClientTexts,
-    /// Room on the disk.
+    /// Free disk space.
     pub room: DiskReserve,
-    /// Whether the operation has changed anything, or tried to.
+    /// Whether the current operation has changed anything, or tried to.
     pub has_changed: bool,
-    /// Whether one before it has.
+    /// Whether an earlier operation of the batch has.
     pub had_changed: bool,
-    /// By how much the operation changed what the session takes; `None` where nobody counts.
+    /// The current operation's change of quota usage; `None` before usage is counted.
     pub growth: Option<UsageDelta>,
-    /// The last failure of a change: some make SQLite give the whole transaction up.
+    /// The error of the last failed change. Some errors make SQLite roll back the whole
+    /// transaction.
     pub failure: Option<StoreError>,
 }
 
@@ -75,14 +76,13 @@ impl Snapshot for OpenBatch {
 }
 
 impl OpenBatch {
-    /// Forgets what the operation, or the `whole` transaction, had changed.
+    /// Resets the caches after a rollback of the operation, or of the `whole` transaction.
     pub(super) fn rolled_back(&mut self, whole: bool) {
         self.cache.clear();
         self.entries.rolled_back();
         self.audit_bound.rolled_back(whole);
     }
 
-    /// Begins.
     pub(super) fn begin(&mut self) {
         self.failure = None;
         self.room.begin();
@@ -91,7 +91,6 @@ impl OpenBatch {
         self.had_changed = false;
     }
 
-    /// Begins an operation.
     pub(super) fn begin_operation(&mut self) {
         self.growth = self.growth.map(|_| UsageDelta::default());
         self.audit_bound.begin_operation();
@@ -99,12 +98,12 @@ impl OpenBatch {
         self.has_changed = false;
     }
 
-    /// Whether anything has changed that a rollback takes back.
+    /// Whether a rollback would undo any change.
     pub(super) fn is_changed(&self) -> bool {
         self.has_changed || self.had_changed
     }
 
-    /// What an inode takes before a change of it; `row` is what it was, where that is at hand.
+    /// Usage of an inode before a change. `row` is its cached row, if there is one.
     fn usage_before(&self, ino: Ino, row: Option<&Option<InodeRow>>) -> Result<Usage> {
         match (self.growth, row) {
             (None, _) => Ok(Usage::default()),
@@ -115,14 +114,14 @@ impl OpenBatch {
         }
     }
 
-    /// Counts a change of what an inode takes.
+    /// Adds a change of an inode's usage.
     fn count(&mut self, before: Usage, after: Usage) {
         if let Some(growth) = &mut self.growth {
             *growth += after.since(before);
         }
     }
 
-    /// What the whiteouts below some directories take; nothing while usage is not counted.
+    /// Usage of the whiteouts below some directories; zero while usage is not counted.
     fn whiteouts_usage(&self, dirs: &[&MergedPath]) -> Result<Usage> {
         let mut files = 0;
         if self.growth.is_some() {
@@ -133,7 +132,7 @@ impl OpenBatch {
         Ok(Usage::of_whiteouts(files))
     }
 
-    /// Runs a change, and remembers how it failed.
+    /// Runs a change and records its error.
     fn change<T>(&mut self, change: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         self.has_changed = true;
         let result = change(&self.conn);
@@ -156,7 +155,7 @@ impl WriteTxn for OpenBatch {
         let used = self.usage_before(row.ino, before.as_ref())?;
         self.change(|conn| inode::put(conn, row, before.as_ref()))?;
         self.count(used, row.usage(self.chunk_bytes));
-        // What is pending has a row of its own, whatever the caller's struct says of it.
+        // `copy_up` has a row of its own, which this does not change: keep the cached value.
         if let Some(before) = before {
             let copy_up = before.and_then(|before| before.copy_up);
             self.cache.rows.add(row.ino, Some(InodeRow { copy_up, ..row.clone() }));
@@ -285,7 +284,7 @@ impl WriteTxn for OpenBatch {
     }
 
     fn put_original(&mut self, original: &Original, content: Option<&[u8]>) -> Result<bool> {
-        // A full disk takes the change without it.
+        // If the disk is full, the change succeeds without its original.
         let bytes = content.map_or(0, <[u8]>::len).saturating_add(original.path.as_bytes().len());
         if self.room.add(&self.conn, bytes.saturating_mul(2)).is_err() {
             return Ok(false);
@@ -327,7 +326,7 @@ impl WriteTxn for OpenBatch {
 
     fn record(&mut self, row: &AuditRow) -> Result<()> {
         if self.room.is_in_memory() {
-            // The log would end with the server.
+            // The log of a session in memory would end with the server.
             return Ok(());
         }
         let mut tail = std::mem::take(&mut self.tail);

@@ -1,7 +1,7 @@
-//! The inode rows that the writer has at hand.
+//! Caches inode rows for the writer.
 //!
-//! An operation looks at the same few rows over and over, and the next one at some of them again.
-//! To know what a row was also says which of its tables a change leaves alone.
+//! An operation reads the same few rows repeatedly, and the next operation some of them again. The
+//! old row also shows which tables a change does not have to touch.
 
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
@@ -12,29 +12,28 @@ use crate::delta::{Ino, InodeRow};
 
 use super::writer_cache::MAX_KEPT_PATH_BYTES;
 
-/// Rows at hand: some 2 MiB, besides the paths of what was copied up.
+/// Capacity, in rows: about 2 MiB, plus the paths of copied-up objects.
 const MAX_ROWS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 
-/// Rows by number; `None` for a number that has none.
+/// Rows by inode number; `None` caches that there is no row.
 pub(super) struct InodeCache(RefCell<LruCache<Ino, Option<InodeRow>>>);
 
 impl InodeCache {
-    /// No rows.
     pub(super) fn new() -> Self {
         Self(RefCell::new(LruCache::new(MAX_ROWS)))
     }
 
-    /// The row of `ino`; `None` if it is not at hand.
+    /// The cached row of `ino`; the outer `None` if it is not cached.
     pub(super) fn get(&self, ino: Ino) -> Option<Option<InodeRow>> {
         self.0.borrow_mut().get(&ino).cloned()
     }
 
-    /// Whether the row of `ino` is at hand and says that it has one name.
+    /// Whether the row of `ino` is cached and has one link.
     pub(super) fn has_one_name(&self, ino: Ino) -> bool {
         self.0.borrow().peek(&ino).is_some_and(|row| row.as_ref().is_some_and(|row| row.nlink == 1))
     }
 
-    /// Keeps what the row of `ino` is, which is not at hand.
+    /// Caches the row of `ino`.
     pub(super) fn add(&self, ino: Ino, row: Option<InodeRow>) {
         let origin = row.as_ref().and_then(|row| row.origin.as_ref());
         if origin.is_none_or(|origin| origin.path.as_bytes().len() <= MAX_KEPT_PATH_BYTES) {
@@ -42,12 +41,12 @@ impl InodeCache {
         }
     }
 
-    /// Takes the row of `ino` away, which is about to change.
+    /// Removes the row of `ino`, which is about to change, and returns it.
     pub(super) fn take(&self, ino: Ino) -> Option<Option<InodeRow>> {
         self.0.borrow_mut().pop(&ino)
     }
 
-    /// Forgets all: what was changed is rolled back.
+    /// Clears the cache, after a rollback.
     pub(super) fn clear(&self) {
         self.0.borrow_mut().clear();
     }
@@ -60,7 +59,7 @@ mod tests {
     use crate::delta::Origin;
     use crate::vfs::{Device, FileId, FileKind, Time};
 
-    /// A path of so many bytes.
+    /// A path of `bytes` bytes.
     fn path(bytes: usize) -> Vec<u8> {
         (1..=bytes).map(|at| if at % 200 == 0 { b'/' } else { b'a' }).collect()
     }

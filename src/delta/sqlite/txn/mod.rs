@@ -1,4 +1,4 @@
-//! Read and write transactions: what the worker sees of a session.
+//! Read and write transactions, as the worker uses them.
 
 pub mod batch;
 pub mod inode_cache;

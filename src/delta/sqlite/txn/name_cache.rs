@@ -1,6 +1,6 @@
-//! The names by which the writer knows files: the audit log asks for one with each change.
+//! Caches one name per inode for the writer: each audit row needs the path of its object.
 //!
-//! What changes an entry comes through here, and what is rolled back is forgotten.
+//! Every change of an entry updates this cache; a rollback clears it.
 
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
@@ -10,41 +10,40 @@ use lru::LruCache;
 use crate::delta::Ino;
 use crate::vfs::Name;
 
-/// Names at hand.
+/// Capacity, in names.
 const MAX_NAMES: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 
-/// One name of each of some inodes.
+/// One name of each cached inode.
 pub(super) struct NameCache(RefCell<KnownName>);
 
 struct KnownName {
-    /// Directory and name by inode: one of several.
+    /// Parent directory and one name, by inode.
     names: LruCache<Ino, (Ino, Name)>,
-    /// The entry that was looked up last.
+    /// The last entry that a lookup found: parent, name, inode.
     found: Option<(Ino, Name, Ino)>,
 }
 
 impl NameCache {
-    /// No names.
     pub(super) fn new() -> Self {
         Self(RefCell::new(KnownName { names: LruCache::new(MAX_NAMES), found: None }))
     }
 
-    /// A name of `ino`, if one is at hand.
+    /// A cached name of `ino`.
     pub(super) fn get(&self, ino: Ino) -> Option<(Ino, Name)> {
         self.0.borrow_mut().names.get(&ino).cloned()
     }
 
-    /// Keeps a name of `ino`.
+    /// Adds a name of `ino`.
     pub(super) fn add(&self, ino: Ino, parent: Ino, name: &Name) {
         self.0.borrow_mut().names.put(ino, (parent, name.clone()));
     }
 
-    /// Notes where a name leads to: it may be about to go.
+    /// Records the result of a lookup; the entry may be about to be deleted.
     pub(super) fn found(&self, parent: Ino, name: &Name, ino: Ino) {
         self.0.borrow_mut().found = Some((parent, name.clone(), ino));
     }
 
-    /// Notes that `ino` has got another name: `now`, if it has no other one.
+    /// Records that `ino` has got a new entry: `now`, if that is its only one.
     pub(super) fn changed(&self, ino: Ino, now: Option<(Ino, &Name)>) {
         let known = &mut *self.0.borrow_mut();
         known.found = None;
@@ -54,8 +53,8 @@ impl NameCache {
         }
     }
 
-    /// Forgets the names of whatever inode an entry leads to; there may be another of its name, if
-    /// it `is_double`.
+    /// Removes the names of the inode that a deleted entry pointed to. Clears the cache if that
+    /// inode is unknown, or if `is_double`: there may be a second entry of this name.
     pub(super) fn forget_entry(&self, parent: Ino, name: &Name, is_double: bool) {
         let known = &mut *self.0.borrow_mut();
         match known.found.take() {
@@ -66,7 +65,7 @@ impl NameCache {
         }
     }
 
-    /// Forgets all: what was changed is rolled back.
+    /// Clears the cache, after a rollback.
     pub(super) fn clear(&self) {
         let known = &mut *self.0.borrow_mut();
         known.names.clear();

@@ -1,8 +1,8 @@
-//! What the writer knows not to be there, so that it need not look again with each change.
+//! Caches for the writer which directories have no whiteouts and no BLOB names.
 //!
-//! Most directories hide nothing of the base, and hardly any has names that another program
-//! stored as BLOB. Nobody but the writer adds whiteouts to a served session, and it stores no
-//! name as BLOB that could be TEXT: so what is not there stays away until it says otherwise.
+//! Most directories have no whiteout, and hardly any has a name that another program stored as
+//! BLOB. In a served session only the writer adds whiteouts, and it stores no name as BLOB that can
+//! be TEXT. So a negative entry stays valid until the writer adds a row.
 
 use std::cell::RefCell;
 use std::hash::Hash;
@@ -16,13 +16,13 @@ use crate::delta::{Ino, MergedPath, Result};
 use super::writer_cache::MAX_KEPT_PATH_BYTES;
 use crate::delta::sqlite::table::{dentry, whiteout};
 
-/// Directories of which each is known.
+/// Capacity of each cache, in directories.
 const MAX_DIRECTORIES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
-/// Whether directories may have something, for those that were asked about.
+/// Cached answers by directory: whether it may have such rows.
 struct Answers<K>(RefCell<LruCache<K, bool>>);
 
-/// What is known of directories.
+/// The two caches.
 pub(super) struct NegativeCache {
     whiteouts: Answers<MergedPath>,
     blob_names: Answers<Ino>,
@@ -33,7 +33,7 @@ impl<K: Eq + Hash> Answers<K> {
         Self(RefCell::new(LruCache::new(MAX_DIRECTORIES)))
     }
 
-    /// What was said of `dir`, or is said by `look` now.
+    /// The cached answer for `dir`, or that of `look`, which is then cached.
     fn get(&self, dir: K, look: impl FnOnce(&K) -> Result<bool>) -> Result<bool> {
         if let Some(known) = self.0.borrow_mut().get(&dir) {
             return Ok(*known);
@@ -49,12 +49,11 @@ impl<K: Eq + Hash> Answers<K> {
 }
 
 impl NegativeCache {
-    /// Nothing is known.
     pub(super) fn new() -> Self {
         Self { whiteouts: Answers::new(), blob_names: Answers::new() }
     }
 
-    /// Whether anything below the directory `path` may be whited out, at its first level.
+    /// Whether a name may be whited out directly below the directory `path`.
     pub(super) fn may_hide(&self, conn: &Connection, path: MergedPath) -> Result<bool> {
         if path.as_bytes().len() > MAX_KEPT_PATH_BYTES {
             return whiteout::any(conn, &path);
@@ -62,24 +61,24 @@ impl NegativeCache {
         self.whiteouts.get(path, |path| whiteout::any(conn, path))
     }
 
-    /// Notes that something gets whited out in the directory `path`.
+    /// Records that a name is whited out directly below the directory `path`.
     pub(super) fn hides(&self, path: MergedPath) {
         if path.as_bytes().len() <= MAX_KEPT_PATH_BYTES {
             self.whiteouts.0.borrow_mut().put(path, true);
         }
     }
 
-    /// Notes that anything may be whited out anywhere.
+    /// Clears the whiteout cache: any path may be whited out now.
     pub(super) fn may_hide_anything(&self) {
         self.whiteouts.clear();
     }
 
-    /// Whether a directory may have names that are TEXT, and stored as BLOB.
+    /// Whether a directory may have names that could be TEXT but are stored as BLOB.
     pub(super) fn may_have_blobs(&self, conn: &Connection, dir: Ino) -> Result<bool> {
         self.blob_names.get(dir, |dir| dentry::any_blob(conn, *dir))
     }
 
-    /// Forgets all: what was changed is rolled back.
+    /// Clears both caches, after a rollback.
     pub(super) fn clear(&self) {
         self.whiteouts.clear();
         self.blob_names.clear();

@@ -11,13 +11,13 @@ use super::snapshot::Snapshot;
 use crate::delta::sqlite::file::connect;
 use crate::delta::sqlite::file::lock::SessionLock;
 
-/// Reads snapshots, one transaction each.
+/// Reads snapshots, one read transaction each.
 pub struct SqliteReader {
     pub conn: Connection,
     pub chunk_bytes: u64,
     /// Whether it waits for locks.
     pub waits: bool,
-    /// Whether this reading's transaction has begun.
+    /// Whether the transaction of the current read has begun.
     pub begun: Cell<bool>,
     /// Held while any connection is open.
     pub _lock: Option<Arc<SessionLock>>,
@@ -25,7 +25,7 @@ pub struct SqliteReader {
 
 impl Snapshot for SqliteReader {
     fn conn(&self) -> Result<&Connection> {
-        // With the first row: what needs none costs nothing here.
+        // Begin at the first row access: a read that needs no row costs nothing.
         if !self.begun.get() {
             self.conn.prepare_cached("BEGIN")?.execute([])?;
             self.begun.set(true);
@@ -41,16 +41,17 @@ impl Snapshot for SqliteReader {
 impl Reader for SqliteReader {
     fn read(&mut self, f: &mut dyn FnMut(&dyn ReadTxn)) -> Result<()> {
         if !self.conn.is_autocommit() {
-            // The last reading panicked.
+            // The last read panicked.
             self.conn.execute_batch("ROLLBACK")?;
         }
         self.begun.set(false);
         if !self.waits {
             connect::would_have_waited();
         }
-        // The snapshot is taken at the first statement inside the transaction, and kept to the end.
+        // SQLite takes the snapshot at the first statement of the transaction, and keeps it to the
+        // end.
         f(self);
-        // Some failures, which `f` saw, end the transaction by themselves.
+        // Some failures, which `f` saw, end the transaction.
         if !self.conn.is_autocommit() {
             self.conn.prepare_cached("COMMIT")?.execute([])?;
         }

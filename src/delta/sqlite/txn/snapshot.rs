@@ -1,4 +1,4 @@
-//! Reading rows: the same for a reading connection and for the writer's batch.
+//! Implements [`ReadTxn`] for a reader's connection and for the writer's batch.
 
 use std::ops::Range;
 
@@ -18,13 +18,13 @@ use crate::delta::sqlite::table::{
 
 /// A connection inside a transaction.
 pub(super) trait Snapshot {
-    /// The connection; fails where the transaction cannot begin.
+    /// The connection; fails if the transaction cannot begin.
     fn conn(&self) -> Result<&Connection>;
 
     /// The session's chunk size, in bytes.
     fn chunk_size(&self) -> u64;
 
-    /// What it need not ask the connection for, if it keeps anything.
+    /// The writer's cache; `None` for a reader.
     fn cache(&self) -> Option<&WriterCache> {
         None
     }
@@ -58,7 +58,8 @@ impl<T: Snapshot> ReadTxn for T {
             dentry::get(conn, parent, name)?
         } else {
             let number = dentry::number(conn, parent, name)?;
-            // Entries of no inode are passed over; whoever asks looks at the inode next.
+            // An entry without an inode is invisible. Callers read the inode next, which is then
+            // cached.
             number.map(|ino| self.inode(ino)).transpose()?.flatten().map(|row| row.ino)
         };
         if let Some(ino) = found {

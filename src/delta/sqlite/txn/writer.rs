@@ -9,15 +9,15 @@
 //! and the WAL starts over only when all of it was copied. So every earlier commit is in the
 //! synced WAL or in the synced database.
 //!
-//! **P3: frames that an earlier process left are written again before the first promise**
+//! **P3: frames of an earlier process are rewritten before the first durable commit**
 //! ([`schedule::write_anew`]). A sync that failed in that process was reported to it alone, and
 //! no later sync writes those pages.
 //!
 //! **P4: a failed sync is never missed.** The kernel reports it once to each open file, and then
-//! takes the pages for clean. SQLite's automatic checkpoints swallow errors, so they are off: the
-//! writer checkpoints, mostly on a thread beside it, and a failure fails the next batch and every
-//! later one. A writer that failed does not checkpoint when it closes, nor do the threads beside
-//! it (`keep_log`): of pages that a failed sync lost, the WAL has the only copy.
+//! treats the pages as clean. SQLite's automatic checkpoints hide errors, so they are off. The
+//! writer checkpoints, mostly on a background thread; a failure fails every later batch. After a
+//! failure, neither the writer nor its threads checkpoint when they close (`keep_log`): the WAL
+//! has the only copy of pages that the failed sync lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,11 +42,11 @@ use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
 use crate::delta::sqlite::wal::schedule::{self, Wal};
 use crate::wal_shim;
 
-/// The right to be the session's one writer.
+/// Exclusive right to be the session's writer.
 pub struct WriterToken(Arc<AtomicBool>);
 
 impl WriterToken {
-    /// Takes the turn, if nobody has it.
+    /// Takes the token; fails if another writer holds it.
     pub fn take(writing: &Arc<AtomicBool>) -> Result<Self> {
         if writing.swap(true, Ordering::AcqRel) {
             return Err(StoreError::Busy("its writer is open already".to_owned()));
@@ -71,15 +71,15 @@ pub struct SqliteWriter {
     late_op: Option<i64>,
     /// `acetate_meta.clean`.
     clean: bool,
-    /// Whether commits sync now (FULL).
+    /// Whether commits currently sync (FULL).
     full: bool,
-    /// Whether the open batch is to be synced.
+    /// Whether the open batch is durable.
     durable: bool,
-    /// Whether commits may be in the log that were not synced.
+    /// Whether the WAL may hold unsynced commits.
     unsynced: bool,
-    /// Whether the batch's thread must not wait: [`Writer::try_begin`].
+    /// Whether the batch must not block its thread: [`Writer::try_begin`].
     is_inline: bool,
-    /// Whether the log is to be copied before the next batch, because the disk was full.
+    /// Whether the WAL is to be checkpointed before the next batch, because the disk was full.
     owes_copy: bool,
     poison: Poison,
     log: Wal,
@@ -101,7 +101,7 @@ impl SqliteWriter {
             clean,
             full: true,
             durable: true,
-            // An earlier process may have died with commits in the log that nobody synced.
+            // An earlier process may have died with unsynced commits in the WAL.
             unsynced: !clean || log.is_inherited(),
             is_inline: false,
             owes_copy: false,
@@ -133,7 +133,7 @@ impl SqliteWriter {
         Ok(())
     }
 
-    /// Commits the transaction; it goes to the log's file in one piece, or a few large ones.
+    /// Commits the transaction; `wal_shim` writes it to the WAL in one or a few large writes.
     fn run_commit(&self) -> Result<()> {
         wal_shim::committing(|| self.run("COMMIT"))
     }
@@ -146,7 +146,7 @@ impl SqliteWriter {
         Ok(())
     }
 
-    /// Has the next sync write what an earlier process left, too.
+    /// Rewrites frames of an earlier process, so that the next sync includes them.
     fn take_over_log(&mut self) -> Result<()> {
         let done = self.log.take_over(&self.batch.conn);
         done.inspect_err(|error| {
@@ -156,7 +156,7 @@ impl SqliteWriter {
         })
     }
 
-    /// Runs `work` in a synced transaction of its own.
+    /// Runs `work` in a transaction of its own that is synced at commit.
     fn in_synced(&mut self, work: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
         self.take_over_log()?;
         self.set_full(true)?;
@@ -171,16 +171,16 @@ impl SqliteWriter {
         Ok(())
     }
 
-    /// Notes that all that was committed is synced.
+    /// Records that everything committed is synced.
     fn note_sync(&mut self) {
         self.unsynced = false;
         self.log.note_sync();
     }
 
-    /// Marks the session as being written, and reserves numbers, before the first change: a
-    /// session that is only read stays as it is, to the byte. Again whenever what is reserved
-    /// runs out: were the mark in a batch that is not synced, a power loss would take it back,
-    /// and the next run would give the batch's numbers out once more.
+    /// Marks the session as not clean and reserves inode numbers, in a synced transaction before
+    /// the first change. A session that is only read stays the same to the byte. Repeated when the
+    /// reserved numbers run out. If the mark were in an unsynced batch, a power loss could undo it,
+    /// and the next run would allocate the batch's numbers again.
     fn begin_writing(&mut self) -> Result<()> {
         let mark = self.batch.numbers.due();
         let boot_id = self.boot_id.clone().unwrap_or_default();
@@ -202,12 +202,12 @@ impl SqliteWriter {
             self.batch.rolled_back(true);
         }
         if !self.batch.conn.is_autocommit() {
-            // It fails only where there is nothing left to roll back.
+            // Fails only if there is nothing left to roll back.
             let _ = self.batch.conn.execute_batch("ROLLBACK");
         }
     }
 
-    /// Fails if SQLite gave the transaction up, as it does when the disk is full.
+    /// Fails if SQLite has rolled the transaction back, as it does when the disk is full.
     fn require_transaction(&self) -> Result<()> {
         if !self.batch.conn.is_autocommit() {
             return Ok(());
@@ -216,7 +216,7 @@ impl SqliteWriter {
         Err(self.batch.failure.clone().unwrap_or_else(lost))
     }
 
-    /// Fails if no batch may begin; undoes what the last one left.
+    /// Fails if no batch may begin; rolls back what the last one left open.
     fn check_begin(&mut self) -> Result<()> {
         if self.read_only {
             return Err(StoreError::ReadOnly("opened to be read".to_owned()));
@@ -228,7 +228,7 @@ impl SqliteWriter {
         Ok(())
     }
 
-    /// Notes that a batch has begun.
+    /// Initializes the state of a new batch.
     fn begun(&mut self, durable: bool, is_inline: bool) {
         self.durable = durable;
         self.is_inline = is_inline;
@@ -236,28 +236,28 @@ impl SqliteWriter {
         self.batch.tail = LastAuditRow::default();
     }
 
-    /// Copies the log into the database if a full disk asked for it.
+    /// Checkpoints if a commit failed because the disk was full.
     fn copy_if_owed(&mut self) {
         if std::mem::take(&mut self.owes_copy) {
-            // The next batch fails with it.
+            // A failure makes the next batch fail.
             let _ = self.poison.keep(self.log.copy_now(&self.batch.conn));
         }
     }
 
-    /// Gives back what the log's file has kept for large commits, once there are no more.
-    /// `is_copied` says that all of the log was copied just now.
+    /// Truncates the WAL's file once commits are no longer large. `is_copied` says that the whole
+    /// WAL was just copied.
     fn cut_log_if_long(&mut self, is_copied: bool) -> Result<()> {
         if !self.log.prepare_cut(&self.batch.conn, is_copied)? {
             return Ok(());
         }
         match self.in_synced(meta::count_sync) {
-            // Nothing is lost, and the log starts over another time.
+            // Nothing is lost; the WAL restarts another time.
             Err(StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_)) => Ok(()),
             done => done,
         }
     }
 
-    /// What a commit adds to the batch.
+    /// Adds the writer's own row changes to the batch.
     fn before_commit(&mut self) -> Result<()> {
         if self.durable && self.unsynced {
             meta::count_sync(&self.batch.conn)?;
@@ -269,7 +269,7 @@ impl SqliteWriter {
 impl Drop for SqliteWriter {
     fn drop(&mut self) {
         if self.poison.is_set() {
-            // It fails only where the connection is of no use, and then it does no harm either.
+            // Fails only for an unusable connection, which cannot checkpoint either.
             let _ = connect::keep_log(&self.batch.conn);
         }
     }
@@ -286,7 +286,7 @@ impl Writer for SqliteWriter {
         if (self.clean || self.batch.numbers.due().is_some())
             && let Err(error) = self.begin_writing()
         {
-            // A sync that failed took along what was committed before it.
+            // The failed sync may also have lost earlier commits.
             if self.unsynced && matches!(error, StoreError::Io(_) | StoreError::Corrupt(_)) {
                 self.poison.set(&error);
             }
@@ -359,7 +359,8 @@ impl Writer for SqliteWriter {
         if let Err(error) = self.before_commit().and_then(|()| self.run_commit()) {
             self.undo();
             if matches!(error, StoreError::Full(_)) {
-                // Where the database has room, the log starts over: deleting must work.
+                // A checkpoint may let the WAL restart, if the database has space: deleting must
+                // work.
                 self.owes_copy = true;
                 if !self.is_inline {
                     self.copy_if_owed();
@@ -373,7 +374,7 @@ impl Writer for SqliteWriter {
             self.unsynced = true;
             return Ok(());
         }
-        // Where a failed write is told only once, what works beside may have heard of it.
+        // If a failed write is reported only once, a background thread may have received the error.
         self.poison.check()?;
         self.note_sync();
         Ok(())
@@ -406,7 +407,7 @@ impl Writer for SqliteWriter {
             return;
         }
         let done = self.log.checkpoint_if_due(&self.batch.conn);
-        // The next batch fails with it.
+        // A failure makes the next batch fail.
         let done = done.and_then(|is_copied| self.cut_log_if_long(is_copied));
         let _ = self.poison.keep(done);
     }
@@ -415,10 +416,10 @@ impl Writer for SqliteWriter {
         if self.read_only {
             return Err(StoreError::ReadOnly("opened to be read".to_owned()));
         }
-        // Nobody can cut the log while it is copied.
+        // The WAL cannot be truncated while a background checkpoint runs.
         self.log.wait();
         self.poison.check()?;
-        // Where it is synced, all before it is.
+        // Its commit is synced, and with it everything before.
         self.set_full(true)?;
         let done = rewrite::by_writer(&mut self.batch.conn, self.log.session());
         self.unsynced &= done.is_err();
@@ -453,7 +454,7 @@ impl Writer for SqliteWriter {
     fn advance_epoch(&mut self) -> u64 {
         let next = self.epoch.load(Ordering::Acquire) + 1;
         self.undo();
-        // If the file does not take it, answers carry it all the same.
+        // If the file cannot store the epoch, replies still carry it.
         let stored = self.in_synced(|conn| epoch::put(conn, next));
         if let Err(error) = stored {
             tracing::warn!(%error, "the session file does not take the new epoch");
@@ -474,7 +475,7 @@ impl Writer for SqliteWriter {
                 meta::put(conn, meta::CLEAN, 1)?;
                 meta::put(conn, meta::NEXT_INO, mark.cast_signed())?;
                 meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)?;
-                // Those who come next cannot tell any more.
+                // After a clean close, the next run cannot derive this from `clean`.
                 late_op.map_or(Ok(()), |last| meta::put(conn, meta::LATE_OP, last))
             })?;
             self.clean = true;

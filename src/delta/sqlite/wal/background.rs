@@ -1,4 +1,4 @@
-//! Threads that work on the session's files beside the writer, one kind of task each.
+//! Background threads that work on the session's files beside the writer, one task each.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use rusqlite::Connection;
 use crate::delta::sqlite::file::connect::{self, Role};
 use crate::delta::{Poison, Result, StoreError};
 
-/// What a thread does each time that it is triggered.
+/// The work of a background thread, done once per trigger.
 pub(super) trait Task: Clone + Send + 'static {
     /// The thread's name.
     const NAME: &'static str;
 
-    /// Does it once; `conn` is the thread's own connection to the session.
+    /// Runs the task once; `conn` is the thread's own connection to the session.
     ///
     /// # Errors
-    /// What was not synced before may be lost.
+    /// Data that was not synced before may be lost.
     fn once(&self, conn: &Connection) -> Result<()>;
 }
 
-/// The thread. The first trigger starts it; dropping this ends it.
+/// A background thread. The first trigger starts it; dropping this stops and joins it.
 pub(super) struct BackgroundThread<T> {
     task: T,
     path: PathBuf,
@@ -33,25 +33,25 @@ pub(super) struct BackgroundThread<T> {
     poison: Poison,
 }
 
-/// How far the last trigger is.
+/// State of the last trigger.
 #[derive(Debug, Default)]
 pub(super) struct TriggerCount {
-    /// Triggered, and not done.
+    /// Triggered and not finished.
     is_busy: AtomicBool,
-    /// Done, and not acknowledged.
+    /// Finished and not acknowledged.
     is_done: AtomicBool,
     waiting: Mutex<()>,
     finished: Condvar,
 }
 
 impl<T: Task> BackgroundThread<T> {
-    /// For the session file `session`; a task that fails sets `poison`.
+    /// A thread for the session file `session`. A failure of the task sets `poison`.
     pub(super) fn of(session: &Path, task: T, poison: &Poison) -> Self {
         let (path, poison) = (session.to_owned(), poison.clone());
         Self { task, path, thread: None, progress: Arc::default(), poison }
     }
 
-    /// Has the task done once, unless it is being done.
+    /// Runs the task once, unless it is already running.
     pub(super) fn trigger(&mut self) {
         if self.progress.is_busy.swap(true, Ordering::AcqRel) {
             return;
@@ -61,27 +61,27 @@ impl<T: Task> BackgroundThread<T> {
         }
         let is_sent = self.thread.as_ref().is_some_and(|(triggers, _)| triggers.send(()).is_ok());
         if !is_sent {
-            // No thread can be started: the writer does all of the task itself.
+            // The thread cannot be started: the writer does the whole task itself.
             self.progress.finish();
         }
     }
 
-    /// The progress, for other threads.
+    /// The shared state, for other threads.
     pub(super) fn progress(&self) -> Arc<TriggerCount> {
         Arc::clone(&self.progress)
     }
 
-    /// Whether it was triggered, and is not done.
+    /// Whether the task was triggered and has not finished.
     pub(super) fn is_busy(&self) -> bool {
         self.progress.is_busy()
     }
 
-    /// Whether it was done since the last [`BackgroundThread::acknowledge`].
+    /// Whether the task has finished since the last [`BackgroundThread::acknowledge`].
     pub(super) fn is_done(&self) -> bool {
         self.progress.is_done.load(Ordering::Acquire)
     }
 
-    /// Returns once it is not busy.
+    /// Blocks until the task is not running.
     pub(super) fn wait(&self) {
         let mut waiting = self.progress.waiting.lock();
         while self.is_busy() {
@@ -89,12 +89,12 @@ impl<T: Task> BackgroundThread<T> {
         }
     }
 
-    /// Takes note that it was done.
+    /// Clears [`BackgroundThread::is_done`].
     pub(super) fn acknowledge(&self) {
         self.progress.is_done.store(false, Ordering::Release);
     }
 
-    /// Ends the thread and its connection.
+    /// Stops the thread and closes its connection.
     pub(super) fn stop(&mut self) {
         end(self.thread.take());
     }
@@ -124,7 +124,7 @@ fn end(thread: Option<(Sender<()>, JoinHandle<()>)>) {
     }
 }
 
-/// One run of the task: however it ends, those who wait are woken.
+/// Guard for one run of the task: even if the task panics, waiting threads are woken.
 struct RunGuard<'a> {
     progress: &'a TriggerCount,
     poison: &'a Poison,
@@ -141,7 +141,7 @@ impl Drop for RunGuard<'_> {
 }
 
 impl TriggerCount {
-    /// Whether it was triggered, and is not done.
+    /// Whether the task was triggered and has not finished.
     pub(super) fn is_busy(&self) -> bool {
         self.is_busy.load(Ordering::Acquire)
     }
@@ -154,7 +154,7 @@ impl TriggerCount {
     }
 }
 
-/// Runs the task at each trigger, until the sender of triggers is dropped.
+/// Runs the task at each trigger, until the sender is dropped.
 fn run<T: Task>(
     task: &T,
     path: &Path,
@@ -171,7 +171,8 @@ fn run<T: Task>(
                 .inspect_err(|error| tracing::warn!(%error, name = T::NAME, "cannot begin"))
                 .ok();
         }
-        // Without a connection (no descriptor left, say) the writer does all of the task itself.
+        // Without a connection (for example, no descriptor is left), the writer does the whole
+        // task.
         guard.outcome = connection.as_ref().map_or(Ok(()), |conn| task.once(conn));
     }
 }

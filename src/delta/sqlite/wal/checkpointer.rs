@@ -1,16 +1,17 @@
-//! What is done to the log beside the writer.
+//! Checkpoints and syncs the WAL beside the writer.
 //!
-//! A checkpoint syncs the log, copies its pages into the database, and syncs that; then the log
-//! starts over. Done by the writer alone it holds every change up. So a thread copies, again and
-//! again until little is left that the writer has appended meanwhile, and syncs what it copied;
-//! the writer does the last bit, because it alone can keep the log from growing.
+//! A WAL checkpoint fsyncs the WAL, copies its pages into the database and fsyncs the database;
+//! then the WAL restarts. If the writer did all of this, every change would wait. So a thread
+//! copies repeatedly, until the writer has appended little since, and then syncs the database. The
+//! writer copies the rest, because only the writer can keep the WAL from growing.
 //!
-//! Where a client writes content as fast as it can, both syncs take as long as the copying. Then
-//! two more threads sync ahead, one each file, so that the syncs that count find little to do.
+//! If a client writes content at full speed, the fsyncs take as long as the copying. Two more
+//! threads then sync early, one per file, so that the fsyncs that durability depends on have little
+//! to write.
 //!
-//! Linux tells each open file of a failed write (since 4.13), so what is heard ahead SQLite hears
-//! as well. On other systems, and where the filesystem may tell one sync for all, nothing is synced
-//! but by SQLite.
+//! Linux (since 4.13) reports a failed write to each open file, so SQLite still learns of an error
+//! that our descriptor saw first. On other systems, and on filesystems that may report an error
+//! only once, only SQLite syncs.
 
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -27,26 +28,26 @@ use super::background::{Task, TriggerCount};
 use super::schedule::checkpoint;
 use crate::wal_shim;
 
-/// What the thread leaves to the writer, in bytes.
+/// What the thread leaves for the writer to copy, in bytes.
 const FEW_BYTES: u64 = 2 << 20;
 
-/// Whether each open file hears of a write of the session that failed, so that SQLite does though
-/// we did.
+/// Whether a failed write of the session is reported to each open file, so that our early syncs do
+/// not hide it from SQLite.
 pub(super) fn syncs_ahead(session: &Path) -> bool {
     cfg!(target_os = "linux") && wal_shim::tells_each_write(session)
 }
 
-/// How long what is written gathers before it is synced ahead.
+/// Delay between two early fsyncs, so that writes accumulate.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Copies the log into the database, and syncs that.
+/// Copies the WAL into the database and syncs the database.
 #[derive(Clone)]
 pub(super) struct WalCheckpointer {
-    /// Pages in the log, as of the last commit.
+    /// Pages in the WAL, as of the last commit.
     pub pages: Arc<AtomicU32>,
-    /// What a page takes in it, in bytes.
+    /// Size of a WAL frame (header and page), in bytes.
     pub frame_bytes: u64,
-    /// Whether it may sync by itself: [`syncs_ahead`].
+    /// Whether it syncs the database itself: [`syncs_ahead`].
     pub syncs: bool,
 }
 
@@ -58,7 +59,7 @@ impl Task for WalCheckpointer {
         loop {
             let before = std::mem::replace(&mut copied, checkpoint(conn, "PASSIVE")?);
             let left = self.pages.load(Ordering::Relaxed).saturating_sub(copied);
-            // It gets no further where a reader needs the database as it is.
+            // No progress: a reader still needs the database's current pages.
             if u64::from(left) * self.frame_bytes <= FEW_BYTES || copied <= before {
                 return if self.syncs { Ok(wal_shim::sync_database(conn)?) } else { Ok(()) };
             }
@@ -66,12 +67,12 @@ impl Task for WalCheckpointer {
     }
 }
 
-/// Syncs the log ahead of the syncs that promises rest on, until all of it is copied.
+/// Fsyncs the WAL early and repeatedly, while it is copied.
 #[derive(Clone)]
 pub(super) struct WalPresync {
-    /// The log's file.
+    /// Path of the WAL.
     pub log: PathBuf,
-    /// What copies it.
+    /// State of the [`WalCheckpointer`].
     pub copying: Arc<TriggerCount>,
 }
 
@@ -79,9 +80,9 @@ impl Task for WalPresync {
     const NAME: &'static str = "acetate-synclog";
 
     fn once(&self, _: &Connection) -> Result<()> {
-        // No lock hangs on the log's file, as one does on the database's: to open and close it
-        // beside SQLite lets go of nothing. Not every file system syncs a file that is open to be
-        // read. Without a descriptor for it, the log is not synced ahead.
+        // SQLite holds no POSIX lock on the WAL, so closing this descriptor releases none (on the
+        // database it would). Opened for writing, because some filesystems do not sync a read-only
+        // descriptor. If the open fails, the WAL is not synced early.
         let Ok(log) = OpenOptions::new().write(true).open(&self.log) else { return Ok(()) };
         while_busy(&self.copying, || {
             log.sync_data().map_err(|error| StoreError::Io(error.to_string()))
@@ -89,10 +90,10 @@ impl Task for WalPresync {
     }
 }
 
-/// Syncs the database ahead, until the log is copied.
+/// Fsyncs the database early and repeatedly, while the WAL is copied into it.
 #[derive(Clone)]
 pub(super) struct DbPresync {
-    /// What copies the log.
+    /// State of the [`WalCheckpointer`].
     pub copying: Arc<TriggerCount>,
 }
 
@@ -104,7 +105,7 @@ impl Task for DbPresync {
     }
 }
 
-/// Syncs once, and again and again as long as `copying` is at work.
+/// Syncs at least once, and repeats while `copying` is busy.
 fn while_busy(copying: &TriggerCount, mut sync: impl FnMut() -> Result<()>) -> Result<()> {
     loop {
         sync()?;
@@ -127,10 +128,10 @@ mod tests {
     use crate::delta::Poison;
     use crate::delta::sqlite::file::connect::{self, Role};
 
-    /// 100,000 times the letter.
+    /// Inserts a string of 100,000 letters x.
     const ROW: &str = "INSERT INTO t VALUES (replace(hex(zeroblob(50000)), '0', 'x'))";
 
-    /// A writer of a new file that holds a table, and whose log is empty.
+    /// A writer on a new file with one table and an empty WAL.
     fn writer(path: &Path) -> Connection {
         drop(File::create(path).unwrap());
         let conn = connect::open(path, Role::Writer).unwrap();
@@ -144,8 +145,8 @@ mod tests {
         conn.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
     }
 
-    /// The rows whose content is in the database, whatever is in the log; a little of one is in a
-    /// page with others.
+    /// The number of rows whose content is in the database file. Below 100,000 letters per row,
+    /// because part of a row may be in a page with others.
     fn rows_copied(path: &Path) -> usize {
         let database = std::fs::read(path).unwrap();
         database.iter().filter(|&&byte| byte == b'x').count() / 90_000
@@ -164,7 +165,7 @@ mod tests {
         reader.execute_batch("BEGIN").unwrap();
         assert_eq!(rows(&reader), 1);
         writer.execute_batch(ROW).unwrap();
-        // However much is said to be left: it ends where it gets no further.
+        // Even though `pages` says that much is left, it stops when it makes no progress.
         copying.once(&beside).unwrap();
         assert_eq!(rows_copied(&path), 1);
         reader.execute_batch("COMMIT").unwrap();
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(rows_copied(&path), 2);
     }
 
-    /// Is at it until it is told something.
+    /// Runs until a message arrives.
     #[derive(Clone)]
     struct Held(Arc<Mutex<Receiver<()>>>);
 
@@ -185,7 +186,7 @@ mod tests {
         }
     }
 
-    /// Something that is copied until the sender is used.
+    /// A busy background thread, until the sender is used.
     fn held(path: &Path) -> (Sender<()>, BackgroundThread<Held>) {
         let (release, held) = mpsc::channel();
         let mut copying =
@@ -194,7 +195,7 @@ mod tests {
         (release, copying)
     }
 
-    /// Asserts that work beside something that is copied goes on until that is done.
+    /// Asserts that a task beside a busy background thread runs until that thread finishes.
     fn goes_on(
         path: &Path,
         of: impl FnOnce(Arc<TriggerCount>) -> Box<dyn FnOnce(&Connection) + Send>,
@@ -220,7 +221,7 @@ mod tests {
             Box::new(move |conn| WalPresync { log, copying }.once(conn).unwrap())
         });
         goes_on(&path, |copying| Box::new(move |conn| DbPresync { copying }.once(conn).unwrap()));
-        // Without a log to be had, nothing is waited for.
+        // If the WAL cannot be opened, the task does not wait.
         let (release, copying) = held(&path);
         let state = copying.progress();
         let log = path.join("is not there");

@@ -1,12 +1,12 @@
-//! Room on the disk, kept so that a full one can be emptied again.
+//! Reserves disk space, so that a full disk can be emptied again.
 //!
-//! What is committed lies in the log first, and takes its place in the database when the log is
-//! copied there. Were the disk filled to the last byte before that, the log could not be copied,
-//! so not start over, and even deleting, which writes to it, would fail for good. So what adds
-//! content is refused while there is still room for both.
+//! A commit first needs space in the WAL, and later in the database, when the WAL is checkpointed.
+//! If the disk were full by then, the WAL could not be checkpointed or restarted. Even deleting
+//! would fail for good, because it writes to the WAL. So changes that add content are refused while
+//! there is still space for both.
 //!
-//! A session in memory has a disk of its own in this sense: the bytes that its files may take
-//! together ([`MemoryBound`]). A batch is refused where these might not hold it.
+//! A session in memory has its [`MemoryBound`] as its disk. A batch is refused if that bound might
+//! not hold it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -20,49 +20,49 @@ use crate::delta::sqlite::file::connect;
 use crate::delta::sqlite::file::disk::{self, byte_len};
 use crate::delta::sqlite::file::memory::MemoryBound;
 
-/// What only deletions, syncs and the like may use, in bytes.
+/// Space that only deletions, syncs and the like may use, in bytes.
 const RESERVED_BYTES: u64 = 4 << 20;
 
-/// The same of a session in memory, in bytes: more than the largest batch takes.
+/// That space for a session in memory, in bytes: more than the largest batch needs.
 const MEMORY_RESERVED_BYTES: u64 = 32 << 20;
 
-/// What a batch may hold in memory that is not in the log yet, in bytes.
+/// Content of a batch that may be in memory and not in the WAL yet, in bytes.
 const MAX_UNWRITTEN_BYTES: u64 = 24 << 20;
 
-/// Less than this, in bytes, is so little that the log should give back what it can.
+/// With less free space than this, in bytes, the WAL is truncated.
 const LOW_BYTES: u64 = 64 << 20;
 
-/// The disk is asked again after this much more was added, in bytes.
+/// The free space is queried again after this many more bytes were added.
 const STEP_BYTES: u64 = 256 << 10;
 
-/// Or after this time: other programs fill the disk, too.
+/// The free space is queried again after this time, as other programs also fill the disk.
 const TRUSTED_FOR: Duration = Duration::from_millis(100);
 
-/// How much room a session has.
+/// Tracks the free disk space of a session.
 pub struct DiskReserve {
     path: PathBuf,
-    /// Where the session is in memory.
+    /// The bound, if the session is in memory.
     memory: Option<MemoryBound>,
-    /// Figures of the disk.
+    /// Queries the disk; replaced in tests.
     usage: fn(&Path) -> Result<FsStat>,
-    /// What the batch added, in bytes.
+    /// Bytes that the current batch has added.
     added: u64,
-    /// What the disk said, if it need not be asked again yet.
+    /// The last query's result, while it may still be used.
     known: Option<KnownSpace>,
 }
 
-/// What was left when the disk was asked.
+/// The result of a query of the free space.
 struct KnownSpace {
     /// [`DiskReserve::spare`], in bytes.
     spare: Option<u64>,
-    /// What was added since, in bytes.
+    /// Bytes added since the query.
     added: u64,
-    /// When it was asked.
+    /// When the disk was queried.
     at: Instant,
 }
 
 impl DiskReserve {
-    /// The room of the session file `session`, which may be in `memory`.
+    /// The reserve for the session file `session`; with `memory` if the session is in memory.
     pub fn of(session: &Path, memory: Option<MemoryBound>) -> Self {
         Self { path: session.to_owned(), memory, usage: disk::usage, added: 0, known: None }
     }
@@ -72,16 +72,15 @@ impl DiskReserve {
         self.memory.is_some()
     }
 
-    /// Begins a batch.
     pub fn begin(&mut self) {
         self.added = 0;
     }
 
-    /// Fails where the bound of a session in memory might not hold another batch: what the log
-    /// has takes its place in the database later.
+    /// Fails if the bound of a session in memory might not hold another batch. Pages in the WAL
+    /// need space in the database later.
     ///
     /// # Errors
-    /// [`StoreError::Full`]
+    /// [`StoreError::Full`].
     pub fn check_memory(&mut self, conn: &Connection) -> Result<()> {
         if self.memory.is_none() {
             return Ok(());
@@ -95,7 +94,7 @@ impl DiskReserve {
         }
     }
 
-    /// Forgets what the disk said: it has changed.
+    /// Discards the last query's result, because the free space has changed.
     pub(super) fn forget(&mut self) {
         self.known = None;
     }
@@ -103,7 +102,7 @@ impl DiskReserve {
     /// Counts `bytes` that a change of the batch is about to add.
     ///
     /// # Errors
-    /// [`StoreError::Full`]: they would take what is reserved.
+    /// [`StoreError::Full`]: the bytes would need reserved space.
     pub fn add(&mut self, conn: &Connection, bytes: usize) -> Result<()> {
         let bytes = bytes as u64;
         let added = self.added.saturating_add(bytes);
@@ -112,8 +111,7 @@ impl DiskReserve {
             self.added = added;
             return Ok(());
         }
-        // What comes until the next look grows the database, too. Pages are not filled to the
-        // last byte.
+        // Bytes added until the next query also grow the database. Pages are not filled completely.
         let coming = with_waste(bytes.saturating_add(STEP_BYTES));
         let unwritten = with_waste(added).min(MAX_UNWRITTEN_BYTES);
         let reserved = if self.is_in_memory() { MEMORY_RESERVED_BYTES } else { RESERVED_BYTES };
@@ -126,7 +124,7 @@ impl DiskReserve {
         Ok(())
     }
 
-    /// Whether the log should give back what it can.
+    /// Whether the free space is so low that the WAL should be truncated.
     pub(super) fn is_low(&mut self, conn: &Connection) -> Result<bool> {
         let spare = match self.still_known(0) {
             Some(known) => known.spare,
@@ -135,7 +133,7 @@ impl DiskReserve {
         Ok(spare.is_some_and(|spare| spare < LOW_BYTES))
     }
 
-    /// What the disk said, if it still counts with so many bytes more.
+    /// The last query's result, if it may still be used after adding `bytes`.
     fn still_known(&mut self, bytes: u64) -> Option<&mut KnownSpace> {
         let counts = |known: &&mut KnownSpace| {
             known.added + bytes < STEP_BYTES && known.at.elapsed() < TRUSTED_FOR
@@ -143,15 +141,15 @@ impl DiskReserve {
         self.known.as_mut().filter(counts)
     }
 
-    /// Asks the disk.
+    /// Queries the disk.
     fn ask(&mut self, conn: &Connection) -> Result<Option<u64>> {
         let spare = self.spare(conn)?;
         self.known = Some(KnownSpace { spare, added: 0, at: Instant::now() });
         Ok(spare)
     }
 
-    /// The bytes that are left on the disk when the log is copied into the database; `None`
-    /// where the system does not tell.
+    /// The bytes that remain free once the WAL is copied into the database; `None` if the system
+    /// does not report free space.
     fn spare(&self, conn: &Connection) -> Result<Option<u64>> {
         let disk = match &self.memory {
             Some(bound) => bound.usage(&self.path),
@@ -171,7 +169,7 @@ impl DiskReserve {
     }
 }
 
-/// What `bytes` of content take, at most.
+/// Upper bound of the space that `bytes` of content need.
 fn with_waste(bytes: u64) -> u64 {
     bytes.saturating_add(bytes / 2)
 }
@@ -203,7 +201,7 @@ mod tests {
         let conn = Connection::open_in_memory().unwrap();
         let mut room = room(|_| disk(64 * MIB, 10 * MIB));
         let added = (0..64).take_while(|_| room.add(&conn, 1 << 20).is_ok()).count();
-        // 4 MiB are reserved, and each takes its place in the log with half as much again.
+        // 4 MiB are reserved, and each MiB needs space in the WAL and half as much again.
         assert!((1..4).contains(&added), "{added}");
         assert!(room.add(&conn, 1 << 20).is_err());
         room.begin();

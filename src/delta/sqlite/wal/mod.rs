@@ -1,6 +1,6 @@
-//! When the WAL is synced and copied into the database, and how full the disk may get.
+//! When the WAL is synced and checkpointed, and how much free disk space is reserved.
 //!
-//! Decides when, never what: nothing here reads or writes a row.
+//! Scheduling only: nothing here reads or writes a row.
 
 pub mod background;
 pub mod checkpointer;

@@ -1,7 +1,7 @@
-//! The write-ahead log: when it is copied into the database.
+//! [`Wal`]: decides when the WAL is checkpointed.
 //!
-//! This is our business and not SQLite's (`wal_autocheckpoint`), because SQLite hides it when a
-//! checkpoint fails, and a failed sync must not be missed (see writer.rs).
+//! acetate checkpoints itself, without `wal_autocheckpoint`: SQLite hides the failure of an
+//! automatic checkpoint, and a failed fsync must not be missed (see writer.rs).
 
 use std::cell::Cell;
 use std::fs::File;
@@ -23,87 +23,89 @@ use crate::delta::sqlite::file::connect::{self, BUSY_WAIT, beside};
 use crate::delta::sqlite::file::disk::byte_len;
 use crate::wal_shim;
 
-/// Length of the log at which it is copied into the database, in bytes.
+/// WAL length at which it is checkpointed, in bytes.
 const CHECKPOINT_BYTES: u64 = 16 << 20;
 
-/// What a commit adds at least, in bytes, where a client writes content as fast as it can.
+/// A commit that adds at least this many bytes is large: a client writes content at full speed.
 const LARGE_COMMIT_BYTES: u64 = 1 << 20;
 
-/// Length at which the log is copied then, in bytes: no page of content is there twice, so that
-/// nothing is saved by waiting.
+/// WAL length for a checkpoint after a large commit, in bytes. Pages of content are not in the WAL
+/// twice, so waiting longer saves no writes.
 const EARLY_CHECKPOINT_BYTES: u64 = 4 << 20;
 
-/// How much longer the log gets before the next try, where readers kept it from starting over,
-/// in bytes.
+/// How much the WAL may grow until the next attempt, if readers kept it from restarting, in bytes.
 const RETRY_BYTES: u64 = 8 << 20;
 
-/// Length at which the writer waits for those readers, in bytes. With the largest batch behind
-/// it, the log stays below 64 MiB.
+/// WAL length at which the writer waits for such readers, in bytes. Including the largest batch,
+/// the WAL stays below 64 MiB.
 const PATIENCE_BYTES: u64 = 40 << 20;
 
-/// How long it waits for them. A reader of another program may take longer: the log grows on,
-/// and is tried again when it is twice as long.
+/// How long the writer waits for them. If a reader of another program takes longer, the WAL grows
+/// on; the writer tries again at twice the length.
 const READERS_WAIT: Duration = Duration::from_secs(2);
 
-/// What the file keeps when the log starts over, in bytes: overwriting is cheaper than growing.
+/// Length that the file keeps when the WAL restarts, in bytes: overwriting is cheaper than
+/// extending.
 const KEPT_BYTES: u64 = 20 << 20;
 
-/// The same while commits are large or the log is longer than that: cutting it each time, and
-/// letting it grow again, takes a tenth of the time.
+/// That length while commits are large or the WAL exceeds [`KEPT_BYTES`]: truncating and extending
+/// the file each time would cost a tenth of the time.
 const LONG_KEPT_BYTES: u64 = 64 << 20;
 
-/// Time without such a commit after which it is cut.
+/// Time without a large commit or a long WAL after which the file is truncated.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Time until it is looked whether the thread has copied what is to be cut.
+/// Delay until the writer checks again whether a running checkpoint has ended, before truncating.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What the WAL begins with, in bytes; it is another one each time that the WAL starts over.
+/// Length of the WAL's header, in bytes. The header changes each time that the WAL restarts.
 const HEADER_BYTES: usize = 32;
 
-/// What the log has before each page, in bytes.
+/// Length of a frame's header, before its page, in bytes.
 const FRAME_HEADER_BYTES: u64 = 24;
 
-/// Length from which the log is cut to make room on a disk that is almost full, in bytes.
+/// WAL length from which it is truncated to free space on an almost full disk, in bytes.
 const ROOM_BYTES: u64 = 1 << 20;
 
-/// How long that waits for readers.
+/// How long that truncation waits for readers.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
 
-/// Time until that which could not be written once more is tried again, if no promise needs it.
+/// Delay until frames of an earlier process are rewritten again after a failure, unless a durable
+/// commit needs it sooner.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
-/// The log beside a session file.
+/// The WAL of a session file.
 pub struct Wal {
     session: PathBuf,
     path: PathBuf,
-    /// Pages in the log, as of the last commit: its file may be longer than what it holds.
+    /// Pages in the WAL, as of the last commit; its file may be longer.
     pages: Arc<AtomicU32>,
-    /// What a page takes in it, in bytes.
+    /// Size of a frame (header and page), in bytes.
     frame_bytes: u64,
-    /// Its length after the last commit, in bytes.
+    /// Length after the last commit, in bytes.
     last: u64,
-    /// How much of it is known to be synced, in bytes; `None` while nobody knows what an earlier
-    /// process left.
+    /// How much of it is known to be synced, in bytes; `None` while it may hold unsynced frames of
+    /// an earlier process.
     synced: Option<u64>,
-    /// Where an earlier process left something in it: when that is written once more, if no promise
-    /// needs it earlier.
+    /// If it holds frames of an earlier process: when they are rewritten, unless a durable commit
+    /// needs it sooner.
     inherited: Option<Instant>,
-    /// Length at which the next checkpoint is due, in bytes.
+    /// WAL length at which the next checkpoint is due, in bytes.
     due_at: u64,
-    /// When a commit was last large, or its log long; `None` since the file keeps less again.
+    /// When a commit was last large, or the WAL long; `None` once the file keeps [`KEPT_BYTES`]
+    /// again.
     long_at: Option<Instant>,
-    /// Whether all of it was copied after the last commit: the next one starts it over, and syncs
-    /// its header.
+    /// Whether a checkpoint ran since the last commit: the next commit may then restart the WAL and
+    /// sync its header.
     starts_over: Cell<bool>,
     poison: Poison,
-    /// Its header after the last commit, where `wal_shim` does not see the commits.
+    /// The WAL's header after the last commit, if `wal_shim` does not see the commits.
     header: Option<[u8; HEADER_BYTES]>,
-    /// When it was opened.
+    /// When the WAL was opened.
     opened_at: Instant,
-    /// Does most of it.
+    /// The thread that does most of the checkpointing.
     copying: BackgroundThread<WalCheckpointer>,
-    /// Sync ahead where much is written, and where they may.
+    /// The threads that sync early while much is written, if [`syncs_ahead`] allows it.
     syncing: Option<(BackgroundThread<WalPresync>, BackgroundThread<DbPresync>)>,
 }
 
@@ -113,8 +115,8 @@ impl Wal {
         &self.session
     }
 
-    /// The log of the session file `session`, whose writer `conn` says from now on how long it
-    /// is. `is_read` says that nothing will be written.
+    /// The WAL of the session file `session`. A hook on the writer `conn` reports its length from
+    /// now on. `is_read` says that nothing will be written.
     pub fn of(
         session: &Path,
         conn: &mut Connection,
@@ -161,19 +163,19 @@ impl Wal {
         })
     }
 
-    /// What the log holds, in bytes.
+    /// Length of the frames in the WAL, in bytes.
     fn length(&self) -> u64 {
         u64::from(self.pages.load(Ordering::Relaxed)) * self.frame_bytes
     }
 
-    /// Looks how long the log is after a commit of this thread, and has it copied beside the
-    /// writer when it is long enough.
+    /// Records the length of the WAL after a commit of this thread, and triggers a checkpoint in
+    /// the background if it is long enough.
     pub fn note_length(&mut self, conn: &Connection) {
         let length = self.length();
         let mut before = std::mem::replace(&mut self.last, length);
         self.starts_over.set(false);
         if self.has_started_over(conn) || length < before {
-            // What it held is synced in the database.
+            // The WAL's previous content is synced in the database.
             before = 0;
             self.due_at = CHECKPOINT_BYTES;
             self.synced = Some(0);
@@ -182,7 +184,7 @@ impl Wal {
         if is_large || length > KEPT_BYTES {
             let before = self.long_at.replace(Instant::now());
             if before.is_none() {
-                // Else it is cut, which only takes longer.
+                // On failure the file is truncated, which only takes longer.
                 let _ = keep(conn, LONG_KEPT_BYTES);
             }
         }
@@ -197,7 +199,7 @@ impl Wal {
         }
     }
 
-    /// Whether the last commit of this thread started the WAL over.
+    /// Whether the last commit of this thread restarted the WAL.
     fn has_started_over(&mut self, conn: &Connection) -> bool {
         if wal_shim::sees_wal(conn) {
             return wal_shim::has_started_over();
@@ -207,15 +209,15 @@ impl Wal {
         header.is_none() || before != header
     }
 
-    /// Whether it holds, or may hold, what an earlier process left.
+    /// Whether the WAL holds, or may hold, frames of an earlier process.
     pub fn is_inherited(&self) -> bool {
         self.inherited.is_some()
     }
 
-    /// Writes what an earlier process left once more ([`write_anew`]), if there is any.
+    /// Rewrites frames of an earlier process ([`write_anew`]), if there are any.
     ///
     /// # Errors
-    /// As there; it is to be tried again.
+    /// As [`write_anew`]; the caller tries again.
     pub fn take_over(&mut self, conn: &Connection) -> Result<()> {
         if self.inherited.is_some() {
             self.inherited = Some(Instant::now() + TRY_AGAIN);
@@ -225,42 +227,42 @@ impl Wal {
         Ok(())
     }
 
-    /// Notes that all of the log is synced.
+    /// Records that the whole WAL is synced.
     pub fn note_sync(&mut self) {
         self.synced = Some(self.length());
     }
 
-    /// What of the log is not synced, in bytes, at most.
+    /// Upper bound of the unsynced part of the WAL, in bytes.
     pub fn unsynced_bytes(&self) -> u64 {
         self.synced.map_or(u64::MAX, |synced| self.length().saturating_sub(synced))
     }
 
-    /// When the writer has something to do here, if it will without another commit.
+    /// When the writer next has work here, assuming no further commit.
     pub fn maintenance_at(&self) -> Option<Instant> {
         if self.is_due() {
             return Some(self.opened_at);
         }
         let quiet_at = self.long_at.map(|at| at + QUIET);
-        // To wait for what is being copied would hold changes up.
+        // Waiting for a running checkpoint would block changes.
         let is_busy = self.copying.is_busy();
         let not_before = |at: Instant| at.max(Instant::now() + LOOK_AGAIN);
         let cut_at = quiet_at.map(|at| if is_busy { not_before(at) } else { at });
         self.inherited.into_iter().chain(cut_at).min()
     }
 
-    /// Whether the writer has to copy something itself: what is left when most was copied, or
-    /// all when that does not keep up.
+    /// Whether the writer itself has to checkpoint: the rest after the thread has copied most, or
+    /// everything if the thread does not keep up.
     fn is_due(&self) -> bool {
         self.copying.is_done() || self.length() >= self.due_at.max(PATIENCE_BYTES)
     }
 
-    /// Whether the next commit writes to the log and does nothing else with it: it neither takes
-    /// over what an earlier process left, nor starts it over, nor waits until it is copied.
+    /// Whether the next commit only appends to the WAL: it does not rewrite frames of an earlier
+    /// process, restart the WAL or wait for a checkpoint.
     pub fn is_ready(&self) -> bool {
         self.inherited.is_none() && !self.starts_over.get() && !self.is_due()
     }
 
-    /// Copies what is due into the database; whether it did, so that all is copied that may be.
+    /// Checkpoints if due. Returns whether it did; then everything is copied that readers allow.
     ///
     /// # Errors
     /// As [`checkpoint`].
@@ -273,7 +275,7 @@ impl Wal {
         self.poison.check()?;
         let length = self.length();
         if length < PATIENCE_BYTES {
-            // Where a reader keeps the log from starting over, it is tried again later.
+            // If a reader keeps the WAL from restarting, try again later.
             self.due_at = (length + RETRY_BYTES).min(PATIENCE_BYTES);
             self.copy_by(checkpoint(conn, "PASSIVE"))?;
         } else {
@@ -283,10 +285,10 @@ impl Wal {
         Ok(true)
     }
 
-    /// Returns whether the file is to be cut by the next commit, and bounds what SQLite keeps of it
-    /// then: it is long, and for a while no commit was large, nor its log long. `is_copied` says
-    /// that all of the log was copied just now, so that it will start over; else the thread is
-    /// asked to.
+    /// Returns whether the next commit truncates the file, and lowers the length that SQLite keeps.
+    /// That is so if the file is long, and for a while no commit was large and the WAL not long.
+    /// `is_copied` says that the whole WAL was just copied, so that it will restart; otherwise this
+    /// triggers the thread.
     pub fn prepare_cut(&mut self, conn: &Connection, is_copied: bool) -> Result<bool> {
         let is_quiet = self.long_at.is_some_and(|at| at.elapsed() >= QUIET);
         if !is_quiet || self.copying.is_busy() {
@@ -302,12 +304,12 @@ impl Wal {
         Ok(is_long)
     }
 
-    /// Returns once nothing is copied beside the writer.
+    /// Blocks until the background checkpoint has ended.
     pub fn wait(&self) {
         self.copying.wait();
     }
 
-    /// Ends what copies beside the writer, before the log is copied for the last time.
+    /// Stops the background threads, before the last checkpoint.
     pub fn stop(&mut self) {
         self.copying.stop();
         if let Some((log, database)) = &mut self.syncing {
@@ -316,8 +318,8 @@ impl Wal {
         }
     }
 
-    /// Copies the log into the database and cuts it, where the disk is so full that its length
-    /// matters; before a batch.
+    /// Checkpoints and truncates the WAL if the disk is so full that its length matters; call
+    /// before a batch.
     ///
     /// # Errors
     /// As [`checkpoint`].
@@ -330,12 +332,12 @@ impl Wal {
         self.copy_by(checkpoint_within(conn, ROOM_WAIT, "TRUNCATE"))
     }
 
-    /// Whether [`Wal::make_room`] has something to do.
+    /// Whether [`Wal::make_room`] has work.
     pub fn wants_room(&self, conn: &Connection, room: &mut DiskReserve) -> Result<bool> {
         Ok(room.is_low(conn)? && byte_len(&self.path) >= ROOM_BYTES)
     }
 
-    /// Copies as much as may be at once.
+    /// Checkpoints as much as possible without waiting for readers.
     ///
     /// # Errors
     /// As [`checkpoint`].
@@ -344,44 +346,44 @@ impl Wal {
         self.copy_by(checkpoint(conn, "PASSIVE"))
     }
 
-    /// Notes what was copied: without a commit since, the next one may start the log over.
+    /// Records a checkpoint: unless a commit came in between, the next commit may restart the WAL.
     fn copy_by(&self, copied: Result<u32>) -> Result<()> {
         self.starts_over.set(true);
         copied.map(drop)
     }
 }
 
-/// Writes what an earlier process left in the log once more, so that the next sync writes it to
-/// the disk; before the first promise.
+/// Rewrites the frames that an earlier process left in the WAL, so that the next fsync writes them
+/// to the disk. Call before the first durable commit.
 ///
-/// A sync of that process may have failed, with nobody to tell of it. Then the system has pages of
-/// the log in memory that it takes for written, no later sync writes them, and after a power loss
-/// nothing counts that stands behind them.
+/// An fsync of that process may have failed and its error been lost. The kernel then treats those
+/// pages as clean, and no later fsync writes them. After a power loss, SQLite would ignore every
+/// frame after the missing ones.
 ///
 /// # Errors
-/// Another program writes for too long, or the log cannot be read or written.
+/// Another program writes for too long, or the WAL cannot be read or written.
 pub fn write_anew(conn: &Connection) -> Result<()> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let written = wal_shim::rewrite_log(conn);
-    // It fails only where there is nothing to roll back.
+    // Fails only if there is nothing to roll back.
     let _ = conn.execute_batch("ROLLBACK");
     Ok(written?)
 }
 
-/// The header of the WAL, which has new salts each time that the WAL starts over; `None` where it
-/// cannot be read. No lock is held through this file, so closing it releases none.
+/// The WAL's header, which gets new salts each time that the WAL restarts; `None` if it cannot be
+/// read. SQLite holds no POSIX lock on this file, so closing it releases none.
 fn header(path: &Path) -> Option<[u8; HEADER_BYTES]> {
     let mut header = [0; HEADER_BYTES];
     File::open(path).ok()?.read_exact(&mut header).ok()?;
     Some(header)
 }
 
-/// Lets the file keep so many bytes when the log starts over.
+/// Sets the length that the file keeps when the WAL restarts, in bytes.
 fn keep(conn: &Connection, bytes: u64) -> Result<()> {
     Ok(conn.pragma_update(None, "journal_size_limit", bytes.cast_signed())?)
 }
 
-/// The same as [`checkpoint`], where `how` waits for readers: as long as this.
+/// [`checkpoint`], where the mode `how` waits at most `wait` for readers.
 fn checkpoint_within(conn: &Connection, wait: Duration, how: &str) -> Result<u32> {
     conn.busy_timeout(wait)?;
     let done = checkpoint(conn, how);
@@ -389,15 +391,15 @@ fn checkpoint_within(conn: &Connection, wait: Duration, how: &str) -> Result<u32
     done
 }
 
-/// Copies the log into the database, as far as readers let us; the pages of the log that are
-/// copied by now.
+/// Copies the WAL into the database as far as readers allow; returns how many of its pages are
+/// copied now.
 ///
 /// # Errors
-/// A sync or write failed: what was not synced before may be lost. A full disk or a lock are
-/// no errors, since all of it is still in the log.
+/// An fsync or write failed: data that was not synced before may be lost. A full disk or a lock is
+/// no error, because the WAL still holds everything.
 pub fn checkpoint(conn: &Connection, how: &str) -> Result<u32> {
     let sql = format!("PRAGMA wal_checkpoint({how})");
-    // Whether it was kept from it, the pages in the log, and those of them that are copied.
+    // Columns: busy flag, pages in the WAL, pages copied.
     let copied = conn.query_row(&sql, [], |row| row.get::<_, i64>(2)).map_err(StoreError::from);
     match copied {
         Ok(pages) => Ok(u32::try_from(pages).unwrap_or(0)),

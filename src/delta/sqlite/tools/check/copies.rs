@@ -1,4 +1,4 @@
-//! O1 to O3, C1, C2, R1, W3 and L1: what the session has of the base.
+//! O1 to O3, C1, C2, R1, W3 and L1: copies, originals, redirects and hidden names of base objects.
 
 use crate::delta::Result;
 
@@ -95,7 +95,6 @@ const PENDING: &[(&str, &str)] = &[
     ),
 ];
 
-/// Finds what breaks these rules.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     if subject.chunk_bytes.is_some() {
         PENDING.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;

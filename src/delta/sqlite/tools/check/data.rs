@@ -1,4 +1,4 @@
-//! D1 to D4, D6 and D7: what inodes have beyond entries.
+//! D1 to D4, D6 and D7: chunks, holes, link targets and device numbers of inodes.
 
 use crate::delta::Result;
 
@@ -80,7 +80,6 @@ const REST: &[(&str, &str)] = &[
     ),
 ];
 
-/// Finds what breaks these rules.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     if subject.chunk_bytes.is_some() {
         CHUNKS.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;

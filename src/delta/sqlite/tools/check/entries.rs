@@ -1,4 +1,4 @@
-//! S10 and D5: names as they must be, and how bytes are stored.
+//! S10 and D5: valid names, and the storage type of names, targets and paths.
 
 use rusqlite::Row;
 use rusqlite::types::{ToSqlOutput, ValueRef};
@@ -10,7 +10,6 @@ use crate::vfs::{Name, NameError};
 use super::Subject;
 use super::found::{BreachSubject, RuleFindings};
 
-/// Finds what breaks these rules.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     let mut statement = subject.conn.prepare("SELECT parent_ino, name, ino FROM fs_dentry")?;
     let mut rows = statement.query([])?;
@@ -57,7 +56,7 @@ fn invalid(error: NameError, name: &[u8]) -> String {
     }
 }
 
-/// What is wrong with how bytes are stored.
+/// Describes a wrong storage type of a name, target or path; `None` if it is right.
 pub(in crate::delta::sqlite) fn misfit(stored: ValueRef<'_>) -> Option<&'static str> {
     let (ValueRef::Text(bytes) | ValueRef::Blob(bytes)) = stored else {
         return Some("neither TEXT nor BLOB");

@@ -1,4 +1,4 @@
-//! What was found: the first few of each rule, and how many there are.
+//! Collects findings: the first few of each rule, and their number.
 
 use std::collections::BTreeMap;
 
@@ -10,28 +10,28 @@ use crate::delta::sqlite::table::value;
 use super::rules::{RULES, is_tolerated};
 use super::{Breach, Broken, INTEGRITY, Subject};
 
-/// Steps up a tree before it is taken for endless.
+/// Maximum depth of a tree; a longer chain of parents counts as endless.
 const MOST_STEPS: usize = 4096;
 
-/// What a breach is about.
+/// The subject of a violation.
 pub(super) enum BreachSubject {
-    /// The session.
+    /// The session as a whole.
     Session,
     /// An inode.
     Inode(i64),
-    /// An entry of a directory, and the inode it leads to, if that is of interest.
+    /// An entry: its directory, its name, and the inode that it points to, if that matters.
     Entry(i64, Vec<u8>, Option<i64>),
-    /// A path, whatever is there.
+    /// A path, even if there is no object.
     Path(Vec<u8>),
 }
 
-/// What was found of each rule.
+/// Findings by rule.
 pub(super) struct RuleFindings {
     most: usize,
     rules: BTreeMap<&'static str, OfRule>,
 }
 
-/// What was found of one rule.
+/// Findings of one rule.
 #[derive(Default)]
 struct OfRule {
     count: u64,
@@ -39,12 +39,12 @@ struct OfRule {
 }
 
 impl RuleFindings {
-    /// Nothing yet; `most` of each rule will be told.
+    /// No findings yet; `most` of each rule will be reported.
     pub(super) fn new(most: usize) -> Self {
         Self { most, rules: BTreeMap::new() }
     }
 
-    /// Adds what breaks a rule.
+    /// Adds a violation.
     pub(super) fn add(&mut self, rule: &'static str, at: BreachSubject, what: impl Into<String>) {
         let found = self.rules.entry(rule).or_default();
         found.count += 1;
@@ -53,13 +53,13 @@ impl RuleFindings {
         }
     }
 
-    /// Adds what SQLite says of a damaged file.
+    /// Adds damage that SQLite reports.
     pub(super) fn damage(&mut self, text: String) {
         self.add(INTEGRITY, BreachSubject::Session, text);
     }
 
-    /// Adds the rows that a query returns, each with an inode, the directory and name of an entry,
-    /// and what is wrong; NULL where that makes no sense. `:chunk` stands for the chunk size.
+    /// Adds the rows that a query returns as violations. Columns: inode, the entry's directory and
+    /// name, and a description; NULL where a column does not apply. `:chunk` is the chunk size.
     pub(super) fn ask(
         &mut self,
         subject: &Subject<'_>,
@@ -86,7 +86,7 @@ impl RuleFindings {
         Ok(())
     }
 
-    /// All of it, with the paths.
+    /// All findings, with paths.
     pub(super) fn end(mut self, conn: &Connection, is_foreign: bool) -> Result<Vec<Broken>> {
         let paths = InodePaths::new(conn)?;
         let mut all = Vec::new();
@@ -100,7 +100,7 @@ impl RuleFindings {
     }
 }
 
-/// Finds the paths of inodes.
+/// Determines the paths of inodes.
 pub(in crate::delta::sqlite) struct InodePaths<'c> {
     conn: &'c Connection,
     query: &'static str,
@@ -115,7 +115,7 @@ impl<'c> InodePaths<'c> {
             let query = "SELECT parent_ino, name FROM fs_dentry WHERE ino = ?1 ORDER BY id LIMIT 1";
             return Ok(Self { conn, query });
         }
-        // Each step up would read all entries.
+        // Without the index, each step up would read all entries.
         conn.execute_batch(
             "CREATE TEMP TABLE IF NOT EXISTS up (ino INTEGER PRIMARY KEY, parent_ino, name);
              INSERT OR IGNORE INTO up SELECT ino, parent_ino, name FROM fs_dentry
@@ -124,7 +124,7 @@ impl<'c> InodePaths<'c> {
         Ok(Self { conn, query: "SELECT parent_ino, name FROM up WHERE ino = ?1" })
     }
 
-    /// A path of an inode; `None` where none leads up to the root.
+    /// A path of an inode; `None` if no chain of entries leads to the root.
     pub(in crate::delta::sqlite) fn of(&self, ino: i64) -> Result<Option<Vec<u8>>> {
         let mut names = Vec::new();
         let mut at = ino;

@@ -1,9 +1,9 @@
-//! Checks a session file against every invariant of docs/SCHEMA.md, on one snapshot, whoever
-//! serves it meanwhile.
+//! Checks a session file against every invariant of docs/SCHEMA.md, on one snapshot. A server may
+//! have the file open.
 //!
-//! One file for each group of rules; most are queries that return what breaks them. A rule that
-//! other implementations may break, and that acetate can live without, gives notes instead of
-//! findings in a file that one of them wrote to.
+//! One file per group of rules; most rules are queries that return violations. If another
+//! implementation wrote to the file, a broken rule that acetate tolerates is a note instead of a
+//! finding.
 
 mod copies;
 mod data;
@@ -32,84 +32,84 @@ use found::RuleFindings;
 pub(super) use redirects::shown_at_its_place;
 pub use rules::RULES;
 
-/// What is checked, and how much is told.
+/// Options for a check.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckOptions {
-    /// Findings that are told of each rule; the rest is counted.
+    /// Maximum number of findings reported per rule; further ones are only counted.
     pub most: usize,
-    /// Leaves SQLite's own check of the file out, which reads all of it.
+    /// Skips SQLite's own integrity check, which reads the whole file.
     pub quick: bool,
 }
 
-/// What breaks a rule.
+/// One violation of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breach {
-    /// The inode that it is about.
+    /// The affected inode.
     pub ino: Option<i64>,
-    /// The path of that in the merged tree, where it can be told.
+    /// Its path in the merged tree, if it can be determined.
     pub path: Option<Vec<u8>>,
-    /// What is wrong.
+    /// A description of the violation.
     pub what: String,
 }
 
-/// A rule that is broken.
+/// A broken rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Broken {
     /// The rule's number in docs/SCHEMA.md, or [`INTEGRITY`].
     pub rule: &'static str,
-    /// Whether acetate can live with it, in this file.
+    /// Whether acetate tolerates the violation in this file.
     pub is_note: bool,
-    /// How often.
+    /// Number of violations.
     pub count: u64,
-    /// The first of what breaks it.
+    /// The first violations.
     pub first: Vec<Breach>,
 }
 
-/// Stands for SQLite's own check of the file.
+/// The name used in place of a rule for SQLite's own integrity check.
 pub const INTEGRITY: &str = "integrity";
 
-/// A file whose content is partly still the base's (invariant C3 is about it).
+/// A file whose copy-up is not finished (invariant C3 applies to it).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pending {
     /// Its inode.
     pub ino: i64,
-    /// Its path in the merged tree, where it can be told.
+    /// Its path in the merged tree, if it can be determined.
     pub path: Option<Vec<u8>>,
-    /// What it was in the base.
+    /// The base object that it is copied from.
     pub origin: Origin,
 }
 
-/// A directory through which the base shows at another path than its own (invariant R1).
+/// A directory with a redirect (invariant R1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedirectedDir {
     /// Its inode.
     pub ino: i64,
-    /// Its path in the merged tree, where it can be told.
+    /// Its path in the merged tree, if it can be determined.
     pub path: Option<Vec<u8>>,
-    /// The base directory that shows.
+    /// The base directory to which it is redirected.
     pub base: BasePath,
 }
 
-/// What checking a file came to.
+/// The result of a check.
 #[derive(Debug)]
 pub struct CheckReport {
     /// The broken rules, in the order of [`RULES`].
     pub broken: Vec<Broken>,
-    /// Whether another implementation made the file, or wrote to it since it was last served.
+    /// Whether another implementation created the file, or wrote to it since it was last served.
     pub is_foreign: bool,
-    /// Files whose base file has to be compared.
+    /// Files to be compared with their base files.
     pub pending: Vec<Pending>,
-    /// Directories whose base directory has to be looked up in the base.
+    /// Directories whose redirect targets are to be looked up in the base.
     pub redirected: Vec<RedirectedDir>,
     /// The base directory that the file records.
     pub base_path: Option<PathBuf>,
 }
 
 impl Session {
-    /// Checks the session file `path`, as it is now.
+    /// Checks the current state of the session file `path`.
     ///
     /// # Errors
-    /// See [`OpenError`]: it is no session, or cannot be read.
+    /// See [`OpenError`]: the file is no session, or cannot be read.
     pub fn check(
         path: &Path,
         options: &CheckOptions,
@@ -121,20 +121,20 @@ impl Session {
     }
 }
 
-/// The file while it is checked.
+/// The file that is checked.
 struct Subject<'c> {
     conn: &'c Connection,
-    /// Chunk size, in bytes; `None` where the file says none that can be.
+    /// Chunk size, in bytes; `None` if the recorded one is invalid.
     chunk_bytes: Option<i64>,
-    /// Whether acetate ever served it: its own tables mean something.
+    /// Whether acetate ever served it, so that its own tables have content.
     is_served: bool,
 }
 
-/// Checks an open file, in a transaction that it begins.
+/// Checks an open file, in a transaction that this function begins.
 pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<CheckReport> {
-    // Temporary tables count as changes, though not of the file.
+    // Creating temporary tables counts as a change in SQLite, though not of the file.
     conn.pragma_update(None, "query_only", false)?;
-    // One moment for all.
+    // One snapshot for all checks.
     conn.execute_batch("BEGIN")?;
     stand_in(conn)?;
     let subject = Subject {
@@ -157,20 +157,20 @@ pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<CheckRe
         redirects::check,
     ] {
         match check(&subject, &mut found) {
-            // What cannot be read any further is a finding like others.
+            // A part that cannot be read is a finding.
             Err(StoreError::Corrupt(text)) => found.damage(text),
             checked => checked?,
         }
     }
     let broken = found.end(conn, is_foreign)?;
     let pending = pending(conn)?;
-    // What cannot be read of them is among the findings.
+    // A row that cannot be read is already among the findings.
     let redirected = redirects::all(conn).unwrap_or_default();
     let base_path = config::base_path(conn)?;
     Ok(CheckReport { broken, is_foreign, pending, redirected, base_path })
 }
 
-/// Gives what is asked empty tables for those that other implementations leave out.
+/// Creates empty temporary tables in place of tables that other implementations lack.
 fn stand_in(conn: &Connection) -> Result<()> {
     if !schema::has_table(conn, "fs_origin")? {
         conn.execute_batch(
@@ -180,8 +180,8 @@ fn stand_in(conn: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// Whether another implementation made the file, or added entries since acetate closed it:
-/// acetate counts links anew when it opens it next.
+/// Whether another implementation created the file, or added entries since acetate closed it. In
+/// that case, acetate recounts links when it next opens the file.
 fn is_foreign(subject: &Subject<'_>) -> Result<bool> {
     let conn = subject.conn;
     let id: i64 = conn.query_row("PRAGMA application_id", [], |row| row.get(0))?;
@@ -193,7 +193,7 @@ fn is_foreign(subject: &Subject<'_>) -> Result<bool> {
     Ok(is_clean && last != Some(dentry::last_id(conn)?.into()))
 }
 
-/// SQLite's own check.
+/// Runs SQLite's own integrity check.
 fn integrity(subject: &Subject<'_>, found: &mut RuleFindings) {
     let asked = || -> Result<Vec<String>> {
         let mut statement = subject.conn.prepare("PRAGMA integrity_check")?;
@@ -206,7 +206,7 @@ fn integrity(subject: &Subject<'_>, found: &mut RuleFindings) {
     }
 }
 
-/// The files whose content is partly still the base's, where the session says what they were.
+/// The files with an unfinished copy-up that have an origin.
 fn pending(conn: &Connection) -> Result<Vec<Pending>> {
     let mut statement = conn.prepare(
         "SELECT u.delta_ino FROM acetate_copy_up u JOIN acetate_origin o USING (delta_ino)
@@ -217,7 +217,7 @@ fn pending(conn: &Connection) -> Result<Vec<Pending>> {
     let mut pending = Vec::new();
     let paths = found::InodePaths::new(conn)?;
     for ino in inos {
-        // One that cannot be read is O1's.
+        // An unreadable row is a finding of O1.
         let Ok(Some(row)) = inode::get(conn, Ino(ino.cast_unsigned())) else { continue };
         if let Some(origin) = row.origin {
             pending.push(Pending { ino, path: paths.of(ino)?, origin });

@@ -10,7 +10,6 @@ use crate::vfs::{FileKind, Name};
 use super::found::{BreachSubject, InodePaths, RuleFindings};
 use super::{RedirectedDir, Subject};
 
-/// Finds what breaks this.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     let query = "SELECT delta_ino, base_path FROM acetate_redirect";
     let mut statement = subject.conn.prepare(query)?;
@@ -35,7 +34,7 @@ pub(super) fn all(conn: &Connection) -> Result<Vec<RedirectedDir>> {
     let paths = InodePaths::new(conn)?;
     let mut found = Vec::new();
     for ino in redirect::all(conn)? {
-        // One that is no path is a finding.
+        // An invalid base path is already a finding.
         let Ok(Some(base)) = redirect::get(conn, ino) else { continue };
         let ino = ino.0.cast_signed();
         found.push(RedirectedDir { ino, path: paths.of(ino)?, base });
@@ -43,7 +42,7 @@ pub(super) fn all(conn: &Connection) -> Result<Vec<RedirectedDir>> {
     Ok(found)
 }
 
-/// Where a base directory shows that shows through a redirect too.
+/// The merged path where a redirected base directory also shows at its own place, if it does.
 pub(in crate::delta::sqlite) fn shown_at_its_place(
     conn: &Connection,
     base: &BasePath,
@@ -51,14 +50,14 @@ pub(in crate::delta::sqlite) fn shown_at_its_place(
     own_place(conn, &InodePaths::new(conn)?, base)
 }
 
-/// Where the base directory `base` shows without its redirect, if nothing hides it there. A
-/// directory of the delta at that place has whiteouts for what it must not show.
+/// The merged path where the base directory `base` shows at its own place, if nothing hides it
+/// there. A delta directory at that place has whiteouts for entries that it must not show.
 fn own_place(
     conn: &Connection,
     paths: &InodePaths<'_>,
     base: &BasePath,
 ) -> Result<Option<MergedPath>> {
-    // Down from the closest directory above that moved, or from the root.
+    // Go down from the closest redirected ancestor, or from the root.
     let mut below: Vec<Name> = Vec::new();
     let mut above = base.clone();
     let (mut place, mut ino) = loop {

@@ -1,4 +1,4 @@
-//! M1 to M7: what the session says about itself, as far as one look at the file shows them.
+//! M1 to M7: the session's own metadata, as far as the file alone shows violations.
 
 use crate::delta::{Result, StoreError};
 
@@ -90,7 +90,7 @@ const QUERIES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Finds what breaks these rules, in a file that acetate ever served.
+/// Adds the violations of these rules to `found`, if acetate ever served the file.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     if !subject.is_served {
         return Ok(());

@@ -1,19 +1,19 @@
-//! S1 to S9: inodes and the entries that lead to them.
+//! S1 to S9: inodes and the entries that point to them.
 
 use crate::delta::Result;
 
 use super::Subject;
 use super::found::RuleFindings;
 
-/// The type bits of a mode, and those of a directory.
+/// SQL: whether the mode's type bits are those of a directory.
 macro_rules! is_dir {
     ($table:literal) => {
         concat!($table, ".mode & 61440 = 16384")
     };
 }
 
-/// What several rules ask, found out once: how many entries lead to each inode, and which lead to
-/// directories. Other files than ours have no index that tells.
+/// Temporary tables for several rules: the number of entries per inode, and the entries of
+/// directories. Files of other implementations have no index for this.
 const PREPARE: &str = concat!(
     "CREATE TEMP TABLE counted (ino INTEGER PRIMARY KEY, entries INTEGER);
      INSERT INTO counted SELECT ino, count(*) FROM fs_dentry WHERE typeof(ino) = 'integer'
@@ -56,7 +56,7 @@ const QUERIES: &[(&str, &str)] = &[
     ),
     (
         "S4",
-        // The index keeps away all but one as TEXT and one as BLOB, where a file has it.
+        // If the file has the UNIQUE constraint, it permits one TEXT and one BLOB entry at most.
         "SELECT NULL, parent_ino, name, count(*) || ' entries have this name' FROM fs_dentry
          GROUP BY parent_ino, name HAVING count(*) > 1
          UNION ALL
@@ -94,7 +94,8 @@ const QUERIES: &[(&str, &str)] = &[
     ),
     (
         "S8",
-        // What is not reached from above, from the root or from what another rule misses there.
+        // Directories not reached from above: from the root, or from a parent that another rule
+        // reports.
         "WITH RECURSIVE reached (ino) AS (
            SELECT parent_ino FROM dirs WHERE parent_ino NOT IN (SELECT ino FROM dirs)
            UNION SELECT d.ino FROM reached r JOIN dirs d ON d.parent_ino = r.ino)
@@ -110,7 +111,6 @@ const QUERIES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Finds what breaks these rules.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
     subject.conn.execute_batch(PREPARE)?;
     QUERIES.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))

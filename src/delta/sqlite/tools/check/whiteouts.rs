@@ -1,4 +1,4 @@
-//! W1 and W2: whiteouts, and the entries that they must not hide.
+//! W1 and W2: whiteouts, and entries that they must not hide.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -9,9 +9,8 @@ use crate::vfs::Name;
 use super::Subject;
 use super::found::{BreachSubject, RuleFindings};
 
-/// Finds what breaks these rules.
 pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
-    // Paths of one directory come one after the other.
+    // Sorted, so that paths of one directory are adjacent.
     let query = "SELECT path, parent_path FROM fs_whiteout ORDER BY path";
     let mut statement = subject.conn.prepare(query)?;
     let mut rows = statement.query([])?;
@@ -31,23 +30,23 @@ pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<(
             found.add("W2", BreachSubject::Path(bytes.to_vec()), what);
         }
         if way.leads_to_an_entry(&path)? {
-            // The entry lies where it lies: its inode's own path may be another one.
+            // Report the whiteout's path: the inode may have another path.
             found.add("W1", BreachSubject::Path(bytes.to_vec()), "a whiteout hides this entry");
         }
     }
     Ok(())
 }
 
-/// The way down to the last path: names, and the inode that each leads to, if there is one.
+/// The components of the last path, each with the inode that it leads to, if there is one.
 struct PathDescent<'s, 'c> {
     subject: &'s Subject<'c>,
-    /// Whether any name is a BLOB: else it is in vain to look for one.
+    /// Whether any name is stored as BLOB; otherwise lookups as BLOB are skipped.
     has_blobs: bool,
     steps: Vec<(Name, Option<i64>)>,
 }
 
 impl PathDescent<'_, '_> {
-    /// Whether the delta has an entry at `path`; one below it has a directory at it.
+    /// Whether the delta has an entry at `path`. If it has an entry below, it also has one here.
     fn leads_to_an_entry(&mut self, path: &MergedPath) -> Result<bool> {
         let names: Vec<Name> = path.names().collect();
         let shared = self.steps.iter().zip(&names).take_while(|(step, name)| step.0 == **name);

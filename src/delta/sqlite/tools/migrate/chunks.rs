@@ -1,10 +1,10 @@
-//! The content of files as version 0.0 of the specification stores it: chunks of any length, at
-//! any offset. They become chunks of one length, and no byte of them is lost.
+//! Converts file content of version 0.0 of the specification, where chunks have any length and
+//! offset, to chunks of one length. No byte is lost.
 //!
 //! A file is "all chunks in order of their offset, one behind the other" (specification 0.0,
-//! "Reading a File"), and its size is their total length (consistency rule 7). Where the size is
-//! larger, and the chunks do not overlap, the writer knew of holes: then they lie at their offsets.
-//! A chunk can be as large as SQLite lets it, and is never in memory as a whole.
+//! "Reading a File"), and its size is their total length (consistency rule 7). If the size is
+//! larger and the chunks do not overlap, the writer used holes: then each chunk is placed at its
+//! offset. A chunk can be as large as SQLite permits, and is never read into memory as a whole.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, MAIN_DB, OptionalExtension, params};
@@ -12,37 +12,37 @@ use rusqlite::{Connection, MAIN_DB, OptionalExtension, params};
 use crate::delta::Result;
 use crate::delta::sqlite::table::value;
 
-/// What is copied at once, in bytes.
+/// Bytes copied at once.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// What there is.
+/// Counts over all chunks of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Survey {
     /// Chunks.
     pub chunks: u64,
-    /// Files whose size is not what their chunks hold.
+    /// Files whose size differs from that of their chunks.
     pub resized: u64,
 }
 
-/// How the chunks of one inode lie.
+/// The chunks of one inode, in summary.
 struct ChunkLayout {
     chunks: u64,
-    /// What they make a file of, in bytes.
+    /// The size of the file that they form, in bytes.
     size: u64,
-    /// Whether they lie at their offsets, with holes between them.
+    /// Whether they are placed at their offsets, with holes between them.
     is_sparse: bool,
-    /// Whether the file has another size now.
+    /// Whether this size differs from the recorded one.
     is_resized: bool,
 }
 
-/// A chunk.
+/// A chunk in the old form.
 struct Old {
     rowid: i64,
     offset: i64,
     bytes: u64,
 }
 
-/// Looks at all chunks of `table`.
+/// Counts the chunks of `table`.
 pub(super) fn survey(conn: &Connection, table: &str) -> Result<Survey> {
     let mut survey = Survey::default();
     for ino in inodes(conn, table)? {
@@ -53,7 +53,7 @@ pub(super) fn survey(conn: &Connection, table: &str) -> Result<Survey> {
     Ok(survey)
 }
 
-/// Writes the chunks of `old` to `fs_data`, cut to `chunk_bytes`, and sets the sizes.
+/// Writes the chunks of `old` to `fs_data`, cut to `chunk_bytes`, and updates the sizes.
 pub(super) fn cut(conn: &Connection, old: &str, chunk_bytes: u64) -> Result<()> {
     for ino in inodes(conn, old)? {
         let layout = ChunkLayout::read(conn, old, &ino)?;
@@ -83,7 +83,7 @@ fn inodes(conn: &Connection, table: &str) -> Result<Vec<Value>> {
     Ok(inos.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Calls `each` for the chunks of an inode, in their order.
+/// Calls `each` for the chunks of an inode, in order.
 fn each_chunk(
     conn: &Connection,
     table: &str,
@@ -105,7 +105,7 @@ fn each_chunk(
 impl ChunkLayout {
     fn read(conn: &Connection, table: &str, ino: &Value) -> Result<Self> {
         let (mut chunks, mut total) = (0, 0);
-        // Where the last one ends; `None` once one lies over another, or nowhere.
+        // End of the last chunk; `None` once a chunk overlaps another or has an invalid offset.
         let mut end = Some(0);
         each_chunk(conn, table, ino, |chunk| {
             chunks += 1;
@@ -135,7 +135,7 @@ fn copy(conn: &Connection, old: &str, chunk: &Old, at: u64, cutter: &mut Cutter<
         conn.prepare_cached(&format!("SELECT typeof(data) FROM {old} WHERE rowid = ?1"))?;
     let kind: String = statement.query_row([chunk.rowid], |row| row.get(0))?;
     if kind != "blob" && kind != "text" {
-        // A number: its digits, as whoever reads it as text sees it.
+        // A number: its digits, which is its value as text.
         let query = format!("SELECT CAST(CAST(data AS TEXT) AS BLOB) FROM {old} WHERE rowid = ?1");
         let data: Vec<u8> = conn.query_row(&query, [chunk.rowid], |row| row.get(0))?;
         return cutter.put(at, &data);
@@ -152,7 +152,7 @@ fn copy(conn: &Connection, old: &str, chunk: &Old, at: u64, cutter: &mut Cutter<
     Ok(())
 }
 
-/// Cuts what comes in order of its place into chunks.
+/// Cuts data that arrives in ascending order into chunks.
 struct Cutter<'c> {
     conn: &'c Connection,
     ino: &'c Value,
@@ -178,7 +178,7 @@ impl<'c> Cutter<'c> {
             }
             let from = (at % self.chunk_bytes) as usize;
             let length = bytes.len().min(self.chunk_bytes as usize - from);
-            // What no old chunk brings is zeros.
+            // Bytes that no old chunk covers are zeros.
             self.data.resize(from, 0);
             self.data.extend_from_slice(&bytes[..length]);
             at += length as u64;
@@ -187,7 +187,7 @@ impl<'c> Cutter<'c> {
         Ok(())
     }
 
-    /// Stores the chunk, at its length (invariant D1).
+    /// Stores the current chunk at its proper length (invariant D1).
     fn store(&mut self) -> Result<()> {
         if self.data.is_empty() {
             return Ok(());

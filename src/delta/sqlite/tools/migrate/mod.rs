@@ -1,9 +1,9 @@
-//! Makes a session of an old version of the specification, or of another implementation, one of
-//! acetate's, of version 0.4 (docs/decisions/0019).
+//! Migrates a session of an old version of the specification, or of another implementation, to
+//! acetate's form of version 0.4 (docs/decisions/0019).
 //!
-//! All in one transaction, after a copy was made: a death of the process leaves the old file or
-//! the new one. Versions are told by their columns, and every table is compared with the one that
-//! acetate makes: `plan` says what is to be done, `rebuild` and `chunks` do it.
+//! Everything happens in one transaction, after a backup: if the process dies, the file is the old
+//! one or the new one. Columns identify the version, and each table is compared with acetate's form
+//! of it. `plan` lists the steps; `rebuild` and `chunks` carry them out.
 
 mod chunks;
 mod plan;
@@ -30,44 +30,44 @@ use crate::delta::sqlite::wal::schedule;
 use plan::MigrationPlan;
 pub use plan::MigrationStep;
 
-/// Ends the name of the copy.
+/// Suffix of the backup's name.
 const BACKUP_SUFFIX: &str = ".before-migrate";
 
-/// Tables without which a file is no session, of whatever version.
+/// Tables that a session of any version has.
 const CORE_TABLES: [&str; 3] = ["fs_inode", "fs_dentry", "fs_data"];
 
-/// How a session is migrated.
+/// Options for a migration.
 #[derive(Debug, Clone, Copy)]
 pub struct MigrateOptions<'p> {
-    /// Where the copy goes; `None` for a name beside the session.
+    /// Path of the backup; `None` for a name beside the session.
     pub backup: Option<&'p Path>,
-    /// Only says what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
-    /// Findings that are told of each rule; the rest is counted.
+    /// Maximum number of findings reported per rule; further ones are only counted.
     pub most: usize,
 }
 
-/// What migrating a session came to.
+/// The result of a migration.
 #[derive(Debug)]
 pub struct Migrated {
-    /// The version of the specification that it had.
+    /// The specification's version of the file before the migration.
     pub from: &'static str,
-    /// What was done, or would be; nothing where the session is as acetate makes it.
+    /// The steps that were done, or would be; empty if the session already has acetate's form.
     pub steps: Vec<MigrationStep>,
-    /// The copy of the session as it was.
+    /// The backup of the old session.
     pub backup: Option<SessionCopy>,
-    /// What breaks the rules of docs/SCHEMA.md afterwards.
+    /// Rules of docs/SCHEMA.md that are broken after the migration.
     pub left: Vec<Broken>,
 }
 
 impl Session {
-    /// Makes the session file `path` one of acetate's, of version [`SPEC_VERSION`].
+    /// Migrates the session file `path` to acetate's form of version [`SPEC_VERSION`].
     ///
-    /// `tell` hears how many bytes of how many are copied before, every now and then.
+    /// `tell` receives the progress of the backup: bytes copied and bytes in total.
     ///
     /// # Errors
-    /// See [`OpenError`]; above all, another program has the session, or there is a file in the
-    /// place of the copy. The session is as it was.
+    /// See [`OpenError`]. In particular, another program has the session, or the backup's path
+    /// exists. The session is unchanged.
     pub fn migrate(
         path: &Path,
         options: &MigrateOptions<'_>,
@@ -80,7 +80,7 @@ impl Session {
             return Ok(migrated);
         }
         let _lock = SessionLock::take(path, true)?;
-        // It may have been another one's until now.
+        // Read again under the lock: another program may have changed the file before.
         migrated.from = version(path)?;
         let default = beside(path, BACKUP_SUFFIX);
         let copy = options.backup.unwrap_or(&default);
@@ -93,7 +93,7 @@ impl Session {
     }
 }
 
-/// The version of the specification that a file has, by its columns.
+/// The specification's version of a file, identified by its columns.
 fn version(path: &Path) -> std::result::Result<&'static str, OpenError> {
     let version = match probe::check(path) {
         Ok(()) => return Ok(SPEC_VERSION),
@@ -110,7 +110,7 @@ fn version(path: &Path) -> std::result::Result<&'static str, OpenError> {
     Ok(version)
 }
 
-/// What there is to do, and what is at fault then.
+/// The planned steps, and for a dry run the findings that would be left.
 fn look(path: &Path, options: &MigrateOptions<'_>) -> std::result::Result<Migrated, OpenError> {
     let from = version(path)?;
     let looked = || -> Result<Migrated> {
@@ -126,7 +126,7 @@ fn look(path: &Path, options: &MigrateOptions<'_>) -> std::result::Result<Migrat
     looked().map_err(|error| OpenError::store(path, error))
 }
 
-/// Copies the session to `copy`, and migrates it.
+/// Backs the session up to `copy`, and migrates it.
 fn write(
     path: &Path,
     copy: &Path,
@@ -137,16 +137,17 @@ fn write(
     let conn = connect::open(path, Role::Writer).map_err(store)?;
     connect::prepare_to_write(&conn).map_err(store)?;
     schedule::write_anew(&conn).map_err(store)?;
-    // What names a table goes on to name the one that takes its place.
+    // ALTER TABLE RENAME must not rewrite references to the table: they name its replacement.
     conn.pragma_update(None, "legacy_alter_table", true).map_err(|error| store(error.into()))?;
-    // From here on nobody else writes: the copy has all that there is.
+    // From here on no other program can write, so the backup has all rows.
     let transaction = Transaction::new_unchecked(&conn, TransactionBehavior::Immediate)
         .map_err(|error| store(error.into()))?;
     let plan = MigrationPlan::of(&transaction).map_err(store)?;
     let copied = backup::back_up(path, copy, tell)?;
     carry_out(&transaction, &plan, host).map_err(store)?;
     transaction.commit().map_err(|error| store(error.into()))?;
-    // It is done and synced; where somebody reads, the log is copied later.
+    // The migration is committed and synced. If a reader blocks this checkpoint, a later one copies
+    // the WAL.
     let _copied = schedule::checkpoint(&conn, "TRUNCATE");
     Ok((plan.steps, copied))
 }

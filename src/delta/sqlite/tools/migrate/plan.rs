@@ -1,4 +1,4 @@
-//! What a migration will do to a file, and what it cannot mend.
+//! Plans a migration, and predicts what it leaves broken.
 
 use rusqlite::Connection;
 
@@ -12,27 +12,27 @@ use crate::delta::sqlite::tools::check::{self, Broken, CheckOptions};
 use super::chunks;
 use super::rebuild::Odd;
 
-/// Something that a migration does.
+/// One step of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MigrationStep {
     /// The table, or `session`.
     pub table: &'static str,
-    /// What is done to it.
+    /// A description of the change.
     pub what: String,
 }
 
-/// All that a migration does.
+/// All steps of a migration.
 pub(super) struct MigrationPlan {
-    /// The tables that are written anew.
+    /// The tables to rebuild.
     pub odd: Vec<Odd>,
-    /// The chunk size that is written down, in bytes.
+    /// The chunk size to record, in bytes, if the file does not have one.
     pub chunk_bytes: Option<u64>,
-    /// Everything, in words.
+    /// All steps, as descriptions.
     pub steps: Vec<MigrationStep>,
 }
 
 impl MigrationPlan {
-    /// Looks at an open file, and changes nothing.
+    /// Plans the migration of an open file, without changing the file.
     pub(super) fn of(conn: &Connection) -> Result<Self> {
         let mut plan = Self { odd: Vec::new(), chunk_bytes: None, steps: Vec::new() };
         for &pair in SPEC_TABLES {
@@ -76,8 +76,8 @@ impl MigrationPlan {
         Ok(())
     }
 
-    /// What makes it a session of acetate's. Counts are taken in files of others only: a session
-    /// of acetate's with wrong ones is not old, but damaged.
+    /// Plans the id, the mark as acetate's, and the link counts. Wrong counts in a session that
+    /// acetate served are damage, for `check --repair`, and not part of a migration.
     fn identity(&mut self, conn: &Connection) -> Result<()> {
         let id: i64 = conn.query_row("PRAGMA main.application_id", [], |row| row.get(0))?;
         let is_served = schema::has_table(conn, "acetate_meta")?
@@ -112,7 +112,7 @@ impl MigrationPlan {
     }
 }
 
-/// Whether it holds chunks as version 0.0 does.
+/// Whether the table has chunks in the form of version 0.0.
 pub(super) fn is_first(odd: &Odd) -> bool {
     odd.table == "fs_data" && !odd.now.has("chunk_index")
 }
@@ -122,8 +122,8 @@ fn says_chunk_bytes(conn: &Connection) -> Result<bool> {
     Ok(schema::has_table(conn, "fs_config")? && conn.prepare(query)?.exists([])?)
 }
 
-/// The chunk size of a file: the one that it says, or else that of version 0.1, or, where its
-/// chunks have none yet (`is_first`), the one of new sessions.
+/// The chunk size of a file: the recorded one, or else that of version 0.1. For chunks in the form
+/// of version 0.0 (`is_first`): that of new sessions.
 pub(super) fn chunk_bytes(conn: &Connection, is_first: bool) -> Result<u64> {
     match (says_chunk_bytes(conn)?, is_first) {
         (true, _) => config::chunk_bytes(conn),
@@ -132,8 +132,8 @@ pub(super) fn chunk_bytes(conn: &Connection, is_first: bool) -> Result<u64> {
     }
 }
 
-/// What will be at fault in the file after the plan is carried out, by the rules of
-/// docs/SCHEMA.md; `conn` may not change it, and is of no other use afterwards.
+/// The rules of docs/SCHEMA.md that will be broken after the plan is carried out. `conn` must be
+/// read-only, and cannot be used afterwards.
 pub(super) fn left(
     conn: &Connection,
     plan: &MigrationPlan,
@@ -146,10 +146,11 @@ pub(super) fn left(
         }
     }
     for odd in &plan.odd {
-        // The stand-in of a session that is only read.
+        // The temporary view that replaces a missing column in a read-only session.
         conn.execute_batch(&format!("DROP VIEW IF EXISTS temp.{}", odd.table))?;
         let rows = if is_first(odd) {
-            // Where they will be, they have their length; what has no file has none after it.
+            // Chunks of files will have valid lengths; report those of inodes that are no regular
+            // file.
             "SELECT DISTINCT ino, 0 AS chunk_index, x'' AS data FROM main.fs_data WHERE ino NOT IN
                (SELECT ino FROM main.fs_inode WHERE mode & 61440 = 32768)"
                 .to_owned()
@@ -159,7 +160,7 @@ pub(super) fn left(
         conn.execute_batch(&format!("CREATE TEMP VIEW {} AS {rows}", odd.table))?;
     }
     let mut broken = check::check(conn, options)?.broken;
-    // These are counted anew.
+    // The migration recounts these.
     broken.retain(|broken| !matches!(broken.rule, "S7" | "D3"));
     broken.iter_mut().for_each(|broken| broken.is_note = false);
     Ok(broken)

@@ -1,4 +1,4 @@
-//! Writes a table anew in the form that acetate gives it, with the rows that it has.
+//! Rebuilds a table in acetate's form, keeping its rows.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -7,17 +7,17 @@ use crate::delta::sqlite::table::{dentry_ids, schema};
 
 use super::shape::{Column, Shape};
 
-/// A table that is not as acetate makes it.
+/// A table that differs from acetate's form.
 pub(super) struct Odd {
     pub table: &'static str,
-    /// Its columns, as SQL.
+    /// The column definitions of acetate's form, as SQL.
     ddl: &'static str,
     pub now: Shape,
     pub wanted: Shape,
 }
 
 impl Odd {
-    /// Compares a table of the file; `None` where it is as it should be, or is not there.
+    /// Compares a table of the file; `None` if it has acetate's form or does not exist.
     pub(super) fn find(
         conn: &Connection,
         (table, ddl): (&'static str, &'static str),
@@ -27,7 +27,7 @@ impl Odd {
         Ok((!now.is_as(&wanted)).then_some(Self { table, ddl, now, wanted }))
     }
 
-    /// What will be done to it, in words.
+    /// A description of the change.
     pub(super) fn words(&self) -> String {
         let missing = self.wanted.columns.iter().filter(|column| !self.now.has(&column.name));
         let missing: Vec<&str> = missing.map(|column| column.name.as_str()).collect();
@@ -40,12 +40,12 @@ impl Odd {
         }
     }
 
-    /// The name of the table's old form while the new one is filled.
+    /// The old table's name while the new one is filled.
     pub(super) fn old_name(&self) -> String {
         format!("{}_before_migrate", self.table)
     }
 
-    /// A query for the rows of `table`, which has the old form, in the new one.
+    /// A query that returns the rows of `table`, which has the old form, in the new form.
     pub(super) fn select(&self, table: &str) -> String {
         let columns = self.wanted.columns.iter();
         let columns = columns.map(|c| format!("{} AS {}", self.expression(c), c.name));
@@ -55,11 +55,12 @@ impl Odd {
         format!("SELECT {} FROM {table}{order}", columns.join(", "))
     }
 
-    /// A column's value, from a row of the old form.
+    /// An SQL expression for a column of the new form, from a row of the old form.
     fn expression(&self, column: &Column) -> String {
         let name = column.name.as_str();
         match (self.table, name, self.now.has(name)) {
-            // Without that, of two entries of one name nobody would see the second.
+            // Without the UNIQUE constraint, a second entry of the same name would be invisible:
+            // rename it.
             ("fs_dentry", "name", true) if !self.now.is_unique(&["parent_ino", "name"]) => {
                 "iif(row_number() OVER (PARTITION BY parent_ino, name ORDER BY rowid) > 1, \
                  name || '~' || rowid, ifnull(name, ''))"
@@ -70,7 +71,7 @@ impl Odd {
             }
             (_, _, true) => name.to_owned(),
             ("fs_dentry", "id", false) if self.now.has_rowid => "rowid".to_owned(),
-            // A call is recorded when it has ended (specification, "Record Tool Call").
+            // The specification records a call when it has ended ("Record Tool Call").
             ("tool_calls", "status", false) => {
                 "iif(error IS NOT NULL, 'error', 'success')".to_owned()
             }
@@ -78,7 +79,7 @@ impl Odd {
         }
     }
 
-    /// Puts the old form aside, under another name, and makes the new one, empty.
+    /// Renames the old table and creates an empty one in the new form.
     pub(super) fn put_aside(&self, conn: &Connection) -> Result<()> {
         let (table, old) = (self.table, self.old_name());
         conn.execute_batch(&format!(
@@ -92,7 +93,8 @@ impl Odd {
         Ok(())
     }
 
-    /// Writes the table anew: its old rows in the new form, and other programs' indexes.
+    /// Rebuilds the table: its rows in the new form, its AUTOINCREMENT mark, and other programs'
+    /// indexes.
     pub(super) fn rebuild(
         &self,
         conn: &Connection,
@@ -107,13 +109,13 @@ impl Odd {
             dentry_ids::raise(conn, self.table, reached)?;
         }
         for index in indexes {
-            // One of a column that is gone is of no use; acetate's own are made anew later.
+            // Fails for an index on a column that is gone. acetate's own indexes are created later.
             let _made = conn.execute_batch(&index);
         }
         Ok(())
     }
 
-    /// Fills the new form with the old one's rows.
+    /// Copies the old table's rows into the new one.
     pub(super) fn fill(&self, conn: &Connection) -> Result<()> {
         let columns = self.wanted.columns.iter().map(|column| column.name.clone());
         let extra = self.now.extra(&self.wanted).into_iter().map(|column| quoted(&column.name));
@@ -128,7 +130,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The indexes that somebody made, as SQL.
+/// The explicitly created indexes of the table, as SQL.
 fn indexes(conn: &Connection, table: &str) -> Result<Vec<String>> {
     let mut statement = conn.prepare(
         "SELECT sql FROM main.sqlite_master
@@ -138,7 +140,7 @@ fn indexes(conn: &Connection, table: &str) -> Result<Vec<String>> {
     Ok(found.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The largest number that the table ever gave out, where it keeps that.
+/// The table's AUTOINCREMENT mark, if it has one.
 fn reached(conn: &Connection, table: &str) -> Result<Option<i64>> {
     if !schema::has_table(conn, "sqlite_sequence")? {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What a table of a file is like: to be compared with what acetate makes.
+//! The form of a table in a file, for comparison with acetate's form.
 
 use std::collections::BTreeSet;
 
@@ -6,39 +6,40 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::delta::Result;
 
-/// What tells one table from another of the same name.
+/// The properties in which two tables of one name may differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// In their order.
+    /// In table order.
     pub columns: Vec<Column>,
-    /// Whether no number is given out twice (AUTOINCREMENT).
+    /// Whether numbers are never reused (AUTOINCREMENT).
     pub keeps_numbers: bool,
-    /// Whether rows have numbers of their own.
+    /// Whether the table has rowids.
     pub has_rowid: bool,
-    /// Sets of columns that are UNIQUE.
+    /// The sets of columns with a UNIQUE constraint.
     unique: BTreeSet<Vec<String>>,
-    /// Foreign keys, CHECK constraints, STRICT: more than acetate's tables have.
+    /// Whether it has foreign keys, CHECK constraints or STRICT, which acetate's tables do not
+    /// have.
     has_more: bool,
 }
 
-/// A column.
+/// A column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Column {
-    /// In lower case.
+    /// Lower case.
     pub name: String,
-    /// Its type as it was declared, in upper case.
+    /// The declared type, in upper case.
     pub kind: String,
     pub not_null: bool,
-    /// Its DEFAULT, as SQL.
+    /// The DEFAULT expression, as SQL.
     pub default: Option<String>,
-    /// Where it stands in the primary key, from 1; 0 outside.
+    /// Position in the primary key, from 1; 0 if not part of it.
     pub key: i64,
-    /// Whether it is computed.
+    /// Whether it is a generated column.
     pub is_generated: bool,
 }
 
 impl Column {
-    /// What stands in it where a row of another shape has nothing, as SQL.
+    /// The value for a row of an old form that lacks the column, as SQL.
     pub fn filler(&self) -> String {
         match (&self.default, self.not_null, self.kind.as_str()) {
             (Some(default), _, _) => format!("({default})"),
@@ -51,7 +52,7 @@ impl Column {
 }
 
 impl Shape {
-    /// Of a table in the file, if it has it.
+    /// The form of a table in the file; `None` if there is no such table.
     pub(super) fn read(conn: &Connection, table: &str) -> Result<Option<Self>> {
         let query = "SELECT upper(sql) FROM main.sqlite_master
             WHERE type = 'table' AND lower(name) = ?1";
@@ -73,7 +74,7 @@ impl Shape {
         }))
     }
 
-    /// Of a table of acetate's.
+    /// The form that a column definition of acetate's gives.
     pub(super) fn wanted(table: &str, columns: &str) -> Result<Self> {
         let conn = Connection::open_in_memory()?;
         conn.execute_batch(&format!("CREATE TABLE {table} {columns}"))?;
@@ -87,7 +88,7 @@ impl Shape {
         self.columns.iter().any(|c| c.name == column)
     }
 
-    /// Whether no two rows have the same values in these columns.
+    /// Whether a key or constraint makes the combination of these columns unique.
     pub(super) fn is_unique(&self, columns: &[&str]) -> bool {
         let mut key: Vec<&Column> = self.columns.iter().filter(|c| c.key > 0).collect();
         key.sort_by_key(|column| column.key);
@@ -98,12 +99,12 @@ impl Shape {
             || self.unique.iter().any(|set| is_same(set.iter().map(String::as_str).collect()))
     }
 
-    /// Columns behind those that are wanted: another program's, which keep their place there.
+    /// The columns that `wanted` lacks. They are another program's, and a rebuild keeps them.
     pub(super) fn extra(&self, wanted: &Self) -> Vec<&Column> {
         self.columns.iter().filter(|c| !wanted.has(&c.name) && !c.is_generated).collect()
     }
 
-    /// Whether a table like this serves as one like `wanted`.
+    /// Whether a table of this form can be used as one of the form `wanted`.
     pub(super) fn is_as(&self, wanted: &Self) -> bool {
         let Some((first, rest)) = self.columns.split_at_checked(wanted.columns.len()) else {
             return false;

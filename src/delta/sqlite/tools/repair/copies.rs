@@ -1,4 +1,4 @@
-//! O1 to O3, C1, R1, L1, D4: what the session has of the base, and what it says beside inodes.
+//! O1 to O3, C1, W3, R1, L1, D4: repairs copies, originals, redirects, marks and `acetate_inode`.
 
 use crate::base::BasePath;
 use crate::delta::sqlite::table::{redirect, value};
@@ -8,7 +8,6 @@ use crate::delta::{Ino, Result};
 use super::mender::Mender;
 use super::whiteouts;
 
-/// Mends what must be right before entries are looked at.
 pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     mender.change(
         "O1",
@@ -17,7 +16,7 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     )?;
     mender.change(
         "O2",
-        // Content that is still the base's is found by its origin.
+        // Keep origins of pending copy-ups: they are needed to find the content.
         "DELETE FROM acetate_origin WHERE delta_ino IN (SELECT delta_ino FROM
            (SELECT o.delta_ino, u.delta_ino AS pending, row_number() OVER
               (PARTITION BY o.base_ino,
@@ -74,8 +73,8 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     )
 }
 
-/// C1: what is pending lies in the file, and in the base's. Without an origin nobody knows what
-/// it was: that stays as it is.
+/// C1: a pending range lies within the file and within the base file. Without an origin the range
+/// is unknown and stays as it is.
 fn pending(mender: &mut Mender<'_>) -> Result<()> {
     mender.change(
         "C1",
@@ -103,7 +102,7 @@ fn pending(mender: &mut Mender<'_>) -> Result<()> {
     )
 }
 
-/// W3: each mark is of a directory, and the root and those with a redirect have none.
+/// W3: only directories have a mark; the root and redirected directories have none.
 fn opaque(mender: &mut Mender<'_>) -> Result<()> {
     mender.change(
         "W3",
@@ -114,7 +113,7 @@ fn opaque(mender: &mut Mender<'_>) -> Result<()> {
     )
 }
 
-/// R1: each redirect is of a directory, and no base directory shows twice.
+/// R1: only directories have a redirect, and no base directory shows twice.
 fn redirects(mender: &mut Mender<'_>) -> Result<()> {
     mender.change(
         "R1",
@@ -150,7 +149,7 @@ fn redirects(mender: &mut Mender<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Removes a redirect; what the base has at the directory's own place stays hidden.
+/// Removes a redirect, and hides what the base has at the directory's own place.
 fn drop_redirect(mender: &mut Mender<'_>, ino: i64, why: &str) -> Result<()> {
     let dir = Ino(ino.cast_unsigned());
     let was = "SELECT base_path FROM acetate_redirect WHERE delta_ino = ?1";

@@ -1,5 +1,5 @@
-//! D1 and D2: chunks that are not where a file has them, or not of their length. What a file
-//! shows stays as it is, and what it does not show becomes a file of its own.
+//! D1 and D2: repairs chunks with a wrong position or length. The visible content of a file stays
+//! the same; hidden content becomes a file of its own.
 
 use rusqlite::types::Value;
 use rusqlite::{MAIN_DB, params};
@@ -10,10 +10,9 @@ use crate::delta::{Ino, InodeRow, Result, StoreError};
 
 use super::mender::Mender;
 
-/// A regular file that only its owner may read.
+/// Mode of a regular file that only its owner may read.
 const FILE: u32 = 0o100_600;
 
-/// Mends them.
 pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     numbers(mender)?;
     without_file(mender)?;
@@ -22,9 +21,9 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     lengths(mender)
 }
 
-/// Chunks whose number is none become files of their own.
+/// D2: chunks without a valid number become files of their own.
 fn numbers(mender: &mut Mender<'_>) -> Result<()> {
-    // Behind what a size can say, too.
+    // Also excludes numbers beyond the largest file size.
     let most = i64::MAX.cast_unsigned() / mender.chunk - 1;
     for rowid in mender.numbers(&format!(
         "SELECT rowid FROM fs_data WHERE typeof(chunk_index) <> 'integer'
@@ -37,7 +36,7 @@ fn numbers(mender: &mut Mender<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Chunks of what is no file become one.
+/// D2: the chunks of an inode that is no regular file become a new file.
 fn without_file(mender: &mut Mender<'_>) -> Result<()> {
     let mut statement = mender.conn.prepare(
         "SELECT DISTINCT d.ino FROM fs_data d LEFT JOIN fs_inode i ON i.ino = d.ino
@@ -59,7 +58,7 @@ fn without_file(mender: &mut Mender<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Lets a file end where its last chunk does.
+/// Sets a file's size to the end of its last chunk.
 fn fit(mender: &Mender<'_>, ino: i64) -> Result<()> {
     let chunk = mender.chunk;
     mender.conn.execute(
@@ -73,7 +72,7 @@ fn fit(mender: &Mender<'_>, ino: i64) -> Result<()> {
     Ok(())
 }
 
-/// D1: of a chunk with more bytes than a chunk has, nobody sees the rest.
+/// D1: content of a chunk beyond the chunk size is invisible; it becomes a file of its own.
 fn too_long(mender: &mut Mender<'_>) -> Result<()> {
     let chunk = mender.chunk;
     for rowid in mender.numbers(&format!(
@@ -88,16 +87,16 @@ fn too_long(mender: &mut Mender<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What lies behind the end of a file, without a gap, as a file of its own.
+/// Content beyond a file's end, without gaps, as a file of its own.
 struct Tail {
     row: InodeRow,
-    /// The byte of the other file where it begins.
+    /// Offset in the original file where it begins, in bytes.
     begin: u64,
-    /// The number of the chunk that it can go on with.
+    /// The chunk number that would continue it.
     next: u64,
 }
 
-/// D2, D1: what lies behind the end of a file, but for zeros, becomes files of their own.
+/// D2, D1: content beyond a file's end, except zeros, becomes files of its own.
 fn behind(mender: &mut Mender<'_>) -> Result<()> {
     let chunk = mender.chunk;
     for ino in mender.numbers(&format!(
@@ -116,8 +115,8 @@ fn behind(mender: &mut Mender<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Cuts a file's chunks at its size. Returns whether a whole chunk lay behind it, and where that
-/// and the rest is now.
+/// Cuts a file's chunks at its size. Returns whether a whole chunk was beyond the end, and the
+/// paths of the new files.
 fn cut(mender: &mut Mender<'_>, ino: i64, size: u64) -> Result<(bool, Vec<String>)> {
     let chunk = mender.chunk;
     let (mut is_behind, mut paths) = (false, Vec::new());
@@ -153,20 +152,20 @@ fn cut(mender: &mut Mender<'_>, ino: i64, size: u64) -> Result<(bool, Vec<String
     Ok((is_behind, paths))
 }
 
-/// Gives a tail of the file `ino` an entry; its path.
+/// Adds an entry for a tail of the file `ino`; returns the path.
 fn keep(mender: &mut Mender<'_>, ino: i64, tail: &Tail) -> Result<String> {
     inode::put(mender.conn, &tail.row, None)?;
     mender.attach(tail.row.ino.0.cast_signed(), format!("{ino}.tail").as_bytes())
 }
 
-/// An empty file.
+/// Creates an empty file.
 fn made(mender: &mut Mender<'_>) -> Result<InodeRow> {
     let ino = mender.make(FILE, 0)?;
     let row = inode::get(mender.conn, Ino(ino.cast_unsigned()))?;
     row.ok_or_else(|| StoreError::Corrupt(format!("no row for inode {ino}, which was made")))
 }
 
-/// The chunks of a file from one on: row and number.
+/// The chunks of a file from the number `first` on: rowid and number.
 fn rows_from(mender: &Mender<'_>, ino: i64, first: u64) -> Result<Vec<(i64, u64)>> {
     let mut statement = mender.conn.prepare_cached(
         "SELECT rowid, chunk_index FROM fs_data WHERE ino = ?1 AND chunk_index >= ?2
@@ -178,7 +177,7 @@ fn rows_from(mender: &Mender<'_>, ino: i64, first: u64) -> Result<Vec<(i64, u64)
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// D1: what is missing of a chunk reads as zeros, and is stored as such; each is a BLOB.
+/// D1: pads short chunks with zeros, which is how they read, and converts chunks to BLOB.
 fn lengths(mender: &mut Mender<'_>) -> Result<()> {
     let chunk = mender.chunk;
     let sql = format!(
@@ -205,7 +204,7 @@ fn lengths(mender: &mut Mender<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Makes a file of a chunk's bytes from `from` on; the inode that it is of, and its path.
+/// Makes a file of a chunk's bytes from `from` on; returns the chunk's inode and the new path.
 fn rescue(mender: &mut Mender<'_>, rowid: i64, what: &str, from: u64) -> Result<(i64, String)> {
     let query = "SELECT ino, octet_length(data) FROM fs_data WHERE rowid = ?1";
     let (ino, all): (i64, i64) =
@@ -222,7 +221,7 @@ fn rescue(mender: &mut Mender<'_>, rowid: i64, what: &str, from: u64) -> Result<
     Ok((ino, path))
 }
 
-/// Up to `length` bytes of a chunk's data from byte `from` on, whatever type it has.
+/// Up to `length` bytes of a chunk's data from byte `from` on; the data may have any type.
 fn read(mender: &Mender<'_>, rowid: i64, from: u64, length: usize) -> Result<Vec<u8>> {
     let query = "SELECT typeof(data) IN ('blob', 'text') FROM fs_data WHERE rowid = ?1";
     if !mender.conn.query_row(query, [rowid], |row| row.get(0))? {

@@ -1,5 +1,5 @@
-//! S2, S3, S4, S6, S8, S10, D5: entries that lead nowhere, lie nowhere, or have names that cannot
-//! be; and inodes that no entry leads to.
+//! S2, S3, S4, S6, S8, S10, D5: repairs entries without an inode or a directory, invalid names, and
+//! inodes without an entry.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -10,7 +10,6 @@ use crate::vfs::Name;
 
 use super::mender::Mender;
 
-/// Mends them.
 pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     mender.change(
         "S2",
@@ -39,7 +38,7 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     Ok(())
 }
 
-/// S3: entries of a directory that is not there get it back; those of what is none move.
+/// S3: a missing directory is created for its entries; entries of a non-directory are moved.
 fn parents(mender: &mut Mender<'_>) -> Result<()> {
     for ino in mender.numbers(
         "SELECT DISTINCT parent_ino FROM fs_dentry WHERE typeof(parent_ino) = 'integer'
@@ -69,7 +68,7 @@ fn entry(conn: &Connection, id: i64) -> Result<(i64, Vec<u8>, i64)> {
     })?)
 }
 
-/// S10, S4, D5: each entry has a valid name of its own, stored as we store it.
+/// S10, S4, D5: each entry gets a valid, unique name in the right storage type.
 fn names(mender: &mut Mender<'_>) -> Result<()> {
     for (id, rule) in odd_names(mender.conn)? {
         let (parent, name, _) = entry(mender.conn, id)?;
@@ -97,7 +96,7 @@ fn names(mender: &mut Mender<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The entries whose names cannot stay, and the rule that each breaks.
+/// The entries whose names must change, and the rule that each breaks.
 fn odd_names(conn: &Connection) -> Result<Vec<(i64, &'static str)>> {
     let mut odd = Vec::new();
     let mut statement = conn.prepare("SELECT id, name FROM fs_dentry ORDER BY id")?;
@@ -109,7 +108,7 @@ fn odd_names(conn: &Connection) -> Result<Vec<(i64, &'static str)>> {
             odd.push((row.get(0)?, "D5"));
         }
     }
-    // Where the table lets them be.
+    // Only possible without the UNIQUE constraint.
     let mut statement = conn.prepare(
         "SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY parent_ino, name ORDER BY id)
            AS nth FROM fs_dentry) WHERE nth > 1",
@@ -120,7 +119,7 @@ fn odd_names(conn: &Connection) -> Result<Vec<(i64, &'static str)>> {
     Ok(odd)
 }
 
-/// D5, of targets.
+/// D5: storage types of link targets.
 fn targets(mender: &mut Mender<'_>) -> Result<()> {
     let mut statement = mender.conn.prepare("SELECT ino, target FROM fs_symlink")?;
     let mut rows = statement.query([])?;
@@ -138,7 +137,7 @@ fn targets(mender: &mut Mender<'_>) -> Result<()> {
     Ok(())
 }
 
-/// S8: directories that lie in themselves are cut loose, one of each circle.
+/// S8: detaches one directory of each cycle.
 fn cycles(mender: &mut Mender<'_>) -> Result<()> {
     let unreached = "WITH RECURSIVE
          dirs (parent_ino, ino) AS MATERIALIZED (SELECT d.parent_ino, d.ino
@@ -151,7 +150,7 @@ fn cycles(mender: &mut Mender<'_>) -> Result<()> {
         let below: Option<i64> = mender.conn.query_row(unreached, [], |row| row.get(0))?;
         let Some(mut at) = below else { return Ok(()) };
         let mut seen = std::collections::BTreeSet::new();
-        // Up, until it comes round.
+        // Go up until a directory repeats.
         while seen.insert(at) {
             let query = "SELECT parent_ino FROM fs_dentry WHERE ino = ?1";
             let up = mender.conn.query_row(query, [at], |row| row.get(0)).optional()?;

@@ -1,4 +1,4 @@
-//! S1, S5, S9, D6, D7: inodes that are not what an inode can be.
+//! S1, S5, S9, D6, D7: repairs inodes with invalid columns.
 
 use rusqlite::OptionalExtension;
 
@@ -7,7 +7,6 @@ use crate::delta::sqlite::table::value;
 
 use super::mender::Mender;
 
-/// Mends them.
 pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     modes(mender)?;
     root(mender)?;
@@ -30,7 +29,7 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     )
 }
 
-/// S5: what has no type gets the one that its rows speak for. Acetate reads it as a file.
+/// S5: an inode without a valid type gets the one that its rows suggest, or regular file.
 fn modes(mender: &mut Mender<'_>) -> Result<()> {
     mender.change(
         "S5",
@@ -52,7 +51,7 @@ fn modes(mender: &mut Mender<'_>) -> Result<()> {
     )
 }
 
-/// S1: there is a root, and it is a directory. What it held as something else stays.
+/// S1: creates the root, or makes it a directory. Content of the old root moves to a new inode.
 fn root(mender: &mut Mender<'_>) -> Result<()> {
     let query = "SELECT mode FROM fs_inode WHERE ino = 1";
     let mode = mender.conn.query_row(query, [], |row| value::int(row, 0)).optional()?;
@@ -82,7 +81,7 @@ fn root(mender: &mut Mender<'_>) -> Result<()> {
     mender.change("S1", "DELETE FROM fs_dentry WHERE ino = 1", "an entry of the root is removed")
 }
 
-/// D6: a target for each symbolic link, and a link for each target.
+/// D6: a symbolic link without a target becomes a file; a target without a link gets one.
 fn links(mender: &mut Mender<'_>) -> Result<()> {
     mender.change(
         "D6",
@@ -102,7 +101,7 @@ fn links(mender: &mut Mender<'_>) -> Result<()> {
     Ok(())
 }
 
-/// S9: a size that cannot be becomes what the chunks hold.
+/// S9: an invalid size becomes the end of the last chunk.
 fn sizes(mender: &mut Mender<'_>) -> Result<()> {
     let sql = format!(
         "UPDATE fs_inode SET size = ifnull((SELECT chunk_index * {0} + min(octet_length(data), {0})

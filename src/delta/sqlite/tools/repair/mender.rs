@@ -1,5 +1,4 @@
-//! What all repairs share: what was mended, new inodes, free names, and a place for what has lost
-//! its own.
+//! Shared by all repairs: the report, new inodes, free names, and `/lost+found`.
 
 use std::collections::BTreeMap;
 
@@ -14,41 +13,41 @@ use crate::delta::sqlite::tools::check::RULES;
 use crate::delta::{Ino, MergedPath, Result};
 use crate::vfs::Name;
 
-/// Where inodes get an entry that have none.
+/// Name of the directory where inodes without an entry get one.
 const LOST: &str = "lost+found";
 
-/// Steps up a tree before it is taken for endless.
+/// Maximum depth of a tree; a longer chain of parents counts as endless.
 const MOST_STEPS: usize = 4096;
 
-/// Numbers that are reserved at a time.
+/// Inode numbers reserved at a time.
 const RESERVE: u64 = 1 << 16;
 
-/// What the base has in a directory.
+/// The names in a base directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BaseListing {
-    /// These.
+    /// All names of the directory.
     Names(Vec<Name>),
-    /// It has no such directory.
+    /// The base has no such directory.
     Nothing,
-    /// Nobody knows: it cannot be read, or was not found.
+    /// The directory or the base cannot be read.
     Unknown,
 }
 
-/// Asks the base for a directory.
+/// Lists a directory of the base.
 pub type AskBase<'a> = dyn Fn(&BasePath) -> BaseListing + 'a;
 
-/// What was done about a rule.
+/// The repairs for one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mended {
     /// The rule's number in docs/SCHEMA.md.
     pub rule: &'static str,
-    /// How often.
+    /// Number of repairs.
     pub count: u64,
-    /// The first of it, in words; one may stand for many that are alike.
+    /// Descriptions of the first repairs; one may cover many alike.
     pub first: Vec<String>,
 }
 
-/// A session that is being repaired.
+/// A repair in progress.
 pub(super) struct Mender<'a> {
     pub conn: &'a Connection,
     pub host: &'a Host,
@@ -62,7 +61,7 @@ pub(super) struct Mender<'a> {
 }
 
 impl<'a> Mender<'a> {
-    /// Tells the first `most` of each rule.
+    /// A repair that reports the first `most` repairs of each rule.
     pub(super) fn new(
         conn: &'a Connection,
         host: &'a Host,
@@ -74,12 +73,12 @@ impl<'a> Mender<'a> {
         Ok(Self { conn, host, base, chunk, numbers, lost: None, most, mended: BTreeMap::new() })
     }
 
-    /// Notes something that was mended.
+    /// Records one repair.
     pub(super) fn mended(&mut self, rule: &'static str, what: impl Into<String>) {
         self.mended_all(rule, 1, what.into());
     }
 
-    /// Notes so many things that were mended alike.
+    /// Records `times` repairs of the same kind.
     pub(super) fn mended_all(&mut self, rule: &'static str, times: u64, what: String) {
         if times == 0 {
             return;
@@ -91,21 +90,21 @@ impl<'a> Mender<'a> {
         }
     }
 
-    /// Changes rows, and notes how many.
+    /// Executes `sql` and records the number of changed rows as repairs.
     pub(super) fn change(&mut self, rule: &'static str, sql: &str, what: &str) -> Result<()> {
         let rows = self.conn.execute(sql, [])? as u64;
         self.mended_all(rule, rows, what.to_owned());
         Ok(())
     }
 
-    /// The numbers that a query returns.
+    /// The numbers in the first column of a query's rows.
     pub(super) fn numbers(&self, sql: &str) -> Result<Vec<i64>> {
         let mut statement = self.conn.prepare(sql)?;
         let rows = statement.query_map([], |row| row.get(0))?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// All that was mended, in the order of the rules.
+    /// All repairs, in the order of the rules.
     pub(super) fn end(mut self) -> Result<Vec<Mended>> {
         inode_numbers::put_mark(self.conn, self.numbers.last())?;
         let all = RULES.iter().filter_map(|&rule| {
@@ -115,7 +114,7 @@ impl<'a> Mender<'a> {
         Ok(all.collect())
     }
 
-    /// Makes an inode that belongs to whom the root belongs.
+    /// Creates an inode with the owner of the root.
     pub(super) fn make(&mut self, mode: u32, size: u64) -> Result<i64> {
         if self.numbers.due().is_some() {
             let mark = self.numbers.last() + RESERVE;
@@ -127,7 +126,7 @@ impl<'a> Mender<'a> {
         Ok(ino)
     }
 
-    /// The same with a number that is known.
+    /// Creates an inode with a given number and the owner of the root.
     pub(super) fn make_as(&self, ino: i64, mode: u32, size: u64) -> Result<()> {
         let owner = "SELECT uid, gid FROM fs_inode WHERE ino = 1";
         let owner = self.conn.query_row(owner, [], |row| Ok((row.get(0)?, row.get(1)?)));
@@ -142,7 +141,7 @@ impl<'a> Mender<'a> {
         Ok(())
     }
 
-    /// Gives an inode an entry in the directory for what is lost; its path.
+    /// Adds an entry for an inode in `/lost+found`; returns the path.
     pub(super) fn attach(&mut self, ino: i64, name: &[u8]) -> Result<String> {
         let lost = self.lost()?;
         let name = self.free_name(lost, name)?;
@@ -158,8 +157,8 @@ impl<'a> Mender<'a> {
         Ok(())
     }
 
-    /// The directory for what is lost, made where there is none. It is never one of the base's:
-    /// what is there must not get in the way.
+    /// The directory `/lost+found`, created if it does not exist. Never one copied up from the
+    /// base, whose names could collide.
     fn lost(&mut self) -> Result<Ino> {
         if let Some(lost) = self.lost {
             return Ok(lost);
@@ -184,8 +183,8 @@ impl<'a> Mender<'a> {
         Ok(lost)
     }
 
-    /// A name like `wanted` that nothing in the directory has, whatever the layer, and that no
-    /// whiteout hides.
+    /// A name derived from `wanted` that neither layer uses in the directory, and that no whiteout
+    /// hides.
     pub(super) fn free_name(&self, dir: Ino, wanted: &[u8]) -> Result<Name> {
         let of_base = match self.base_dir(dir)?.map(|base| (self.base)(&base)) {
             Some(BaseListing::Names(names)) => names,
@@ -219,7 +218,8 @@ impl<'a> Mender<'a> {
         Ok(false)
     }
 
-    /// Names from the root down to a directory, and their inodes; `None` where it hangs on nothing.
+    /// The chain of inodes and names from the root to a directory; `None` if the directory is
+    /// detached.
     fn way(&self, dir: Ino) -> Result<Option<Vec<(Ino, Name)>>> {
         let query = "SELECT parent_ino, name FROM fs_dentry WHERE ino = ?1 ORDER BY id LIMIT 1";
         let mut statement = self.conn.prepare_cached(query)?;
@@ -239,13 +239,13 @@ impl<'a> Mender<'a> {
         Ok(Some(way))
     }
 
-    /// The merged path of a directory of the delta.
+    /// The merged path of a delta directory; `None` if it is detached.
     pub(super) fn path(&self, dir: Ino) -> Result<Option<MergedPath>> {
         let way = self.way(dir)?;
         Ok(way.map(|way| way.iter().fold(MergedPath::root(), |path, (_, name)| path.join(name))))
     }
 
-    /// The base directory that shows through one of the delta.
+    /// The base directory that shows through a delta directory, if one does.
     pub(super) fn base_dir(&self, dir: Ino) -> Result<Option<BasePath>> {
         let Some(way) = self.way(dir)? else { return Ok(None) };
         let mut base = Some(BasePath::root());
@@ -265,12 +265,12 @@ impl<'a> Mender<'a> {
     }
 }
 
-/// A number as it is stored.
+/// Converts a stored inode number.
 fn value_of(ino: i64) -> u64 {
     ino.cast_unsigned()
 }
 
-/// `wanted` with `suffix`, as a name that can be.
+/// `wanted` with `suffix`, made a valid name.
 fn valid_name(wanted: &[u8], suffix: &[u8]) -> Vec<u8> {
     let mut name: Vec<u8> = match wanted {
         b"" => b"unnamed".to_vec(),
@@ -280,7 +280,7 @@ fn valid_name(wanted: &[u8], suffix: &[u8]) -> Vec<u8> {
     };
     let room = Name::MAX_BYTES - suffix.len();
     if name.len() > room {
-        // Not within a character, where it is text.
+        // Do not cut within a character if the name is UTF-8.
         let is_text = std::str::from_utf8(&name).is_ok();
         let end = std::str::from_utf8(&name[..room]).map_or_else(|e| e.valid_up_to(), str::len);
         name.truncate(if is_text { end } else { room });

@@ -1,9 +1,8 @@
-//! Mends what `check` finds, in one transaction, after a copy of the session (docs/decisions/0019).
+//! Repairs the findings of `check`, in one transaction, after a backup (docs/decisions/0019).
 //!
-//! No byte of content goes: what has no place any more gets one in `/lost+found`. One file for
-//! each group of rules, as in `check`; the order matters, because one rule's mending can break
-//! another: inodes and their chunks first, then the entries that lead to them, whiteouts, and
-//! counts at the end.
+//! No byte of content is lost: content without a place is moved to `/lost+found`. One file per
+//! group of rules, as in `check`. The order matters, because repairing one rule can break another:
+//! first inodes and their chunks, then entries, whiteouts, and counts at the end.
 
 mod copies;
 mod data;
@@ -32,34 +31,34 @@ use crate::delta::sqlite::wal::schedule;
 use mender::Mender;
 pub use mender::{AskBase, BaseListing, Mended};
 
-/// Ends the name of the copy.
+/// Suffix of the backup's name.
 const BACKUP_SUFFIX: &str = ".before-repair";
 
-/// How a session is repaired.
+/// Options for a repair.
 #[derive(Debug, Clone, Copy)]
 pub struct RepairOptions<'p> {
-    /// Where the copy goes; `None` for a name beside the session.
+    /// Path of the backup; `None` for a name beside the session.
     pub backup: Option<&'p Path>,
-    /// Only says what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
-    /// How much is told of each rule; the rest is counted.
+    /// Maximum number of repairs reported per rule; further ones are only counted.
     pub most: usize,
 }
 
-/// What repairing a session came to.
+/// The result of a repair.
 #[derive(Debug)]
 pub struct RepairReport {
-    /// What was mended, or would be, by rule.
+    /// The repairs that were done, or would be, by rule.
     pub mended: Vec<Mended>,
-    /// The copy of the session as it was; `None` where nothing was written.
+    /// The backup of the old session; `None` if nothing was written.
     pub backup: Option<SessionCopy>,
 }
 
 impl Session {
-    /// The base directory that the session file `path` records, whatever else is in it.
+    /// The base directory recorded in the session file `path`, even if other parts are damaged.
     ///
     /// # Errors
-    /// It is no session, or cannot be read.
+    /// The file is no session, or cannot be read.
     pub fn recorded_base(path: &Path) -> std::result::Result<Option<PathBuf>, OpenError> {
         let path = &Self::existing(path)?;
         probe::check(path)?;
@@ -67,12 +66,12 @@ impl Session {
         asked.map_err(|error| OpenError::store(path, error))
     }
 
-    /// Mends the session file `path`. `base` is asked where hidden names of the base must stay
-    /// hidden; `tell` hears how many bytes of how many are copied before, every now and then.
+    /// Repairs the session file `path`. `base` lists base directories, so that hidden base names
+    /// stay hidden. `tell` receives the progress of the backup: bytes copied and bytes in total.
     ///
     /// # Errors
-    /// See [`OpenError`]; above all, a server has the session, there is a file in the place of
-    /// the copy, or SQLite finds the file itself damaged. The session is as it was.
+    /// See [`OpenError`]. In particular, a server has the session, the backup's path exists, or
+    /// SQLite reports that the file itself is damaged. The session is unchanged.
     pub fn repair(
         path: &Path,
         options: &RepairOptions<'_>,
@@ -109,10 +108,11 @@ impl Session {
         if options.dry_run || mended.is_empty() {
             return Ok(RepairReport { mended, backup: None });
         }
-        // What is not committed, nobody else sees: the copy is of what was before.
+        // Other connections do not see the uncommitted repair: the backup has the old state.
         let copied = backup::back_up(path, copy, tell)?;
         transaction.commit().map_err(|error| store(error.into()))?;
-        // It is done and synced; where somebody reads, the log is copied later.
+        // The repair is committed and synced. If a reader blocks this checkpoint, a later one
+        // copies the WAL.
         let _copied = schedule::checkpoint(&conn, "TRUNCATE");
         Ok(RepairReport { mended, backup: Some(copied) })
     }
@@ -130,7 +130,7 @@ fn mend(
     let known = if was_served {
         session_rules::before(conn)?
     } else {
-        // As serving it for the first time does.
+        // As when the session is first served.
         config::found(conn, host)?;
         Vec::new()
     };
@@ -150,7 +150,7 @@ fn mend(
     mender.end()
 }
 
-/// S7, D3 and C2, and what other programs do not count.
+/// S7, D3 and C2: link counts and holes; also the subdirectory counts.
 fn counts(mender: &mut Mender<'_>) -> Result<()> {
     let conn = mender.conn;
     let links = inode::recount(conn)? as u64;

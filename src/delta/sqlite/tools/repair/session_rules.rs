@@ -1,4 +1,4 @@
-//! M1 to M7, and the chunk size: what the session says about itself.
+//! M1 to M7, and the chunk size: repairs the session's own metadata.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
@@ -10,16 +10,16 @@ use crate::vfs::{Pattern, PatternSet};
 
 use super::mender::Mender;
 
-/// The keys that have numbers.
+/// Keys with integer values.
 const NUMBERS: &str =
     "'format_version', 'boot_epoch', 'clean', 'next_ino', 'last_dentry', 'late_op', 'syncs'";
 
-/// The chunk size, in bytes, and whether it had to be told from the chunks.
+/// The chunk size, in bytes, and whether it was derived from the chunks.
 pub(super) fn chunk_bytes(conn: &Connection) -> Result<(u64, bool)> {
     if let Ok(bytes) = config::chunk_bytes(conn) {
         return Ok((bytes, false));
     }
-    // Chunks with one behind them are whole; where there are none, all fit into one.
+    // A chunk with a successor is full. If there is none, each file has one chunk at most.
     let whole = "SELECT length(data) FROM fs_data d WHERE EXISTS (SELECT 1 FROM fs_data n
           WHERE n.ino = d.ino AND n.chunk_index = d.chunk_index + 1)
         GROUP BY length(data) ORDER BY count(*) DESC LIMIT 1";
@@ -42,7 +42,7 @@ pub(super) fn chunk_bytes(conn: &Connection) -> Result<(u64, bool)> {
     Ok((bytes, true))
 }
 
-/// Mends what `acetate_meta` says, before numbers are given out.
+/// Repairs `acetate_meta` as far as needed before inode numbers are allocated.
 pub(super) fn before(conn: &Connection) -> Result<Vec<(&'static str, &'static str)>> {
     let mut mended = Vec::new();
     let odd =
@@ -71,7 +71,7 @@ pub(super) fn before(conn: &Connection) -> Result<Vec<(&'static str, &'static st
     Ok(mended)
 }
 
-/// Mends the rest of it.
+/// Repairs the rest.
 pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     let (conn, host) = (mender.conn, mender.host);
     let is_sound = |key: &str, test: &str| -> Result<bool> {
@@ -81,12 +81,12 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     let is_id = "typeof(value) = 'text' AND length(value) = 32 AND value NOT GLOB '*[^0-9a-f]*'";
     let is_key = "typeof(value) = 'blob' AND length(value) = 16";
     if !is_sound(meta::SESSION_ID, is_id)? || !is_sound(meta::HANDLE_KEY, is_key)? {
-        // Together: with a key of another id, a handle would be taken for one of this session.
+        // Both together: with the old key, a handle of another session could be accepted.
         config::identify(conn, host)?;
         mender.mended("M1", "the session gets a new id and key: mounts of it have to be renewed");
     }
     if !is_sound(meta::EPOCH, "value >= 1")? {
-        // Above any that was reached by counting: no client knows it.
+        // Larger than any epoch reached by counting, so no client knows it.
         meta::put(conn, meta::EPOCH, host.now.secs.max(1))?;
         mender.mended("M3", "boot_epoch is one that no client knows");
     }
@@ -104,7 +104,7 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     for key in [meta::AUDIT_DROPPED, meta::AUDIT_SINCE] {
         let is_there = meta::get::<Value>(conn, key)?.is_some();
         if is_there && !is_sound(key, "typeof(value) = 'integer' AND value >= 0")? {
-            // Rows are gone, an unknown number: since the epoch.
+            // An unknown number of rows is gone; they may date back to 1970.
             meta::put(conn, key, i64::from(key == meta::AUDIT_DROPPED))?;
             mender.mended("M6", "the audit log is one that lost rows");
         }

@@ -1,4 +1,4 @@
-//! W1, W2, D5: whiteouts of what is no path, and those that hide what the session has.
+//! W1, W2, D5: repairs invalid whiteouts, and whiteouts that hide an entry of the session.
 
 use crate::base::BasePath;
 use crate::delta::sqlite::table::{dentry, inode, opaque, redirect, value, whiteout};
@@ -8,7 +8,6 @@ use crate::vfs::{FileKind, Time};
 
 use super::mender::{BaseListing, Mender};
 
-/// Mends them.
 pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     rows(mender)?;
     let hiding = hiding(mender)?;
@@ -22,13 +21,13 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whites paths out.
+/// Adds whiteouts.
 pub(super) fn add(mender: &Mender<'_>, paths: &[MergedPath]) -> Result<()> {
     let now = mender.host.now;
     paths.iter().try_for_each(|path| whiteout::add(mender.conn, path, now).map(drop))
 }
 
-/// W2 and D5: a path, its parent, and both stored as we store them.
+/// W2 and D5: valid paths, the right parent, and the right storage types.
 fn rows(mender: &mut Mender<'_>) -> Result<()> {
     let mut statement =
         mender.conn.prepare("SELECT rowid, path, parent_path, created_at FROM fs_whiteout")?;
@@ -58,7 +57,7 @@ fn rows(mender: &mut Mender<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The whiteouts of what the session has, those above before those below.
+/// Whiteouts that hide an entry of the session; parents before children.
 fn hiding(mender: &Mender<'_>) -> Result<Vec<(MergedPath, Ino)>> {
     let mut statement = mender.conn.prepare("SELECT path FROM fs_whiteout ORDER BY path")?;
     let mut rows = statement.query([])?;
@@ -77,8 +76,8 @@ fn hiding(mender: &Mender<'_>) -> Result<Vec<(MergedPath, Ino)>> {
     Ok(found)
 }
 
-/// What of the base has to be whited out, so that it stays hidden when nothing hides the object
-/// `ino` at `path` any more; `None` where that cannot be known.
+/// The whiteouts needed to keep base names hidden once the directory `ino` at `path` is no longer
+/// whited out; `None` if the base cannot be listed.
 pub(super) fn masks_at(
     mender: &Mender<'_>,
     ino: Ino,
@@ -101,7 +100,7 @@ pub(super) fn masks_at(
             let below = path.join(&name);
             match dentry::get(mender.conn, dir, &name)? {
                 None => masks.push(below),
-                // What came from elsewhere shows what it brought.
+                // A redirected directory keeps showing its base directory.
                 Some(child) if redirect::get(mender.conn, child)?.is_some() => {}
                 Some(child) if opaque::since(mender.conn, child)?.is_some() => {}
                 Some(child) if is_dir(mender, child)? => {

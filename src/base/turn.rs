@@ -4,13 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-<<<<<<< HEAD
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// Mutex with a timeout, shared by bases and sessions: one large listing in memory at a time.
-=======
 /// Ensures one large listing in memory at a time. Bases and sessions share one.
->>>>>>> work-f
 #[derive(Default)]
 pub struct ListingTurn {
     is_taken: Mutex<bool>,

@@ -251,6 +251,7 @@ impl Overlay {
         self.scope.root.clone().unwrap_or(Locator::ROOT)
     }
 
+    /// Number of the filesystem, as clients see it (`fsid` of fattr3).
     pub fn fsid(&self) -> u64 {
         self.core.fsid
     }

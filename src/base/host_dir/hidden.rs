@@ -21,7 +21,7 @@ impl HiddenPaths {
         hidden.dedup();
     }
 
-    /// The paths; a poisoned lock is ignored, because a panic cannot leave the list inconsistent.
+    /// The paths.
     fn paths(&self) -> RwLockReadGuard<'_, Vec<BasePath>> {
         self.0.read()
     }

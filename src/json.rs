@@ -18,7 +18,7 @@ const ESCAPE_BYTES: usize = 6;
 /// # Errors
 /// The text is not valid JSON, or uses the special key of `serde_json`.
 pub fn value(text: &[u8]) -> Result<Value, Error> {
-    match find_mark(text) {
+    match find_number_key(text) {
         None => serde_json::from_slice(text),
         Some(at) => {
             let before = &text[..at];
@@ -35,12 +35,12 @@ pub fn value(text: &[u8]) -> Result<Value, Error> {
 /// The offset of the first object key that `serde_json` takes for a number's mark.
 ///
 /// In invalid JSON it may miss a key or return a string that is no key.
-fn find_mark(text: &[u8]) -> Option<usize> {
+fn find_number_key(text: &[u8]) -> Option<usize> {
     let mut behind = 0;
     while let Some(start) = text[behind..].iter().position(|byte| *byte == b'"') {
         let start = behind + start;
         behind = string_end(text, start)?;
-        if is_mark(&text[start..behind]) && is_key(&text[behind..]) {
+        if is_number_key(&text[start..behind]) && is_key(&text[behind..]) {
             return Some(start);
         }
     }
@@ -60,7 +60,7 @@ fn string_end(text: &[u8], start: usize) -> Option<usize> {
 }
 
 /// Whether a quoted string is the mark, with or without escapes.
-fn is_mark(string: &[u8]) -> bool {
+fn is_number_key(string: &[u8]) -> bool {
     let may_be = matches!(string, [_, b'$' | b'\\', ..])
         && (NUMBER.len() + 2..=NUMBER.len() * ESCAPE_BYTES + 2).contains(&string.len());
     may_be && serde_json::from_slice::<String>(string).is_ok_and(|string| string == NUMBER)

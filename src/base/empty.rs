@@ -10,7 +10,7 @@ use crate::vfs::FileId;
 pub struct Empty;
 
 impl Base for Empty {
-    fn look_anew(&self) {}
+    fn invalidate(&self) {}
 
     fn has_unfinished_apply(&self) -> Result<bool, BaseError> {
         Ok(false)

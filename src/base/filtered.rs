@@ -44,8 +44,8 @@ fn shown(mut attr: BaseAttr) -> BaseAttr {
 }
 
 impl Base for Hiding {
-    fn look_anew(&self) {
-        self.inner.look_anew();
+    fn invalidate(&self) {
+        self.inner.invalidate();
     }
 
     fn is_remote(&self) -> bool {

@@ -27,13 +27,13 @@ pub use error::BaseError;
 pub use filtered::Hiding;
 pub use host_dir::{Beneath, HostDir, HostDirOptions, shown_mode};
 pub use path::BasePath;
-pub use turn::{ListingTurn, TurnTaken};
+pub use turn::{ListingLock, TurnTaken};
 pub use watched::{MAX_STUCK_CALLS, WatchedBase};
 
 /// A read-only tree. Every path is relative to its root; symbolic links are never followed.
 pub trait Base: Send + Sync + 'static {
     /// Discards cached directories and open files, because we have just changed the base.
-    fn look_anew(&self);
+    fn invalidate(&self);
 
     /// Whether another machine or process serves the base's filesystem, so that any call may hang.
     fn is_remote(&self) -> bool {
@@ -129,7 +129,7 @@ pub struct BaseAttr {
     /// Host inode number.
     pub ino: u64,
     /// The file number that the export shows: the host's inode number if possible, otherwise a hash
-    /// of it in a range of its own (see [`fold_fileid`]). The base's root has its host number here
+    /// of it in a range of its own (see [`hash_fileid`]). The base's root has its host number here
     /// too.
     pub fileid: FileId,
     /// Last read.
@@ -178,7 +178,7 @@ pub fn own_paths() -> impl Iterator<Item = BasePath> {
 }
 
 /// First file number of the range for base objects whose host number cannot be shown.
-pub const FOLDED_IDS: u64 = 1 << 51;
+pub const HASHED_IDS: u64 = 1 << 51;
 
 /// First file number of the range for objects created in the delta; host numbers never reach it.
 pub const DELTA_IDS: u64 = 1 << 52;
@@ -187,14 +187,14 @@ pub const DELTA_IDS: u64 = 1 << 52;
 ///
 /// Host numbers are shown unchanged, except if they are 0 or 1 (1 is the export's root), too large,
 /// or on another filesystem than the base's root (`root_dev`). Those are hashed into
-/// [`FOLDED_IDS`]`..`[`DELTA_IDS`]: among a million of them, the probability of a collision is 1 in
+/// [`HASHED_IDS`]`..`[`DELTA_IDS`]: among a million of them, the probability of a collision is 1 in
 /// 4,000.
-pub fn fold_fileid(root_dev: u64, dev: u64, ino: u64) -> FileId {
+pub fn hash_fileid(root_dev: u64, dev: u64, ino: u64) -> FileId {
     use std::hash::Hasher;
-    if dev == root_dev && (2..FOLDED_IDS).contains(&ino) {
+    if dev == root_dev && (2..HASHED_IDS).contains(&ino) {
         return FileId(ino);
     }
     let mut hasher = siphasher::sip::SipHasher24::new_with_keys(dev, 0);
     hasher.write_u64(ino);
-    FileId(FOLDED_IDS | (hasher.finish() & (FOLDED_IDS - 1)))
+    FileId(HASHED_IDS | (hasher.finish() & (HASHED_IDS - 1)))
 }

@@ -1,4 +1,4 @@
-//! [`ListingTurn`]: a mutex that can be acquired with a timeout.
+//! [`ListingLock`]: a mutex that can be acquired with a timeout.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// Ensures one large listing in memory at a time. Bases and sessions share one.
 #[derive(Default)]
-pub struct ListingTurn {
+pub struct ListingLock {
     is_taken: Mutex<bool>,
     freed: Condvar,
 }
 
-/// Guard of a [`ListingTurn`]; releases it when dropped.
-pub struct TurnTaken(Arc<ListingTurn>);
+/// Guard of a [`ListingLock`]; releases it when dropped.
+pub struct TurnTaken(Arc<ListingLock>);
 
-impl ListingTurn {
+impl ListingLock {
     /// Acquires the mutex; `None` if it is not free within `wait`.
     pub fn take(self: &Arc<Self>, wait: Duration) -> Option<TurnTaken> {
         let deadline = Instant::now() + wait;
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn one_has_it_at_a_time_and_the_next_gets_it_when_it_ends() {
-        let turn = Arc::new(ListingTurn::default());
+        let turn = Arc::new(ListingLock::default());
         let taken = turn.take(Duration::ZERO).unwrap();
         assert!(turn.take(Duration::ZERO).is_none());
         assert!(turn.take(Duration::from_millis(5)).is_none());

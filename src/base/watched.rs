@@ -162,7 +162,7 @@ impl WatchedCall<'_> {
     }
 
     /// Restarts the time measurement.
-    fn go_on(&mut self) {
+    fn resume_watch(&mut self) {
         self.count_from(now());
     }
 
@@ -209,8 +209,8 @@ fn now() -> u64 {
 }
 
 impl Base for WatchedBase {
-    fn look_anew(&self) {
-        self.inner.look_anew();
+    fn invalidate(&self) {
+        self.inner.invalidate();
     }
 
     fn is_remote(&self) -> bool {
@@ -284,7 +284,7 @@ struct WatchedEntries<'a> {
 
 impl Entries for WatchedEntries<'_> {
     fn stat(&self, name: &Name, id: FileId) -> Result<BaseAttr, BaseError> {
-        self.call.borrow_mut().go_on();
+        self.call.borrow_mut().resume_watch();
         let attr = self.inner.stat(name, id);
         self.call.borrow_mut().pause();
         attr

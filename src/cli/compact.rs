@@ -44,7 +44,7 @@ fn compact_here(session: &Path) -> Result<Compacted, CliError> {
 fn explained(args: &Args, error: ControlError) -> CliError {
     let is_full = matches!(&error, ControlError::Refused(refusal) if refusal.is_full);
     let error = CliError::from(error);
-    let figures = open_session(&args.session).ok().and_then(|session| session.figures().ok());
+    let figures = open_session(&args.session).ok().and_then(|session| session.stats().ok());
     match figures.filter(|_| is_full) {
         Some(figures) => {
             let used = figures.file_bytes.saturating_sub(figures.free_bytes);

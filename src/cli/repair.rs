@@ -9,7 +9,7 @@ use super::error::CliError;
 use super::output::{self, Out};
 use super::source::SessionSource;
 use super::{Ending, check, text};
-use crate::delta::sqlite::{Mended, OpenError, RepairOptions, RepairReport};
+use crate::delta::sqlite::{OpenError, RepairOptions, RepairReport, Repairs};
 use crate::inspect::InspectError;
 use crate::inspect::check::Soundness;
 use crate::inspect::repair::repair;
@@ -86,7 +86,7 @@ fn words(wanted: &RepairArgs<'_>, repaired: &RepairReport, left: Option<&Soundne
     }
 }
 
-fn object(mended: &Mended) -> Map<String, Value> {
+fn object(mended: &Repairs) -> Map<String, Value> {
     let mut object = text::json("mended");
     object.insert("rule".to_owned(), mended.rule.into());
     object.insert("count".to_owned(), mended.count.into());

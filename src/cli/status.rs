@@ -12,7 +12,7 @@ use super::quota::exports::{brief_json, with_session};
 use super::source::LookSource;
 use super::{Ending, quota, text};
 use crate::control::{Answer, ControlPeer, ExportUsage, Request, ServerStatus, UsageReport};
-use crate::delta::sqlite::{Figures, LogKeep, Session};
+use crate::delta::sqlite::{LogKeep, Session, SessionStats};
 use crate::inspect::apply::{KeptForUndo, kept};
 use crate::inspect::opened::Opened;
 use crate::inspect::status::{SessionStatus, status};
@@ -133,7 +133,7 @@ fn log_keep(opened: &Opened) -> LogKeep {
 }
 
 /// The content of the session, and its effects on the base.
-fn holdings(figures: &Figures) -> [(&'static str, String); 2] {
+fn holdings(figures: &SessionStats) -> [(&'static str, String); 2] {
     let holds = format!(
         "{}, {}, {}, {} special; {} of content",
         text::count(figures.files, "file"),
@@ -151,7 +151,7 @@ fn holdings(figures: &Figures) -> [(&'static str, String); 2] {
     [("holds", holds), ("of base", of_base)]
 }
 
-fn originals(figures: &Figures) -> String {
+fn originals(figures: &SessionStats) -> String {
     let (files, bytes) = (text::count(figures.originals, "file"), figures.original_bytes);
     let bound = CopyLimits::default().originals_bytes;
     format!("{files}, {} of {}", text::bytes(bytes), text::bytes(bound))

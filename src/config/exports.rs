@@ -27,7 +27,7 @@ pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<Expo
     let mut exports = checked.collect::<Result<Vec<_>>>()?;
     unique(source, &exports, "name", |export| Some(export.name.clone()))?;
     unique(source, &exports, "path", |export| Some(export.path.as_ref()?.to_string()))?;
-    shared::agree(source.file, &mut exports)?;
+    shared::unify_shared_settings(source.file, &mut exports)?;
     Ok(exports)
 }
 

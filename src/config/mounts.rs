@@ -30,7 +30,7 @@ pub(super) fn check(
         let what = "this export has no mount at '/'";
         return Err(source.wrong(&export.span(), what).with_hint(hint));
     }
-    apart(source, &mounts)?;
+    check_distinct(source, &mounts)?;
     Ok(mounts)
 }
 
@@ -124,7 +124,7 @@ pub(super) fn tree_path(source: &SourceText<'_>, written: &Spanned<String>) -> R
 }
 
 /// Rejects two mounts at one mount point, or of one directory of a session.
-fn apart(source: &SourceText<'_>, mounts: &[MountConfig]) -> Result<()> {
+fn check_distinct(source: &SourceText<'_>, mounts: &[MountConfig]) -> Result<()> {
     let (mut places, mut shown) = (BTreeMap::new(), BTreeMap::new());
     let wrong = |mount: &MountConfig, what: String| -> ConfigError {
         ConfigError::of_file(source.file, what).at(mount.position)

@@ -75,7 +75,7 @@ const MEANINGLESS: &[(&str, &str)] = &[
 
 /// The options given so far; repeating one is allowed.
 #[derive(Default)]
-struct Given {
+struct ParsedOptions {
     read_only: Option<bool>,
     secure: Option<bool>,
     squash: Option<SquashMode>,
@@ -87,7 +87,7 @@ struct Given {
 /// Checks an export's `options`.
 pub(super) fn check(source: &SourceText<'_>, words: &[Spanned<String>]) -> Result<ExportOptions> {
     source.at_most("options", words, MAX_OPTIONS)?;
-    let mut given = Given::default();
+    let mut given = ParsedOptions::default();
     for word in words {
         let wrong = |what: &str| source.wrong(&word.span(), what);
         let text = word.get_ref().as_str();
@@ -144,7 +144,7 @@ pub(super) fn check_mount(source: &SourceText<'_>, words: &[Spanned<String>]) ->
     Ok(read_only == Some(true))
 }
 
-impl Given {
+impl ParsedOptions {
     fn options(self) -> ExportOptions {
         let usual = ExportOptions::default();
         let (takes_sys, takes_none) = self.security.unwrap_or((usual.takes_sys, usual.takes_none));

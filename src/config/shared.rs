@@ -32,7 +32,7 @@ pub fn real_path(path: &Path) -> PathBuf {
 
 /// Applies the settings of each session to all its mounts; an error if two mounts contradict each
 /// other.
-pub(super) fn agree(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
+pub(super) fn unify_shared_settings(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
     let mut sessions: BTreeMap<PathBuf, SharedSettings> = BTreeMap::new();
     let mounts = exports.iter().flat_map(|export| &export.mounts);
     for mount in mounts {

@@ -68,10 +68,10 @@ pub(super) type Tokens = BTreeMap<String, Token>;
 
 /// The token file of the exports file `file`.
 pub fn tokens_file(file: &Path) -> PathBuf {
-    beside(file, SUFFIX)
+    companion_path(file, SUFFIX)
 }
 
-fn beside(file: &Path, suffix: &str) -> PathBuf {
+fn companion_path(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(suffix);
     name.into()
@@ -152,7 +152,7 @@ pub(super) fn make(file: &Path, names: &[&str]) -> Result<Tokens> {
 
 /// Replaces the token file atomically.
 fn replace(file: &Path, tokens: &Tokens) -> std::io::Result<()> {
-    let (path, new) = (tokens_file(file), beside(file, NEW_SUFFIX));
+    let (path, new) = (tokens_file(file), companion_path(file, NEW_SUFFIX));
     match fs::remove_file(&new) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -84,17 +84,21 @@ pub(super) struct NodeChange {
 
 /// Result of completing or rolling back a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Settled {
+pub(super) enum Recovery {
     /// Nothing was staged.
     Nothing,
     /// The change had its commit record and is complete now.
     Finished(EventType),
     /// The change was rolled back: it had no commit record, or the target of its move was taken.
-    GivenUp,
+    RolledBack,
 }
 
 /// Makes a change of the node `uri`. Call [`settle`] before.
-pub(super) fn carry_out(files: &mut impl Files, uri: &Uri, change: &NodeChange) -> Result<Settled> {
+pub(super) fn carry_out(
+    files: &mut impl Files,
+    uri: &Uri,
+    change: &NodeChange,
+) -> Result<Recovery> {
     let dir = uri.path();
     check_places(files, uri)?;
     files.make_dir(&dir)?;
@@ -136,7 +140,7 @@ pub(super) fn is_changing(files: &mut impl Reads, uri: &Uri) -> Result<bool> {
 }
 
 /// The commit record of an interrupted change, if there is a valid one.
-pub(super) fn decided(files: &mut impl Reads, uri: &Uri) -> Result<Option<Event>> {
+pub(super) fn commit_record(files: &mut impl Reads, uri: &Uri) -> Result<Option<Event>> {
     let Some(text) = files.read(&format!("{}/{EVENT}", uri.path()), EVENT_BYTES)? else {
         return Ok(None);
     };
@@ -152,18 +156,18 @@ pub(super) fn decided(files: &mut impl Reads, uri: &Uri) -> Result<Option<Event>
 }
 
 /// Completes or rolls back an interrupted change.
-pub(super) fn settle(files: &mut impl Files, uri: &Uri) -> Result<Settled> {
+pub(super) fn settle(files: &mut impl Files, uri: &Uri) -> Result<Recovery> {
     if staged(files, &uri.path())?.is_empty() {
-        return Ok(Settled::Nothing);
+        return Ok(Recovery::Nothing);
     }
-    match decided(files, uri)? {
+    match commit_record(files, uri)? {
         Some(event) => finish(files, uri, &event),
         None => give_up(files, &uri.path()),
     }
 }
 
 /// Performs the remaining steps of a committed change. Every step is idempotent.
-fn finish(files: &mut impl Files, uri: &Uri, event: &Event) -> Result<Settled> {
+fn finish(files: &mut impl Files, uri: &Uri, event: &Event) -> Result<Recovery> {
     let mut dir = uri.path();
     place(files, &dir, &[StagedPart::Pending])?;
     match (event.event_type(), event.new_uri()) {
@@ -195,7 +199,7 @@ fn finish(files: &mut impl Files, uri: &Uri, event: &Event) -> Result<Settled> {
     files.make_dir(&format!("{dir}/{OUTBOX}"))?;
     files.rename(&format!("{dir}/{EVENT}"), &format!("{dir}/{OUTBOX}/{}.json", event.id()))?;
     files.sync()?;
-    Ok(Settled::Finished(event.event_type()))
+    Ok(Recovery::Finished(event.event_type()))
 }
 
 /// Steps ① to ④.
@@ -220,7 +224,7 @@ fn place(files: &mut impl Files, dir: &str, parts: &[StagedPart]) -> Result<()> 
 }
 
 /// Removes all staged files, the commit record first.
-fn give_up(files: &mut impl Files, dir: &str) -> Result<Settled> {
+fn give_up(files: &mut impl Files, dir: &str) -> Result<Recovery> {
     let there = staged(files, dir)?;
     let parts = StagedPart::ALL.into_iter().map(StagedPart::staged);
     for name in [EVENT].into_iter().chain(parts).filter(|name| there.contains(*name)) {
@@ -232,7 +236,7 @@ fn give_up(files: &mut impl Files, dir: &str) -> Result<Settled> {
         files.remove_dir(dir)?;
         files.sync()?;
     }
-    Ok(Settled::GivenUp)
+    Ok(Recovery::RolledBack)
 }
 
 /// Names of the staged files in a directory.

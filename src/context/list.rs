@@ -5,7 +5,7 @@ use super::error::{ContextError, Result};
 use super::files::Reads;
 use super::limits::{LISTED, OVERVIEW_BYTES};
 use super::meta::{NodeMeta, NodeStatus};
-use super::node::{ABSTRACT, MetaState, known, text};
+use super::node::{ABSTRACT, MetaState, read_meta, text};
 use super::uri::{Uri, UriPrefix};
 
 /// A node in a listing.
@@ -31,7 +31,7 @@ impl<R: Reads> Nodes<R> {
         self.check_prefix(prefix)?;
         let mut listed = Vec::new();
         walk(&mut self.files, prefix, &mut |files, uri| {
-            let (status, meta) = match known(files, uri)? {
+            let (status, meta) = match read_meta(files, uri)? {
                 MetaState::Nothing => return Ok(()),
                 MetaState::Invalid(_) => (NodeStatus::Broken, None),
                 MetaState::Meta(meta) => (meta.status(), Some(meta)),

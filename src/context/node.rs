@@ -146,7 +146,7 @@ impl Stored {
 }
 
 /// Reads the `.meta.json` of a node.
-pub(super) fn known(files: &mut impl Reads, uri: &Uri) -> Result<MetaState> {
+pub(super) fn read_meta(files: &mut impl Reads, uri: &Uri) -> Result<MetaState> {
     match files.read(&format!("{}/{META}", uri.path()), META_BYTES) {
         Ok(None) => Ok(MetaState::Nothing),
         Ok(Some(text)) => {
@@ -162,7 +162,7 @@ pub(super) fn known(files: &mut impl Reads, uri: &Uri) -> Result<MetaState> {
 /// # Errors
 /// The node is not visible.
 pub(super) fn visible(files: &mut impl Reads, uri: &Uri) -> Result<NodeMeta> {
-    match known(files, uri)? {
+    match read_meta(files, uri)? {
         MetaState::Meta(meta) if meta.status() == NodeStatus::Active => Ok(meta),
         other => Err(ContextError::NoNode {
             uri: uri.clone(),

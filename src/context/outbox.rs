@@ -142,7 +142,7 @@ impl<F: Files> Nodes<F> {
         event.set(if is_dead { FAILED } else { WAITING }, retry_count);
         write(&mut self.files, &waiting, &event)?;
         if is_dead {
-            shift(&mut self.files, &waiting)?;
+            move_event(&mut self.files, &waiting)?;
         }
         Ok(Some(EventFailure { event, is_dead }))
     }
@@ -162,14 +162,14 @@ impl<F: Files> Nodes<F> {
         let Some(mut event) = read(&mut self.files, &waiting)? else { return Ok(None) };
         event.set(WAITING, 0);
         write(&mut self.files, &waiting, &event)?;
-        shift(&mut self.files, &waiting)?;
+        move_event(&mut self.files, &waiting)?;
         Ok(Some(event))
     }
 }
 
 /// Interrupted operations in an outbox.
 #[derive(Debug, Default)]
-pub(super) struct Disorder {
+pub(super) struct OutboxFaults {
     /// Temporary files of interrupted updates.
     leftovers: Vec<String>,
     /// Events that are not where their status requires.
@@ -178,15 +178,15 @@ pub(super) struct Disorder {
     is_empty: bool,
 }
 
-impl Disorder {
+impl OutboxFaults {
     pub(super) fn is_none(&self) -> bool {
         self.leftovers.is_empty() && self.misplaced.is_empty() && !self.is_empty
     }
 }
 
 /// Finds interrupted operations in a node's outbox.
-pub(super) fn disorder(files: &mut impl Reads, uri: &Uri) -> Result<Disorder> {
-    let mut disorder = Disorder::default();
+pub(super) fn disorder(files: &mut impl Reads, uri: &Uri) -> Result<OutboxFaults> {
+    let mut disorder = OutboxFaults::default();
     let outbox = format!("{}/{OUTBOX}", uri.path());
     for (dir, dead) in [(outbox.clone(), false), (format!("{outbox}/{DEAD}"), true)] {
         for entry in files.list(&dir)?.unwrap_or_default() {
@@ -208,12 +208,16 @@ pub(super) fn disorder(files: &mut impl Reads, uri: &Uri) -> Result<Disorder> {
 }
 
 /// Completes interrupted operations in an outbox.
-pub(super) fn mend(files: &mut impl Files, uri: &Uri, disorder: &Disorder) -> Result<()> {
+pub(super) fn repair_outbox(
+    files: &mut impl Files,
+    uri: &Uri,
+    disorder: &OutboxFaults,
+) -> Result<()> {
     for leftover in &disorder.leftovers {
         files.remove(leftover)?;
     }
     for waiting in &disorder.misplaced {
-        shift(files, waiting)?;
+        move_event(files, waiting)?;
     }
     files.sync()?;
     clear(files, uri)
@@ -275,7 +279,7 @@ fn write(files: &mut impl Files, waiting: &WaitingEvent, event: &Event) -> Resul
 }
 
 /// Moves an event to the dead letters, or back.
-fn shift(files: &mut impl Files, waiting: &WaitingEvent) -> Result<()> {
+fn move_event(files: &mut impl Files, waiting: &WaitingEvent) -> Result<()> {
     let to = WaitingEvent { is_dead: !waiting.is_dead, ..waiting.clone() };
     files.make_dir(&to.dir())?;
     files.rename(&waiting.path(), &to.path())?;

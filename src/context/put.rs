@@ -7,7 +7,7 @@ use super::event::Event;
 use super::files::Files;
 use super::limits::{CONTENT_BYTES, TAG_CHARS, TAGS};
 use super::meta::{NodeMeta, NodeStatus};
-use super::node::{MetaState, known, relations};
+use super::node::{MetaState, read_meta, relations};
 use super::summary::{
     SummaryTexts, checked_abstract, checked_overview, make_abstract, make_overview,
 };
@@ -57,7 +57,7 @@ impl<F: Files> Nodes<F> {
         let checked = CheckedPut::new(put)?;
         settle(&mut self.files, uri)?;
         let stamp = self.stamp()?;
-        let before = known(&mut self.files, uri)?;
+        let before = read_meta(&mut self.files, uri)?;
         let was_visible = before.status() == Some(NodeStatus::Active);
         let before = match before {
             MetaState::Meta(meta) => Some(meta),

@@ -7,7 +7,7 @@ use super::event::Event;
 use super::files::Files;
 use super::limits::CONTENT_BYTES;
 use super::meta::NodeStatus;
-use super::node::{CONTENT, MetaState, known};
+use super::node::{CONTENT, MetaState, read_meta};
 use super::put::{PutOutcome, pending_bytes};
 use super::uri::Uri;
 
@@ -20,7 +20,7 @@ impl<F: Files> Nodes<F> {
     pub fn remove(&mut self, uri: &Uri) -> Result<PutOutcome> {
         self.check(uri)?;
         settle(&mut self.files, uri)?;
-        let before = known(&mut self.files, uri)?;
+        let before = read_meta(&mut self.files, uri)?;
         if before == MetaState::Nothing {
             let content = format!("{}/{CONTENT}", uri.path());
             let content = self.files.read(&content, CONTENT_BYTES);

@@ -1,11 +1,11 @@
 //! Moves a node to another URI of its account.
 
 use super::Nodes;
-use super::change::{NodeChange, Settled, StagedPart, carry_out, settle};
+use super::change::{NodeChange, Recovery, StagedPart, carry_out, settle};
 use super::error::{ContextError, Result};
 use super::event::Event;
 use super::files::Files;
-use super::node::{MetaState, OUTBOX, known, relations, visible};
+use super::node::{MetaState, OUTBOX, read_meta, relations, visible};
 use super::outbox::clear;
 use super::put::{PutOutcome, pending_bytes};
 use super::uri::Uri;
@@ -39,7 +39,7 @@ impl<F: Files> Nodes<F> {
             ],
             event: Event::moved(&stamp, from, to),
         };
-        if carry_out(&mut self.files, from, &change)? == Settled::GivenUp {
+        if carry_out(&mut self.files, from, &change)? == Recovery::RolledBack {
             // A client created something at the target in between.
             self.repair_node(from)?;
             return Err(in_the_way(to, "is taken"));
@@ -70,7 +70,7 @@ impl<F: Files> Nodes<F> {
         }
         clear(&mut self.files, to)?;
         let there = self.files.list(&target)?.unwrap_or_default();
-        if known(&mut self.files, to)? != MetaState::Nothing {
+        if read_meta(&mut self.files, to)? != MetaState::Nothing {
             return Err(in_the_way(to, "there is a node already"));
         }
         match &there[..] {

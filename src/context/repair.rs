@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::change::{
-    NodeChange, Settled, StagedPart, carry_out, decided, is_changing, mark, settle,
+    NodeChange, Recovery, StagedPart, carry_out, commit_record, is_changing, mark, settle,
 };
 use super::error::Result;
 use super::event::{Event, EventStamp, EventType};
@@ -15,8 +15,8 @@ use super::files::Files;
 use super::limits::CONTENT_BYTES;
 use super::list::walk;
 use super::meta::{NodeMeta, NodeStatus};
-use super::node::{CONTENT, META, MetaState, Stored, known};
-use super::outbox::{disorder, mend};
+use super::node::{CONTENT, META, MetaState, Stored, read_meta};
+use super::outbox::{disorder, repair_outbox};
 use super::put::LEVEL;
 use super::relation::Relations;
 use super::summary::{SummaryTexts, make_abstract, make_overview};
@@ -125,12 +125,12 @@ impl<F: Files> Nodes<F> {
         let scope = self.scope();
         let Self { files, stamps, .. } = self;
         walk(files, &scope, &mut |files, uri| {
-            let was_broken = known(files, uri)?.meta().map(|meta| meta.status());
+            let was_broken = read_meta(files, uri)?.meta().map(|meta| meta.status());
             repaired.broken += u64::from(was_broken == Some(NodeStatus::Broken));
             let faults = node(files, stamps, uri, dry_run)?;
             let finding = |fault| RepairFinding { uri: uri.clone(), fault };
             repaired.findings.extend(faults.into_iter().map(finding));
-            let is_active = known(files, uri)?.status() == Some(NodeStatus::Active);
+            let is_active = read_meta(files, uri)?.status() == Some(NodeStatus::Active);
             repaired.active += u64::from(is_active);
             Ok(())
         })?;
@@ -152,14 +152,14 @@ fn node(
 ) -> Result<Vec<NodeFault>> {
     let mut faults = Vec::new();
     if is_changing(files, uri)? {
-        let event = decided(files, uri)?;
+        let event = commit_record(files, uri)?;
         match (dry_run, event) {
             (true, Some(event)) => return Ok(vec![NodeFault::Unfinished(event.event_type())]),
             (true, None) => faults.push(NodeFault::Undecided),
             (false, _) => match settle(files, uri) {
-                Ok(Settled::Finished(event)) => faults.push(NodeFault::Unfinished(event)),
-                Ok(Settled::GivenUp) => faults.push(NodeFault::Undecided),
-                Ok(Settled::Nothing) => {}
+                Ok(Recovery::Finished(event)) => faults.push(NodeFault::Unfinished(event)),
+                Ok(Recovery::RolledBack) => faults.push(NodeFault::Undecided),
+                Ok(Recovery::Nothing) => {}
                 // A failure of one node must not stop the repair of others.
                 Err(error) => return Ok(vec![NodeFault::Stuck(error.to_string())]),
             },
@@ -177,7 +177,7 @@ fn node(
         Ok(disorder) => {
             faults.push(NodeFault::Outbox);
             if !dry_run {
-                mend(files, uri, &disorder)?;
+                repair_outbox(files, uri, &disorder)?;
             }
         }
         Err(error) if is_unfit(&error) => faults.push(NodeFault::Invalid(error.to_string())),
@@ -196,7 +196,7 @@ enum Cure {
 
 /// Diagnoses a node by the rules of the specification.
 fn diagnose(files: &mut impl Files, uri: &Uri) -> Result<Option<(NodeFault, Option<Cure>)>> {
-    match known(files, uri)? {
+    match read_meta(files, uri)? {
         MetaState::Nothing => match Stored::read(files, uri) {
             Ok(stored) if stored.content.is_none() => Ok(None),
             Ok(stored) => {

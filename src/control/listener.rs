@@ -82,7 +82,9 @@ impl Listener {
             let (alone, stop) = (Arc::clone(&alone), stop.clone());
             open.spawn(async move {
                 let _place = place;
-                if let Err(error) = converse(stream, &overlay, &about, owner, &alone, stop).await {
+                if let Err(error) =
+                    serve_connection(stream, &overlay, &about, owner, &alone, stop).await
+                {
                     tracing::debug!(%error, "control connection");
                 }
             });
@@ -152,7 +154,7 @@ impl Drop for Listener {
 }
 
 /// Serves one connection.
-async fn converse(
+async fn serve_connection(
     mut stream: UnixStream,
     overlay: &Overlay,
     about: &Arc<About>,
@@ -178,7 +180,7 @@ async fn converse(
         let reply = match request {
             request if request.has_content() => {
                 let mut content =
-                    Arriving { stream: &mut stream, stop: stop.clone(), is_over: false };
+                    IncomingContent { stream: &mut stream, stop: stop.clone(), is_over: false };
                 let reply = perform(overlay, &caller, request, &mut content).await;
                 content.drain().await?;
                 reply
@@ -261,14 +263,14 @@ impl About {
 }
 
 /// Content that follows a request.
-struct Arriving<'a> {
+struct IncomingContent<'a> {
     stream: &'a mut UnixStream,
     stop: StopListener,
     /// Whether the end was reached, or reading failed.
     is_over: bool,
 }
 
-impl Arriving<'_> {
+impl IncomingContent<'_> {
     async fn part(&mut self) -> io::Result<ContentPart> {
         if self.is_over {
             return Ok(ContentPart::END);
@@ -311,7 +313,7 @@ impl Arriving<'_> {
     }
 }
 
-impl ContentSource for Arriving<'_> {
+impl ContentSource for IncomingContent<'_> {
     fn next(&mut self) -> NextPart<'_> {
         Box::pin(self.part())
     }

@@ -159,7 +159,7 @@ async fn prune(overlay: &Overlay, upto: i64) -> Result<Answer, Refusal> {
 }
 
 async fn copy(overlay: &Overlay, from: Ino) -> Result<Answer, Refusal> {
-    let turn = overlay.copy_turn(from, Duration::from_millis(TURN_MS)).await;
+    let turn = overlay.copy_for(from, Duration::from_millis(TURN_MS)).await;
     let CopyStep { next, has_copied, left } = turn.map_err(of_session)?;
     let PendingCopies { files, bytes } = left;
     Ok(Answer::Copied { next: next.map(|ino| ino.0), has_copied, files, bytes })

@@ -37,7 +37,7 @@ impl<'a> WriteInProgress<'a> {
 }
 
 /// The beginning of some content.
-struct Begin {
+struct ContentHead {
     data: Bytes,
     /// A hole after the data, in bytes.
     hole: u64,
@@ -45,7 +45,7 @@ struct Begin {
     is_whole: bool,
 }
 
-impl Begin {
+impl ContentHead {
     const NOTHING: Self = Self { data: Bytes::new(), hole: 0, is_whole: false };
 }
 
@@ -86,7 +86,7 @@ impl CallerFiles<'_> {
         meta: &AttrChanges,
         content: &mut dyn ContentSource,
     ) -> Result<u64> {
-        let begin = gather(path, content, 0).await?;
+        let begin = read_head(path, content, 0).await?;
         if !begin.is_whole {
             return self.stage(path, (dir, name), None, meta, (begin, content)).await;
         }
@@ -117,7 +117,7 @@ impl CallerFiles<'_> {
         content: &mut dyn ContentSource,
     ) -> Result<u64> {
         let start = writing.end;
-        if let Err(refusal) = self.fill(&mut writing, Begin::NOTHING, content).await {
+        if let Err(refusal) = self.fill(&mut writing, ContentHead::NOTHING, content).await {
             let now = self.vfs.getattr(self.caller, &writing.file).await;
             // Data that a client appended in between must not be cut off.
             if writing.size > start && now.is_ok_and(|now| now.size == writing.size) {
@@ -142,7 +142,7 @@ impl CallerFiles<'_> {
         meta: &AttrChanges,
         content: &mut dyn ContentSource,
     ) -> Result<u64> {
-        let begin = gather(path, content, WHOLE_BYTES).await?;
+        let begin = read_head(path, content, WHOLE_BYTES).await?;
         if begin.is_whole {
             let bytes = begin.data.len() as u64;
             let replaced = self.vfs.replace(self.caller, &file, begin.data, meta.set_attr()).await;
@@ -193,7 +193,7 @@ impl CallerFiles<'_> {
 
     /// Content that must fit into memory.
     pub async fn whole(&self, path: &MergedPath, content: &mut dyn ContentSource) -> Result<Bytes> {
-        let begin = gather(path, content, 0).await?;
+        let begin = read_head(path, content, 0).await?;
         match begin.is_whole {
             true => Ok(begin.data),
             false => Err(Refusal::at(path, FsError::TooLarge)),
@@ -208,7 +208,7 @@ impl CallerFiles<'_> {
         (dir, name): (&Locator, &Name),
         old: Option<&Attr>,
         meta: &AttrChanges,
-        (begin, content): (Begin, &mut dyn ContentSource),
+        (begin, content): (ContentHead, &mut dyn ContentSource),
     ) -> Result<u64> {
         let random = getrandom::u64();
         let random = random.map_err(|error| Refusal::new(format!("no random bytes: {error}")))?;
@@ -271,7 +271,7 @@ impl CallerFiles<'_> {
     async fn fill(
         &self,
         writing: &mut WriteInProgress<'_>,
-        begin: Begin,
+        begin: ContentHead,
         content: &mut dyn ContentSource,
     ) -> Result<()> {
         let mut data = begin.data;
@@ -319,24 +319,28 @@ impl CallerFiles<'_> {
 
 /// Reads content up to [`WHOLE_BYTES`], or up to a hole. A hole that ends within the first `zeros`
 /// bytes is read as zeros.
-async fn gather(path: &MergedPath, content: &mut dyn ContentSource, zeros: usize) -> Result<Begin> {
+async fn read_head(
+    path: &MergedPath,
+    content: &mut dyn ContentSource,
+    zeros: usize,
+) -> Result<ContentHead> {
     let mut begin = BytesMut::new();
     while begin.len() <= WHOLE_BYTES {
         match next(path, content).await? {
             ContentPart::Data(piece) if piece.is_empty() => {
-                return Ok(Begin { data: begin.freeze(), hole: 0, is_whole: true });
+                return Ok(ContentHead { data: begin.freeze(), hole: 0, is_whole: true });
             }
             ContentPart::Data(piece) => begin.extend_from_slice(&piece),
             ContentPart::Hole(hole) => {
                 let end = usize::try_from(hole).ok().and_then(|hole| hole.checked_add(begin.len()));
                 match end {
                     Some(end) if end <= zeros => begin.resize(end, 0),
-                    _ => return Ok(Begin { data: begin.freeze(), hole, is_whole: false }),
+                    _ => return Ok(ContentHead { data: begin.freeze(), hole, is_whole: false }),
                 }
             }
         }
     }
-    Ok(Begin { data: begin.freeze(), hole: 0, is_whole: false })
+    Ok(ContentHead { data: begin.freeze(), hole: 0, is_whole: false })
 }
 
 async fn next(path: &MergedPath, content: &mut dyn ContentSource) -> Result<ContentPart> {

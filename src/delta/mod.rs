@@ -19,8 +19,8 @@ pub use original::Original;
 pub use path::{MAX_PATH_BYTES, MergedPath};
 pub use poison::Poison;
 pub use row::{
-    AuditProcedure, AuditRow, AuditSet, CopyUp, Dropped, Ino, InodeRow, LateChange, Origin,
-    PendingCopies, SHORTENED, Whiteouts,
+    AuditProcedure, AuditRow, AuditSet, CopyUp, Dropped, Ino, InodeRow, Origin, PendingCopies,
+    SHORTENED, UnacknowledgedOp, Whiteouts,
 };
 pub use usage::{DEFAULT_FILE_BYTES, Limits, Usage, UsageDelta, content_bytes, whiteout_files};
 
@@ -53,7 +53,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// The last changes before the most recent unclean shutdown. Their replies may not have reached
     /// the clients, which then retransmit.
-    fn late_changes(&self) -> &[LateChange];
+    fn unacknowledged_ops(&self) -> &[UnacknowledgedOp];
 
     /// The session's own limits, read when the session was opened.
     fn limits(&self) -> Limits;

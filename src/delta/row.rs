@@ -300,7 +300,7 @@ pub struct Dropped {
 
 /// A change near the end of the audit log, whose reply may not have reached the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LateChange {
+pub struct UnacknowledgedOp {
     /// The call that made the change.
     pub call: CallId,
     /// The object that the call changed or created.

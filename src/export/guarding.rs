@@ -10,7 +10,9 @@ use crate::overlay::{GuardedPaths, Overlay};
 use crate::validation::{
     DeskParts, DraftTable, ExportResources, Guards, MAX_DRAFT_BYTES, Periods, Published, Violation,
 };
-use crate::vfs::{Caller, Expected, FsError, GuardedFile, Locator, Outcome, Wcc, WriteVerifier};
+use crate::vfs::{
+    Caller, FsError, GuardedFile, Locator, Outcome, PublishPreconditions, Wcc, WriteVerifier,
+};
 
 /// The guards of an export, and its part of the server's shared resources.
 #[derive(Clone)]
@@ -113,11 +115,13 @@ impl Published for GuardedMount {
         caller: &Caller,
         file: &Locator,
         content: Bytes,
-        expected: Expected,
+        expected: PublishPreconditions,
     ) -> Outcome<WriteVerifier, Wcc> {
         let here = |path: &Vec<u8>| path.get(self.at.0.len()..).unwrap_or_default().to_vec();
         let paths = expected.paths.iter().map(here).collect();
-        self.overlay.publish(caller, file, content, Expected { paths, ..expected }).await
+        self.overlay
+            .publish(caller, file, content, PublishPreconditions { paths, ..expected })
+            .await
     }
 
     fn verifier(&self) -> WriteVerifier {

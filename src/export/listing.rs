@@ -98,7 +98,7 @@ impl<F: FnMut(&Entry<MountedObject>) -> bool> Lister<F> {
 
     fn shown(&self, entry: &Entry) -> Entry<MountedObject> {
         let object = |(at, attr): &(Locator, Attr)| {
-            (self.dir.beside(at.clone()), self.dir.show(attr.clone()))
+            (self.dir.sibling(at.clone()), self.dir.show(attr.clone()))
         };
         Entry {
             name: entry.name.clone(),

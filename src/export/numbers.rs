@@ -1,14 +1,14 @@
 //! File numbers that are unique in an export, across its mounts.
 //!
 //! The mount at `/` keeps its numbers below [`RANGE`]: nearly all. The numbers of every other mount
-//! are shifted into a range of their own, of the same kind ([`FOLDED_IDS`], [`DELTA_IDS`]). Larger
-//! numbers are hashed, as [`base::fold_fileid`](crate::base::fold_fileid) does.
+//! are shifted into a range of their own, of the same kind ([`HASHED_IDS`], [`DELTA_IDS`]). Larger
+//! numbers are hashed, as [`base::hash_fileid`](crate::base::hash_fileid) does.
 
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-use crate::base::{DELTA_IDS, FOLDED_IDS};
+use crate::base::{DELTA_IDS, HASHED_IDS};
 use crate::vfs::FileId;
 
 /// Size of a mount's range, for base numbers and for delta numbers each.
@@ -17,7 +17,7 @@ const RANGE: u64 = 1 << 40;
 /// Ranges in an export; the first is that of the mount at `/`.
 pub(super) const RANGES: u16 = 1 << 11;
 
-const _: () = assert!(RANGE * RANGES as u64 == FOLDED_IDS);
+const _: () = assert!(RANGE * RANGES as u64 == HASHED_IDS);
 
 /// The range of a mount's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +47,12 @@ impl MountNumbers {
         if below < RANGE {
             return FileId(kind + u64::from(self.0) * RANGE + below);
         }
-        if self == Self::ROOT && (FOLDED_IDS..DELTA_IDS).contains(&id.0) {
+        if self == Self::ROOT && (HASHED_IDS..DELTA_IDS).contains(&id.0) {
             return id;
         }
         let mut hasher = SipHasher24::new_with_keys(u64::from(self.0), 1);
         hasher.write_u64(id.0);
-        FileId(FOLDED_IDS | (hasher.finish() & (FOLDED_IDS - 1)))
+        FileId(HASHED_IDS | (hasher.finish() & (HASHED_IDS - 1)))
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
     fn no_two_objects_of_an_export_have_one_number() {
         let numbers =
             [MountNumbers::ROOT, MountNumbers::choose("/a", &[]), MountNumbers::choose("/b", &[])];
-        let ids = [1, 2, 77, RANGE - 1, RANGE, RANGE + 1, 1 << 45, FOLDED_IDS - 1, FOLDED_IDS];
+        let ids = [1, 2, 77, RANGE - 1, RANGE, RANGE + 1, 1 << 45, HASHED_IDS - 1, HASHED_IDS];
         let born = ids.map(|id| DELTA_IDS + id).into_iter().filter(|id| *id < FileId::LIMIT);
         let ids: Vec<u64> = ids.into_iter().chain(born).collect();
         let mut seen = HashSet::new();

@@ -53,7 +53,7 @@ impl MountedObject {
     fn show_created(&self, outcome: Outcome<Created, Wcc>) -> Outcome<Created<Self>, Wcc> {
         let Outcome { result, context } = self.show_change(outcome);
         let shown = |made: Created| Created {
-            object: self.beside(made.object),
+            object: self.sibling(made.object),
             attr: self.show(made.attr),
         };
         Outcome { result: result.map(shown), context }
@@ -61,7 +61,7 @@ impl MountedObject {
 
     /// LOOKUP across a mount point: of a mounted name, or of `..` at the root of a mount. `None`
     /// for any other name.
-    async fn cross(
+    async fn cross_mount_point(
         &self,
         caller: &Caller,
         name: &[u8],
@@ -172,12 +172,12 @@ impl Vfs for Exports {
             Ok(entered) => entered,
             Err(error) => return error.into(),
         };
-        if let Some(crossed) = dir.cross(&caller, name).await {
+        if let Some(crossed) = dir.cross_mount_point(&caller, name).await {
             return crossed;
         }
         let found = dir.show_outcome(overlay.lookup(&caller, &dir.at, name).await);
         let shown = |found: LookedUp| LookedUp {
-            object: dir.beside(found.object),
+            object: dir.sibling(found.object),
             attr: dir.show(found.attr),
         };
         Outcome { result: found.result.map(shown), context: found.context }
@@ -316,7 +316,7 @@ impl Vfs for Exports {
             Err(error) => return error.into(),
         };
         let is_busy = [from, to].iter().any(|(dir, name)| dir.mounted_at(name).is_some());
-        let refused = match from.0.is_beside(to.0) {
+        let refused = match from.0.same_mount(to.0) {
             false => Some(FsError::CrossDevice),
             true => is_busy.then_some(FsError::Access),
         };
@@ -342,7 +342,7 @@ impl Vfs for Exports {
             Ok(entered) => entered,
             Err(error) => return error.into(),
         };
-        let refused = match object.is_beside(dir) {
+        let refused = match object.same_mount(dir) {
             false => Some(FsError::CrossDevice),
             true => dir.mounted_at(name).map(|_| FsError::Exists),
         };

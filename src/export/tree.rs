@@ -154,7 +154,7 @@ impl Export {
         }
         for index in 0..given.len() {
             if index != root {
-                attach(&given, &mut mounts, &mut scopes, index, &owner).await?;
+                find_enclosing_mount(&given, &mut mounts, &mut scopes, index, &owner).await?;
             }
         }
         for ((mount, part), scope) in mounts.iter_mut().zip(&given).zip(scopes) {
@@ -202,7 +202,7 @@ async fn subtree(part: &MountParts, owner: &Caller) -> Result<Option<Locator>, M
     }
     let names: Vec<&str> = part.subtree.split('/').filter(|name| !name.is_empty()).collect();
     let makes = !part.read_only;
-    let path = descend(&part.overlay, &names, makes, owner).await;
+    let path = walk_or_create(&part.overlay, &names, makes, owner).await;
     let path = path.map_err(|source| MountError::Directory {
         what: "the subtree",
         path: part.subtree.clone(),
@@ -212,7 +212,7 @@ async fn subtree(part: &MountParts, owner: &Caller) -> Result<Option<Locator>, M
 }
 
 /// Finds the enclosing mount of a mount, and the directory that contains the mount point.
-async fn attach(
+async fn find_enclosing_mount(
     given: &[MountParts],
     mounts: &mut [Mount],
     scopes: &mut [Scope],
@@ -233,7 +233,7 @@ async fn attach(
     let last = names.pop().ok_or(MountError::NoRoot)?;
     let name = Name::new(last.as_bytes()).map_err(|error| failed(error.into()))?;
     let makes = !part.read_only;
-    let way = descend(&mounts[outer].overlay, &names, makes, owner).await.map_err(failed)?;
+    let way = walk_or_create(&mounts[outer].overlay, &names, makes, owner).await.map_err(failed)?;
     scopes[outer].pinned.extend(way.iter().map(Locator::fileid));
     let dir = way.into_iter().next_back().unwrap_or_else(|| mounts[outer].root.clone());
     let covered = mounts[outer].overlay.lookup(owner, &dir, name.as_bytes()).await.result;
@@ -245,7 +245,7 @@ async fn attach(
 }
 
 /// The directories along a path from the root. With `makes`, missing ones are created.
-async fn descend(
+async fn walk_or_create(
     overlay: &Overlay,
     names: &[&str],
     makes: bool,
@@ -304,13 +304,13 @@ impl MountedObject {
     }
 
     /// Another object of this mount.
-    pub(super) fn beside(&self, at: Locator) -> Self {
+    pub(super) fn sibling(&self, at: Locator) -> Self {
         Self { export: Arc::clone(&self.export), mount: self.mount, at }
     }
 
     /// Whether both objects are in the same mount of the same export. Also true if the exports were
     /// reloaded in between.
-    pub(super) fn is_beside(&self, other: &Self) -> bool {
+    pub(super) fn same_mount(&self, other: &Self) -> bool {
         self.export.path == other.export.path && self.mount().codec == other.mount().codec
     }
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::error::{InspectError, Result};
 use super::names::{PathHistory, PathWatch};
 use super::opened::Opened;
-use crate::delta::sqlite::{AuditFilter, AuditReader, OddRow, Order, Session};
+use crate::delta::sqlite::{AuditFilter, AuditReader, InvalidRow, Order, Session};
 use crate::delta::{AuditRow, Dropped, MergedPath, StoreError};
 use crate::vfs::Time;
 
@@ -46,7 +46,7 @@ impl fmt::Debug for RowFilter {
 /// Called for each row, with its id; breaks to stop. A row that cannot be decoded arrives as the
 /// reason.
 pub type EachRow<'a> =
-    dyn FnMut(i64, std::result::Result<AuditRow, OddRow>) -> ControlFlow<()> + 'a;
+    dyn FnMut(i64, std::result::Result<AuditRow, InvalidRow>) -> ControlFlow<()> + 'a;
 
 /// The audit log of a session.
 pub struct AuditLog {

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::error::{InspectError, Result};
 use super::opened::Opened;
 use super::walk::{Next, walk};
-use crate::delta::sqlite::{CheckOptions, OddNames, OpenMode};
+use crate::delta::sqlite::{CheckOptions, NonUtf8Names, OpenMode};
 use crate::delta::{MergedPath, Store, StoreError};
 use crate::overlay::{SealStep, Sealed, Sealing, TreeObject};
 use crate::vfs::{FileKind, FsError, Time};
@@ -53,7 +53,7 @@ impl SealPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Obstacles {
     /// Names that are not UTF-8.
-    pub odd_names: OddNames,
+    pub odd_names: NonUtf8Names,
     /// Entries that a whiteout hides from other implementations (W1).
     pub hidden: u64,
     /// The paths of the first of these entries.
@@ -68,7 +68,7 @@ pub fn plan(opened: &Opened) -> Result<SealPlan> {
     let session = opened.session();
     let failed = |source| InspectError::Store { session: session.path().to_owned(), source };
     let mut plan = SealPlan {
-        pending_bytes: session.figures().map_err(failed)?.pending.bytes,
+        pending_bytes: session.stats().map_err(failed)?.pending.bytes,
         zero_bytes: session.hole_bytes().map_err(failed)?,
         ..SealPlan::default()
     };

@@ -4,14 +4,14 @@ use super::diff::is_dropping;
 use super::error::{InspectError, Result};
 use super::opened::Opened;
 use crate::base::BaseAttr;
-use crate::delta::sqlite::Figures;
+use crate::delta::sqlite::SessionStats;
 use crate::vfs::{Attr, FileKind};
 
 /// The status of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionStatus {
     /// Figures about the session file.
-    pub figures: Figures,
+    pub figures: SessionStats,
     /// The server that has the session, with its process id if it is known.
     pub served_by: Option<Option<u32>>,
     /// Changes by path, without comparing contents.
@@ -40,7 +40,7 @@ pub struct TouchedCounts {
 pub fn status(opened: &Opened) -> Result<SessionStatus> {
     let session = opened.session();
     let figures = session
-        .figures()
+        .stats()
         .map_err(|source| InspectError::Store { session: session.path().to_owned(), source })?;
     Ok(SessionStatus { figures, served_by: session.served_by(), touched: touched(opened)? })
 }

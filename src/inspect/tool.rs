@@ -6,8 +6,8 @@ use super::error::{InspectError, Result};
 use super::json;
 use super::opened::open_session;
 use crate::delta::sqlite::{
-    AgentAccess, AgentTables, AuditFilter, AuditReader, CallFilter, CallRow, CallStats, NewCall,
-    OddRow, Order, ToolCall,
+    AgentAccess, AgentTables, AuditFilter, AuditReader, CallFilter, CallRow, CallStats, InvalidRow,
+    NewCall, Order, ToolCall,
 };
 use crate::delta::{AuditRow, StoreError};
 
@@ -99,7 +99,7 @@ impl ToolCalls {
 }
 
 /// A row of the audit log with its id, or the reason why it cannot be decoded.
-pub type ToolChange = (i64, std::result::Result<AuditRow, OddRow>);
+pub type ToolChange = (i64, std::result::Result<AuditRow, InvalidRow>);
 
 /// The rows of the audit log in a range of time.
 pub struct ToolChanges {

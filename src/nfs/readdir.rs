@@ -18,14 +18,14 @@ use crate::wire::xdr::Encode;
 const HANDLES_BYTES: usize = 4096;
 
 /// The remaining bytes of the client's limits.
-struct Budget {
+struct PageBudget {
     /// For the reply.
     reply: usize,
     /// For the entries' numbers, names and cookies.
     info: usize,
 }
 
-impl Budget {
+impl PageBudget {
     /// Deducts an entry of this size if it fits.
     fn take(&mut self, reply: usize, info: usize) -> bool {
         match (self.reply.checked_sub(reply), self.info.checked_sub(info)) {
@@ -47,7 +47,7 @@ trait ReaddirEntry: Encode + Send + Sized + 'static {
     fn new<O, H: Handles<O>>(entry: &Entry<O>, handles: &H, memory: &mut BytesMut) -> Self;
 
     /// Deducts the entry from `budget` if it fits.
-    fn fits(&self, budget: &mut Budget) -> bool;
+    fn fits(&self, budget: &mut PageBudget) -> bool;
 }
 
 impl ReaddirEntry for DirEntry {
@@ -57,7 +57,7 @@ impl ReaddirEntry for DirEntry {
         Self { fileid: entry.fileid.0, name: entry.name.clone(), cookie: entry.cookie.0 }
     }
 
-    fn fits(&self, budget: &mut Budget) -> bool {
+    fn fits(&self, budget: &mut PageBudget) -> bool {
         budget.take(self.encoded_bytes(), self.info_bytes())
     }
 }
@@ -74,7 +74,7 @@ impl ReaddirEntry for DirEntryPlus {
         }
     }
 
-    fn fits(&self, budget: &mut Budget) -> bool {
+    fn fits(&self, budget: &mut PageBudget) -> bool {
         budget.take(self.encoded_bytes(), self.entry.info_bytes())
     }
 }
@@ -112,7 +112,7 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
     ) -> Reply<DirList<E>, PostOpAttr> {
         let max_bytes = max_bytes.min(MAX_TRANSFER_BYTES) as usize;
         let frame_fits = max_bytes >= DirList::<E>::FRAME_BYTES;
-        let mut budget = Budget {
+        let mut budget = PageBudget {
             reply: max_bytes.saturating_sub(DirList::<E>::FRAME_BYTES),
             info: max_info_bytes,
         };

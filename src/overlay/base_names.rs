@@ -13,7 +13,7 @@ impl Edit<'_> {
     /// records the new link count and counts the hidden names. Returns whether it did.
     ///
     /// Does nothing if several copies claim the same base file (invariant O2).
-    pub fn see_links(&mut self, row: &mut InodeRow) -> Result<bool> {
+    pub fn detect_new_links(&mut self, row: &mut InodeRow) -> Result<bool> {
         let kind = row.kind;
         let Some(origin) = row.origin.as_mut().filter(|o| !is_linked(kind, o.nlink)) else {
             return Ok(false);
@@ -35,7 +35,7 @@ impl Edit<'_> {
 
     /// Updates the origin's ctime after the base file got another name, if its content is
     /// unchanged.
-    pub fn know_link(&self, row: &mut InodeRow, attr: &BaseAttr) {
+    pub fn refresh_origin_ctime(&self, row: &mut InodeRow, attr: &BaseAttr) {
         if let Some(origin) = row.origin.as_mut()
             && (origin.size, origin.mtime) == (attr.size, attr.mtime)
         {

@@ -3,9 +3,10 @@
 //! *Locations* map file numbers to base paths. Changes in the session never invalidate a location;
 //! a change in the base can, so every user verifies it with a `stat`. *Places* and *children* come
 //! from session rows. A writer invalidates them right after the commit that changes them. A reader
-//! uses and fills them only while no commit has begun since before its snapshot ([`Commits`]).
-//! Therefore the caches always match that snapshot, and no reply mixes two states. The writer never
-//! uses these caches: it must see its batch's uncommitted rows (see `writer_memo`).
+//! uses and fills them only while no commit has begun since before its snapshot
+//! ([`CommitSequence`]). Therefore the caches always match that snapshot, and no reply mixes two
+//! states. The writer never uses these caches: it must see its batch's uncommitted rows (see
+//! `writer_memo`).
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::base::{BasePath, Listing};
 use crate::delta::Ino;
 use crate::vfs::{FileId, Name, PathDigest};
-use crate::worker::{Commits, Version};
+use crate::worker::{CommitSequence, Version};
 
 use super::limits::{
     MAX_ABSENT, MAX_ABSENT_BYTES, MAX_ALIKE, MAX_CHILDREN, MAX_LISTED, MAX_LISTED_BYTES,
@@ -25,7 +26,7 @@ use super::listings::{LargeListings, ListingCache, Page};
 use super::node::{DirId, DirPlace};
 use super::snapshot::DirChange;
 use super::trail::Searched;
-use super::weighed::Weighed;
+use super::weighed::WeightedLru;
 
 /// What the delta records for a name. The base is not cached here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,13 +63,13 @@ struct Location {
 
 /// The readers' caches. Each is bounded.
 pub(super) struct Caches {
-    commits: Arc<Commits>,
+    commits: Arc<CommitSequence>,
     children: Mutex<LruCache<(DirId, Name), DeltaChild>>,
-    places: Mutex<Weighed<Ino, Arc<DirPlace>>>,
-    base_places: Mutex<Weighed<BasePath, Arc<DirPlace>>>,
-    locations: Mutex<Weighed<FileId, Location>>,
-    listed: Mutex<Weighed<PathDigest, Vec<BasePath>>>,
-    absent: Mutex<Weighed<(FileId, PathDigest), Arc<Searched>>>,
+    places: Mutex<WeightedLru<Ino, Arc<DirPlace>>>,
+    base_places: Mutex<WeightedLru<BasePath, Arc<DirPlace>>>,
+    locations: Mutex<WeightedLru<FileId, Location>>,
+    listed: Mutex<WeightedLru<PathDigest, Vec<BasePath>>>,
+    absent: Mutex<WeightedLru<(FileId, PathDigest), Arc<Searched>>>,
     listings: ListingCache,
 }
 
@@ -78,15 +79,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Caches {
-    pub fn new(commits: Arc<Commits>, large: Arc<LargeListings>) -> Self {
+    pub fn new(commits: Arc<CommitSequence>, large: Arc<LargeListings>) -> Self {
         Self {
             commits,
             children: Mutex::new(LruCache::new(MAX_CHILDREN)),
-            places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
-            base_places: Mutex::new(Weighed::new(MAX_PLACES, MAX_PLACE_BYTES)),
-            locations: Mutex::new(Weighed::new(MAX_LOCATIONS, MAX_LOCATION_BYTES)),
-            listed: Mutex::new(Weighed::new(MAX_LISTED, MAX_LISTED_BYTES)),
-            absent: Mutex::new(Weighed::new(MAX_ABSENT, MAX_ABSENT_BYTES)),
+            places: Mutex::new(WeightedLru::new(MAX_PLACES, MAX_PLACE_BYTES)),
+            base_places: Mutex::new(WeightedLru::new(MAX_PLACES, MAX_PLACE_BYTES)),
+            locations: Mutex::new(WeightedLru::new(MAX_LOCATIONS, MAX_LOCATION_BYTES)),
+            listed: Mutex::new(WeightedLru::new(MAX_LISTED, MAX_LISTED_BYTES)),
+            absent: Mutex::new(WeightedLru::new(MAX_ABSENT, MAX_ABSENT_BYTES)),
             listings: ListingCache::new(large),
         }
     }
@@ -108,7 +109,7 @@ impl Caches {
             match touch {
                 Invalidation::Child(dir, name) => {
                     lock(&self.children).pop(&(*dir, name.clone()));
-                    self.listings.doubt(dir.fileid, name);
+                    self.listings.forget_source(dir.fileid, name);
                 }
                 Invalidation::Place(ino, base) => {
                     if let Some(ino) = ino {

@@ -297,7 +297,7 @@ impl Edit<'_> {
     pub fn replace_mark(&mut self, dir: &InodeRow) -> Result<()> {
         let Some(secs) = self.txn.opaque_since(dir.ino)? else { return Ok(()) };
         self.txn.remove_opaque(dir.ino)?;
-        self.touch(Invalidation::All);
+        self.invalidate(Invalidation::All);
         let place = self.view().place_of_inode(dir.ino, dir.fileid())?;
         let Some(base) = &place.base else { return Ok(()) };
         self.mask(dir, &place.merged, base, Time { secs, nanos: 0 })

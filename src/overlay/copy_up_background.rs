@@ -14,7 +14,7 @@ use crate::vfs::FsError;
 use crate::worker::{Background, BackgroundPiece, Cost, OpResult};
 
 use super::error::{OpError, Result, from_store, from_work};
-use super::hanging::unless_refused;
+use super::hanging::reject_if_refused;
 use super::limits::{COPY_PROGRESS_INTERVAL, COPY_SYNC_BYTES, MAX_LOST_NOTED};
 use super::quota::QuotaReservation;
 use super::resolve::View;
@@ -42,7 +42,7 @@ struct FinishState {
     lost: HashSet<Ino>,
 }
 
-/// Progress of [`Overlay::copy_turn`].
+/// Progress of [`Overlay::copy_for`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyStep {
     /// The inode to continue with; `None` at the end of a round.
@@ -74,7 +74,7 @@ impl Copies {
     }
 
     /// Whether the loss of this file's content was not logged before.
-    pub fn is_news(&self, ino: Ino) -> bool {
+    pub fn is_first_loss(&self, ino: Ino) -> bool {
         let mut state = self.state();
         if state.lost.len() < MAX_LOST_NOTED { state.lost.insert(ino) } else { true }
     }
@@ -108,7 +108,7 @@ impl Overlay {
             let piece = match copied {
                 Ok(true) => BackgroundPiece::More,
                 Ok(false) => kept,
-                Err(FsError::ReadOnly) => BackgroundPiece::Over,
+                Err(FsError::ReadOnly) => BackgroundPiece::Finished,
                 Err(_) => BackgroundPiece::Failed,
             };
             if !self.core.copies.background.next_after(piece).await {
@@ -141,7 +141,7 @@ impl Overlay {
         let bytes = core.copy_up.piece_bytes;
         let durable = core.copies.is_sync_due(bytes);
         let job = move |txn: &mut dyn WriteTxn| {
-            let done = unless_refused(|| step(&core, txn, from));
+            let done = reject_if_refused(|| step(&core, txn, from));
             let value = done.unwrap_or(Err(FsError::TryLater.into()));
             let keep = matches!(value, Ok(CopyOutcome::Copied(_)));
             // The full size was charged when the copy-up began; a piece can only lower it.
@@ -165,7 +165,7 @@ impl Overlay {
     ///
     /// # Errors
     /// The session rejects the change. The error is already logged.
-    pub async fn copy_turn(
+    pub async fn copy_for(
         &self,
         from: Ino,
         most: Duration,
@@ -209,10 +209,10 @@ impl Overlay {
         &self,
         mut progress: impl FnMut(PendingCopies),
     ) -> std::result::Result<PendingCopies, FsError> {
-        let mut turn = self.copy_turn(Ino(0), COPY_PROGRESS_INTERVAL).await?;
+        let mut turn = self.copy_for(Ino(0), COPY_PROGRESS_INTERVAL).await?;
         while let Some(next) = turn.next {
             progress(turn.left);
-            turn = self.copy_turn(next, COPY_PROGRESS_INTERVAL).await?;
+            turn = self.copy_for(next, COPY_PROGRESS_INTERVAL).await?;
         }
         Ok(turn.left)
     }

@@ -110,7 +110,7 @@ impl View<'_> {
 
     /// Logs the loss, once per file.
     fn lost(&self, row: &InodeRow, why: &str) -> OpError {
-        if self.core.copies.is_news(row.ino) {
+        if self.core.copies.is_first_loss(row.ino) {
             let path = row.origin.as_ref().map(|origin| &origin.path);
             tracing::warn!(
                 ?path,
@@ -136,7 +136,7 @@ impl Edit<'_> {
     /// the row. The caller stores the row.
     pub fn write_content(&mut self, row: &mut InodeRow, offset: u64, data: &[u8]) -> Result<()> {
         if let Some(pending) = row.copy_up {
-            self.make_way(row, pending, offset, data.len() as u64)?;
+            self.prepare_write(row, pending, offset, data.len() as u64)?;
         }
         Ok(self.txn.write_data(row, offset, data)?)
     }
@@ -159,7 +159,7 @@ impl Edit<'_> {
 
     /// Prepares a write of `length` bytes at `offset`: copies the chunks that it covers in part,
     /// and shrinks the pending range.
-    fn make_way(
+    fn prepare_write(
         &mut self,
         row: &mut InodeRow,
         pending: CopyUp,

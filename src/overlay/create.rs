@@ -18,7 +18,7 @@ use super::setattr::{allowed_mode, chosen};
 const SETGID: u32 = 0o2000;
 
 /// Type-specific properties of a new object.
-struct Birth {
+struct NewObject {
     kind: FileKind,
     rdev: Device,
     /// Mode if the caller sets none.
@@ -27,7 +27,7 @@ struct Birth {
     verifier: Option<[u8; 8]>,
 }
 
-impl Birth {
+impl NewObject {
     fn new(kind: FileKind, default_mode: u32, procedure: AuditProcedure) -> Self {
         Self { kind, rdev: Device::default(), default_mode, procedure, verifier: None }
     }
@@ -56,7 +56,7 @@ impl Edit<'_> {
         name: &Name,
         how: CreateHow,
     ) -> Result<Created> {
-        let mut birth = Birth::new(FileKind::Regular, 0o644, AuditProcedure::Create);
+        let mut birth = NewObject::new(FileKind::Regular, 0o644, AuditProcedure::Create);
         let set = match how {
             CreateHow::Unchecked(set) | CreateHow::Guarded(set) => set,
             CreateHow::Exclusive(verifier) => {
@@ -67,9 +67,9 @@ impl Edit<'_> {
         };
         Want::SEARCH.check(self.caller, &parent.attr)?;
         let Some(child) = self.view().child(&parent.place, name)? else {
-            return self.be_born(parent, name, &birth, &set, None);
+            return self.create_object(parent, name, &birth, &set, None);
         };
-        if self.made_before() == Some(child.node.fileid()) {
+        if self.already_applied() == Some(child.node.fileid()) {
             return self.created(&child.node);
         }
         match how {
@@ -79,12 +79,12 @@ impl Edit<'_> {
                 if ours { self.created(&child.node) } else { Err(FsError::Exists.into()) }
             }
             CreateHow::Guarded(_) => Err(FsError::Exists.into()),
-            CreateHow::Unchecked(_) => self.take_existing(child.node, &set),
+            CreateHow::Unchecked(_) => self.open_existing(child.node, &set),
         }
     }
 
     /// UNCHECKED CREATE of an existing file: of the attributes, only the size is applied.
-    fn take_existing(&mut self, node: Node, set: &SetAttr) -> Result<Created> {
+    fn open_existing(&mut self, node: Node, set: &SetAttr) -> Result<Created> {
         if node.kind() != FileKind::Regular {
             return Err(FsError::Exists.into());
         }
@@ -106,15 +106,18 @@ impl Edit<'_> {
     ) -> Result<Created> {
         Want::SEARCH.check(self.caller, &parent.attr)?;
         if let Some(child) = self.view().child(&parent.place, name)? {
-            if self.made_before() == Some(child.node.fileid()) {
+            if self.already_applied() == Some(child.node.fileid()) {
                 return self.created(&child.node);
             }
             return Err(FsError::Exists.into());
         }
-        let device = |kind, rdev| Birth { rdev, ..Birth::new(kind, 0o600, AuditProcedure::Mknod) };
+        let device =
+            |kind, rdev| NewObject { rdev, ..NewObject::new(kind, 0o600, AuditProcedure::Mknod) };
         let birth = match node {
-            NewNode::Directory => Birth::new(FileKind::Directory, 0o755, AuditProcedure::Mkdir),
-            NewNode::Symlink(_) => Birth::new(FileKind::Symlink, 0o777, AuditProcedure::Symlink),
+            NewNode::Directory => NewObject::new(FileKind::Directory, 0o755, AuditProcedure::Mkdir),
+            NewNode::Symlink(_) => {
+                NewObject::new(FileKind::Symlink, 0o777, AuditProcedure::Symlink)
+            }
             NewNode::Fifo => device(FileKind::Fifo, Device::default()),
             NewNode::Socket => device(FileKind::Socket, Device::default()),
             NewNode::Character(rdev) => device(FileKind::Character, *rdev),
@@ -134,15 +137,15 @@ impl Edit<'_> {
             NewNode::Symlink(target) => Some(target),
             _ => None,
         };
-        self.be_born(parent, name, &birth, set, target)
+        self.create_object(parent, name, &birth, set, target)
     }
 
     /// Creates a new object and its dentry.
-    fn be_born(
+    fn create_object(
         &mut self,
         parent: &Parent,
         name: &Name,
-        birth: &Birth,
+        birth: &NewObject,
         set: &SetAttr,
         target: Option<&Bytes>,
     ) -> Result<Created> {
@@ -187,7 +190,7 @@ impl Edit<'_> {
         self.entries_changed(parent_ino, i32::from(is_dir))
     }
 
-    fn new_row(&mut self, parent: &Parent, birth: &Birth, set: &SetAttr) -> Result<InodeRow> {
+    fn new_row(&mut self, parent: &Parent, birth: &NewObject, set: &SetAttr) -> Result<InodeRow> {
         let inherits = parent.attr.mode & SETGID != 0;
         let own_gid = if inherits { parent.attr.gid } else { self.caller.gid };
         // macOS clients send uid and gid (the directory's) with every new object and accept other

@@ -67,7 +67,7 @@ impl Edit<'_> {
         for path in paths {
             self.forget(path, &mut kept)?;
         }
-        self.touch(Invalidation::All);
+        self.invalidate(Invalidation::All);
         for path in paths {
             self.hide_elsewhere(path)?;
         }
@@ -95,7 +95,7 @@ impl Edit<'_> {
         {
             self.drop_tree(parent, &name, ino, kept)?;
             // What comes next must not meet what was remembered of these.
-            self.touch(Invalidation::All);
+            self.invalidate(Invalidation::All);
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Edit<'_> {
             && self.base_has(&place, &name)?
         {
             self.txn.add_whiteout(path, self.now)?;
-            self.touch(Invalidation::All);
+            self.invalidate(Invalidation::All);
         }
         Ok(())
     }
@@ -244,7 +244,7 @@ impl Edit<'_> {
                     self.txn.put_inode(&row)?;
                 }
             }
-            self.touch(Invalidation::All);
+            self.invalidate(Invalidation::All);
         }
         Ok(())
     }

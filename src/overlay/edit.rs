@@ -27,7 +27,7 @@ pub(super) struct Edit<'a> {
     /// Timestamp of the change. An object's new times may be later: see [`moved_on`].
     pub now: Time,
     /// Cached facts that readers must forget after the commit.
-    pub touched: Vec<Invalidation>,
+    pub invalidations: Vec<Invalidation>,
     /// Changed names whose directory's ctime has not been updated yet.
     pub renamed: Vec<(FileId, Renamed)>,
     /// Current rows of the directories whose entries change.
@@ -68,7 +68,7 @@ impl<'a> Edit<'a> {
             scope,
             caller,
             now,
-            touched: Vec::new(),
+            invalidations: Vec::new(),
             renamed: Vec::new(),
             dirs: Vec::new(),
             copied: None,
@@ -159,8 +159,8 @@ impl<'a> Edit<'a> {
 
     /// The object of this very call, if the previous server committed the call and was killed
     /// before its reply was sent. The retransmission succeeds without changing anything.
-    pub fn made_before(&self) -> Option<FileId> {
-        self.core.late_changes.get(&self.caller.call?).copied()
+    pub fn already_applied(&self) -> Option<FileId> {
+        self.core.unacknowledged_ops.get(&self.caller.call?).copied()
     }
 
     /// [`FsError::ReadOnly`] if the session or the scope is read-only.
@@ -197,7 +197,7 @@ impl<'a> Edit<'a> {
         self.renamed = elsewhere;
         let here: Vec<(FileId, Renamed)> = here;
         let names = here.into_iter().map(|(_, renamed)| renamed).collect();
-        self.touch(Invalidation::Entries(dir, DirChange { before, after, names }));
+        self.invalidate(Invalidation::Entries(dir, DirChange { before, after, names }));
     }
 
     /// Stores the subdirectory count of a directory before its first dentry. Afterwards the base's
@@ -381,18 +381,18 @@ impl<'a> Edit<'a> {
     }
 
     /// Invalidates a fact: for the writer at once, for readers after the commit.
-    pub fn touch(&mut self, touch: Invalidation) {
+    pub fn invalidate(&mut self, touch: Invalidation) {
         self.core.known.forget(&touch);
-        self.touched.push(touch);
+        self.invalidations.push(touch);
     }
 
     /// Invalidates the cached object of a name.
     pub fn touch_child(&mut self, dir: DirId, name: &Name) {
-        self.touch(Invalidation::Child(dir, name.clone()));
+        self.invalidate(Invalidation::Child(dir, name.clone()));
     }
 
     /// Invalidates the cached place of a directory.
     pub fn touch_place(&mut self, ino: Option<Ino>, base: Option<BasePath>) {
-        self.touch(Invalidation::Place(ino, base));
+        self.invalidate(Invalidation::Place(ino, base));
     }
 }

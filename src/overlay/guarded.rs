@@ -11,8 +11,8 @@ use bytes::Bytes;
 
 use crate::delta::{AuditProcedure, InodeRow, MergedPath};
 use crate::vfs::{
-    Attr, Caller, Expected, FileKind, FsError, GuardedFile, Locator, Name, Outcome, Time, Wcc,
-    WriteVerifier,
+    Attr, Caller, FileKind, FsError, GuardedFile, Locator, Name, Outcome, PublishPreconditions,
+    Time, Wcc, WriteVerifier,
 };
 use crate::worker::{Committed, Cost};
 
@@ -195,7 +195,12 @@ impl Edit<'_> {
     }
 
     /// Replaces the content of a guarded file.
-    fn publish(&mut self, file: &Locator, content: &[u8], expected: &Expected) -> Outcome<(), Wcc> {
+    fn publish(
+        &mut self,
+        file: &Locator,
+        content: &[u8],
+        expected: &PublishPreconditions,
+    ) -> Outcome<(), Wcc> {
         self.on_object(file, |edit, node, before| {
             Ok(Some(edit.publish_node(node, before, content, expected)?))
         })
@@ -206,7 +211,7 @@ impl Edit<'_> {
         node: Node,
         before: &Attr,
         content: &[u8],
-        expected: &Expected,
+        expected: &PublishPreconditions,
     ) -> Result<Box<InodeRow>> {
         self.check_writable()?;
         if before.kind != FileKind::Regular {
@@ -293,7 +298,7 @@ impl Overlay {
         caller: &Caller,
         file: &Locator,
         content: Bytes,
-        expected: Expected,
+        expected: PublishPreconditions,
     ) -> Outcome<WriteVerifier, Wcc> {
         let (at, bytes) = (file.clone(), content.len());
         let published = self.change(caller, Cost::Offload, bytes, true, move |edit| {

@@ -9,7 +9,7 @@ use super::Overlay;
 impl Overlay {
     /// Cost of finding an object: a file with several base names may need a search of the whole
     /// base; a slow base may hang.
-    pub(super) fn weight_of(&self, object: &Locator) -> Cost {
+    pub(super) fn cost_of(&self, object: &Locator) -> Cost {
         match object {
             Locator::BaseLinked(_) => Cost::Offload,
             Locator::Delta(_) | Locator::Base(..) if self.core.watched.is_slow() => Cost::Offload,
@@ -35,7 +35,7 @@ impl Overlay {
 
 /// Runs `f`; `None` if the base refused a call on this thread, because `f` may have taken the
 /// refusal for absence.
-pub(super) fn unless_refused<T>(f: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn reject_if_refused<T>(f: impl FnOnce() -> T) -> Option<T> {
     WatchedBase::take_refused();
     let value = f();
     (!WatchedBase::take_refused()).then_some(value)

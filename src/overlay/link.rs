@@ -24,7 +24,7 @@ impl Edit<'_> {
 
     fn link_in(&mut self, object: &Locator, parent: &Parent, name: &Name) -> Result<()> {
         self.check_writable()?;
-        if self.made_before().is_some() {
+        if self.already_applied().is_some() {
             return Ok(());
         }
         let view = self.view();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::base::{ListingTurn, TurnTaken};
+use crate::base::{ListingLock, TurnTaken};
 use crate::vfs::{FileId, Name};
 
 use super::limits::{
@@ -25,7 +25,7 @@ use super::snapshot::{DirChange, DirSnapshot, DirState};
 /// Limits that sessions share: one large listing is built at a time, and one is cached.
 #[derive(Default)]
 pub struct LargeListings {
-    turn: Arc<ListingTurn>,
+    turn: Arc<ListingLock>,
     /// The session and the directory of the cached large listing.
     kept: Mutex<Option<(Weak<Mutex<ListingParts>>, FileId)>>,
 }
@@ -39,7 +39,7 @@ pub(super) struct ListingCache {
 struct ListingParts {
     kept: LruCache<FileId, KeptListing>,
     /// Directories with pages under construction.
-    begun: HashMap<FileId, UnfinishedListing>,
+    in_progress: HashMap<FileId, UnfinishedListing>,
 }
 
 /// A cached listing.
@@ -97,13 +97,13 @@ impl LargeListings {
 impl ListingCache {
     pub fn new(large: Arc<LargeListings>) -> Self {
         let kept = LruCache::new(MAX_SNAPSHOTS);
-        let parts = Arc::new(Mutex::new(ListingParts { kept, begun: HashMap::new() }));
+        let parts = Arc::new(Mutex::new(ListingParts { kept, in_progress: HashMap::new() }));
         Self { parts, large }
     }
 
     /// Begins a page. Must be called before the read transaction of the page starts.
     pub fn begin(&self, dir: FileId) -> Page {
-        lock(&self.parts).begun.entry(dir).or_default().pages += 1;
+        lock(&self.parts).in_progress.entry(dir).or_default().pages += 1;
         let (listings, large) = (Arc::clone(&self.parts), Arc::clone(&self.large));
         Page { listings, large, dir, since: Instant::now() }
     }
@@ -119,7 +119,7 @@ impl ListingCache {
     }
 
     /// Marks the source of an entry as unknown.
-    pub fn doubt(&self, dir: FileId, name: &Name) {
+    pub fn forget_source(&self, dir: FileId, name: &Name) {
         if let Some(kept) = lock(&self.parts).kept.peek_mut(&dir)
             && kept.snapshot.knows(name)
         {
@@ -132,7 +132,7 @@ impl ListingCache {
         let mut parts = lock(&self.parts);
         parts.kept.clear();
         let now = Instant::now();
-        parts.begun.values_mut().for_each(|begun| begun.lost = Some(now));
+        parts.in_progress.values_mut().for_each(|begun| begun.lost = Some(now));
     }
 }
 
@@ -161,7 +161,7 @@ impl Page {
         // Evaluated under the lock: a commit after this point updates the cached listing.
         Arc::make_mut(snapshot).is_settled = is_settled();
         let kept = parts.kept.peek(&self.dir).map(|kept| kept.as_of);
-        let lost = parts.begun.get(&self.dir).and_then(|begun| begun.lost);
+        let lost = parts.in_progress.get(&self.dir).and_then(|begun| begun.lost);
         let bytes = snapshot.bytes();
         if kept.max(lost).is_some_and(|as_of| as_of > self.since)
             || bytes > MAX_LARGE_SNAPSHOT_BYTES
@@ -170,7 +170,7 @@ impl Page {
         }
         let kept = KeptListing { as_of: self.since, snapshot: Arc::clone(snapshot) };
         if let Some((dir, kept)) = parts.kept.push(self.dir, kept) {
-            parts.lose(dir, kept.as_of);
+            parts.note_eviction(dir, kept.as_of);
         }
         parts.make_room();
         drop(parts);
@@ -183,10 +183,10 @@ impl Page {
 impl Drop for Page {
     fn drop(&mut self) {
         let mut parts = lock(&self.listings);
-        if let Some(begun) = parts.begun.get_mut(&self.dir) {
+        if let Some(begun) = parts.in_progress.get_mut(&self.dir) {
             begun.pages -= 1;
             if begun.pages == 0 {
-                parts.begun.remove(&self.dir);
+                parts.in_progress.remove(&self.dir);
             }
         }
     }
@@ -194,8 +194,8 @@ impl Drop for Page {
 
 impl ListingParts {
     /// Records the `as_of` of an evicted listing for the pages that began before the eviction.
-    fn lose(&mut self, dir: FileId, as_of: Instant) {
-        if let Some(begun) = self.begun.get_mut(&dir) {
+    fn note_eviction(&mut self, dir: FileId, as_of: Instant) {
+        if let Some(begun) = self.in_progress.get_mut(&dir) {
             begun.lost = begun.lost.max(Some(as_of));
         }
     }
@@ -212,7 +212,7 @@ impl ListingParts {
             let Some(dir) = oldest.map(|(dir, _)| *dir) else { return };
             if let Some(kept) = self.kept.pop(&dir) {
                 bytes -= small(&kept);
-                self.lose(dir, kept.as_of);
+                self.note_eviction(dir, kept.as_of);
             }
         }
     }
@@ -223,7 +223,7 @@ impl ListingParts {
         if self.kept.peek(&dir).is_some_and(is_large)
             && let Some(kept) = self.kept.pop(&dir)
         {
-            self.lose(dir, kept.as_of);
+            self.note_eviction(dir, kept.as_of);
         }
     }
 }
@@ -322,7 +322,7 @@ mod tests {
         keep(&listings.begin(DIR), 6, "next");
         assert_eq!(kept(&listings).as_deref(), Some("next"));
         drop((slow, quick, late));
-        assert!(lock(&listings.parts).begun.is_empty());
+        assert!(lock(&listings.parts).in_progress.is_empty());
     }
 
     /// Caches a listing with this many entries.

@@ -78,7 +78,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::base::{Base, WatchedBase};
 use crate::delta::{Limits, Store};
 use crate::vfs::{CallId, FileId, Locator, Time};
-use crate::worker::{Commits, Worker};
+use crate::worker::{CommitSequence, Worker};
 
 use atime::Atimes;
 use cache::Caches;
@@ -165,8 +165,8 @@ struct Core {
     /// Usage of the session against its quota.
     ledger: Arc<QuotaAccount>,
     /// Operations of the previous server that were committed before it was killed, by call id: see
-    /// [`edit::Edit::made_before`].
-    late_changes: HashMap<CallId, FileId>,
+    /// [`edit::Edit::already_applied`].
+    unacknowledged_ops: HashMap<CallId, FileId>,
     /// The unrestricted scope, for work that no client requested.
     whole: Arc<Scope>,
 }
@@ -181,7 +181,7 @@ impl Core {
     fn offline(base: Arc<dyn Base>, clock: Clock, copy_up: CopyLimits) -> Self {
         let watched = Arc::new(WatchedBase::new(base));
         Self {
-            late_changes: HashMap::new(),
+            unacknowledged_ops: HashMap::new(),
             whole: Arc::default(),
             base: watched.clone(),
             watched,
@@ -193,7 +193,7 @@ impl Core {
             copies: Copies::default(),
             originals: OriginalsKept::default(),
             removed: RemovedOriginals::default(),
-            caches: Caches::new(Arc::<Commits>::default(), Arc::default()),
+            caches: Caches::new(Arc::<CommitSequence>::default(), Arc::default()),
             known: Arc::new(WriterMemo::new()),
             atimes: Atimes::default(),
             buffers: ReadBufferPool::default(),
@@ -210,10 +210,10 @@ impl Overlay {
 
     /// As [`Self::new`], with limits on large listings that overlays share through `listings`.
     pub fn with_listings(parts: OverlayParts, listings: Arc<LargeListings>) -> Self {
-        let late = parts.store.late_changes().iter();
+        let late = parts.store.unacknowledged_ops().iter();
         let watched = Arc::new(WatchedBase::new(parts.base));
         let core = Core {
-            late_changes: late.map(|change| (change.call, change.fileid)).collect(),
+            unacknowledged_ops: late.map(|change| (change.call, change.fileid)).collect(),
             whole: Arc::default(),
             base: watched.clone(),
             watched,

@@ -4,7 +4,7 @@ use crate::base::{BaseAttr, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath};
 use crate::vfs::{FileId, FileKind, Locator};
 
-use super::trail::trail_of;
+use super::trail::digest_of;
 
 /// An object of the merged tree.
 #[derive(Debug, Clone)]
@@ -59,13 +59,13 @@ impl Node {
                 Some(origin) if is_linked(row.kind, origin.nlink) => {
                     Locator::BaseLinked(origin.fileid)
                 }
-                Some(origin) => Locator::Base(origin.fileid, trail_of(&origin.path)),
+                Some(origin) => Locator::Base(origin.fileid, digest_of(&origin.path)),
             },
             Self::Base { path, .. } if path.is_root() => Locator::ROOT,
             Self::Base { attr, .. } if is_linked(attr.kind, attr.nlink) => {
                 Locator::BaseLinked(attr.fileid)
             }
-            Self::Base { path, attr } => Locator::Base(attr.fileid, trail_of(path)),
+            Self::Base { path, attr } => Locator::Base(attr.fileid, digest_of(path)),
         }
     }
 }
@@ -98,10 +98,10 @@ pub(super) struct DirPlace {
     pub base: Option<BasePath>,
     /// No row mentions any entry of the directory: all entries come from the base. Set only with
     /// caches, and only for directories without an inode in the delta.
-    pub is_plain: bool,
+    pub untouched_by_delta: bool,
     /// The directory was copied up, and the base directory is missing. The base directory may
     /// return, so results that depend on its absence are not cached.
-    pub is_lost: bool,
+    pub base_missing: bool,
 }
 
 impl DirPlace {
@@ -113,7 +113,8 @@ impl DirPlace {
     /// Whether an apply that renames base directories changes the entries that this directory
     /// shows: its base directory is at another path, or missing.
     pub fn is_affected_by_apply(&self) -> bool {
-        self.is_lost || self.base.as_ref().is_some_and(|base| !is_same_path(base, &self.merged))
+        self.base_missing
+            || self.base.as_ref().is_some_and(|base| !is_same_path(base, &self.merged))
     }
 
     /// Bytes of the paths, for the size bound of a cache.

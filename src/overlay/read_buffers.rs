@@ -15,7 +15,7 @@ use super::limits::{KEPT_BUFFERS, MAX_KEPT_BYTES, MIN_KEPT_BYTES};
 pub(super) struct ReadBufferPool(Arc<Mutex<Vec<Vec<u8>>>>);
 
 /// A buffer that returns to its pool on drop.
-pub(super) struct Buffer {
+pub(super) struct PooledBuffer {
     /// Holds the previous reply's data until it is filled.
     data: Vec<u8>,
     pool: Arc<Mutex<Vec<Vec<u8>>>>,
@@ -23,7 +23,7 @@ pub(super) struct Buffer {
 
 impl ReadBufferPool {
     /// A buffer of `bytes` bytes with arbitrary content.
-    pub fn take(&self, bytes: usize) -> Buffer {
+    pub fn take(&self, bytes: usize) -> PooledBuffer {
         let pool = Arc::clone(&self.0);
         let kept = match bytes {
             MIN_KEPT_BYTES.. => pool.lock().pop(),
@@ -31,11 +31,11 @@ impl ReadBufferPool {
         };
         let mut data = kept.unwrap_or_default();
         data.resize(bytes, 0);
-        Buffer { data, pool }
+        PooledBuffer { data, pool }
     }
 }
 
-impl Buffer {
+impl PooledBuffer {
     /// The whole buffer, to be filled.
     pub fn as_mut(&mut self) -> &mut [u8] {
         &mut self.data
@@ -51,13 +51,13 @@ impl Buffer {
     }
 }
 
-impl AsRef<[u8]> for Buffer {
+impl AsRef<[u8]> for PooledBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.data
     }
 }
 
-impl Drop for Buffer {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
         if (MIN_KEPT_BYTES..=MAX_KEPT_BYTES).contains(&self.data.capacity()) {
             let mut pool = self.pool.lock();

@@ -25,7 +25,7 @@ use super::listings::{FoundListing, Page};
 use super::node::{DirPlace, Node, is_linked};
 use super::resolve::View;
 use super::snapshot::{DirSnapshot, DirState, EntrySource, SnapshotEntry};
-use super::trail::{trail_below, trail_of};
+use super::trail::{child_digest, digest_of};
 
 /// The cookies of `.` and `..`; those of names are larger.
 const DOT: Cookie = Cookie(1);
@@ -252,7 +252,7 @@ impl View<'_> {
             return self.look_at_child(place, name, true, entry);
         }
         entry.fileid = attr.fileid;
-        let object = Locator::Base(attr.fileid, trail_below(&dir.trail, name.as_bytes()));
+        let object = Locator::Base(attr.fileid, child_digest(&dir.trail, name.as_bytes()));
         entry.object = Some((object, self.as_in_base(attr.fileid, &attr)));
         Ok(true)
     }
@@ -260,7 +260,7 @@ impl View<'_> {
     /// Opens the base directory that shows through, to stat its entries.
     fn shown_base(&self, place: &DirPlace) -> Result<Option<ShownBase<'_>>> {
         let Some(base) = &place.base else { return Ok(None) };
-        let trail = trail_of(base);
+        let trail = digest_of(base);
         self.core.caches.add_listed(trail, base);
         match self.core.base.entries(base) {
             Ok(entries) => Ok(Some(ShownBase { entries, trail })),

@@ -49,7 +49,7 @@ impl Overlay {
         caller: &Caller,
         applied: Vec<RebaseItem>,
     ) -> std::result::Result<Vec<MergedPath>, FsError> {
-        self.core.base.look_anew();
+        self.core.base.invalidate();
         self.give_up(caller, move |edit| {
             let moves = Moves::of(&applied);
             edit.follow_moves(&applied, &moves)?;
@@ -99,7 +99,7 @@ impl Edit<'_> {
             dirs.insert(from.parent());
         }
         self.follow_originals(applied, &kept)?;
-        self.touch(Invalidation::All);
+        self.invalidate(Invalidation::All);
         self.count_hidden_links()?;
         self.settle(dirs, true)?;
         Ok(kept.into_keys().cloned().collect())
@@ -208,7 +208,7 @@ impl Edit<'_> {
         for (row, new) in &followed {
             self.txn.put_inode(row)?;
             self.txn.put_redirect(row.ino, new)?;
-            self.touch(Invalidation::All);
+            self.invalidate(Invalidation::All);
         }
         Ok(())
     }
@@ -228,7 +228,7 @@ impl Edit<'_> {
                 true => self.drop_entry(&place, None, &name)?,
                 false => self.unlink(&place, &name, child)?,
             }
-            self.touch(Invalidation::All);
+            self.invalidate(Invalidation::All);
         } else if let (true, Some(row)) = (is_other, child.node.row())
             && row.kind == FileKind::Directory
             && row.origin.is_none()
@@ -239,7 +239,7 @@ impl Edit<'_> {
             // A client made a directory there, with nothing in it.
             let row = row.clone();
             self.make_opaque(&row)?;
-            self.touch(Invalidation::All);
+            self.invalidate(Invalidation::All);
         }
         Ok(())
     }
@@ -291,7 +291,7 @@ impl Edit<'_> {
                 self.txn.put_inode(&row)?;
                 if row.kind == FileKind::Directory {
                     self.txn.remove_redirect(child)?;
-                    self.touch(Invalidation::All);
+                    self.invalidate(Invalidation::All);
                     dirs.insert(path.join(&name));
                     open.push(path.join(&name));
                 }
@@ -362,7 +362,7 @@ impl Edit<'_> {
             self.txn.remove_redirect(ino)?;
             row.origin = Some(origin_of(base, &attr));
             self.txn.put_inode(&row)?;
-            self.touch(Invalidation::All);
+            self.invalidate(Invalidation::All);
             return Ok(true);
         }
         self.txn.delete_dentry(parent, name)?;
@@ -371,8 +371,8 @@ impl Edit<'_> {
         // Its other names in the base show what was applied too, if it is still one file there.
         let is_one = row.origin.as_ref().is_some_and(|origin| origin.fileid == attr.fileid);
         if row.nlink > 0 && is_one {
-            self.see_links(&mut row)?;
-            self.know_link(&mut row, &attr);
+            self.detect_new_links(&mut row)?;
+            self.refresh_origin_ctime(&mut row, &attr);
         }
         if row.nlink > 0 || (!is_one && self.adopt_base_name(&mut row, keeps)?) {
             self.txn.put_inode(&row)?;

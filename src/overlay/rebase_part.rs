@@ -37,7 +37,7 @@ impl Overlay {
         applied: RebaseItem,
         part: AppliedPart,
     ) -> std::result::Result<(), FsError> {
-        self.core.base.look_anew();
+        self.core.base.invalidate();
         self.give_up(caller, move |edit| {
             edit.keep_rest(&applied, &part)?;
             edit.record_given_up(AuditProcedure::Apply, applied.path.clone())
@@ -69,7 +69,7 @@ impl Edit<'_> {
             let attr = self.attr_of_part(&path, part)?;
             self.keep_original(&path, &attr, Some(&part.content), true)?;
         }
-        self.touch(Invalidation::All);
+        self.invalidate(Invalidation::All);
         self.count_hidden_links()?;
         self.settle(BTreeSet::from([dir]), true)
     }

@@ -44,7 +44,7 @@ impl Overlay {
         caller: &Caller,
         copies: Vec<UnchangedCopy>,
     ) -> std::result::Result<(), FsError> {
-        self.core.base.look_anew();
+        self.core.base.invalidate();
         self.give_up(caller, move |edit| edit.drop_copies(&copies)).await
     }
 }
@@ -74,7 +74,7 @@ impl Edit<'_> {
         if dropped.is_empty() {
             return Ok(());
         }
-        self.touch(Invalidation::All);
+        self.invalidate(Invalidation::All);
         self.count_hidden_links()?;
         self.settle(dirs, true)?;
         for path in dropped {

@@ -15,7 +15,7 @@ impl Edit<'_> {
     /// REMOVE.
     pub fn remove(&mut self, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
         self.in_dir(dir, |edit, parent| {
-            if edit.made_before().is_some() {
+            if edit.already_applied().is_some() {
                 return Ok(());
             }
             let name = Name::new(name)?;
@@ -35,7 +35,7 @@ impl Edit<'_> {
     /// RMDIR.
     pub fn rmdir(&mut self, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
         self.in_dir(dir, |edit, parent| {
-            if edit.made_before().is_some() {
+            if edit.already_applied().is_some() {
                 return Ok(());
             }
             let name = Name::new(name)?;
@@ -86,7 +86,7 @@ impl Edit<'_> {
 
     /// Removes one name of a delta file: a dentry, or a hard link that only the base has.
     fn drop_link(&mut self, mut row: InodeRow, had_dentry: bool) -> Result<()> {
-        let is_counted = self.see_links(&mut row)?;
+        let is_counted = self.detect_new_links(&mut row)?;
         if had_dentry {
             row.nlink = row.nlink.saturating_sub(1);
         } else if let Some(origin) = row.origin.as_ref().filter(|_| !is_counted) {

@@ -17,7 +17,7 @@ use crate::worker::{BackgroundPiece, Cost, OpResult};
 
 use super::edit::Edit;
 use super::error::{Result, from_work};
-use super::hanging::unless_refused;
+use super::hanging::reject_if_refused;
 use super::limits::{
     MAX_REMOVED, MAX_REMOVED_PATH_BYTES, REMOVED_BATCH, REMOVED_BATCH_BYTES, REMOVED_END_WAIT,
     REMOVED_QUIET,
@@ -137,7 +137,7 @@ impl Overlay {
                 BackgroundPiece::Idle
             };
         }
-        BackgroundPiece::Later
+        BackgroundPiece::NotDue
     }
 
     /// Drains the queue, for at most 5 s.
@@ -156,13 +156,13 @@ impl Overlay {
         let read = self.worker.read(Cost::Offload, move |txn| {
             let view = View { txn, core: &core, version: None, known: None, scope: &core.whole };
             let read = || batch.iter().filter_map(|removed| view.read_removed(removed)).collect();
-            unless_refused(read).unwrap_or_default()
+            reject_if_refused(read).unwrap_or_default()
         });
         let kept: Vec<Original> = read.await.map_err(|error| from_work(&error))?;
         let core = self.core.clone();
         let bytes = kept.len() * ENTRY_BYTES;
         let job = move |txn: &mut dyn WriteTxn| {
-            let stored = unless_refused(|| store(&core, txn, &kept));
+            let stored = reject_if_refused(|| store(&core, txn, &kept));
             let value = stored.unwrap_or(Err(FsError::TryLater.into()));
             OpResult { commit: value.is_ok(), value, after_commit: None }
         };

@@ -52,7 +52,7 @@ impl Edit<'_> {
         validated: &[Arrival],
     ) -> Result<()> {
         self.check_writable()?;
-        if self.made_before().is_some() {
+        if self.already_applied().is_some() {
             return Ok(());
         }
         let child = self.removable(source, old)?;
@@ -193,7 +193,7 @@ impl Edit<'_> {
         row.ctime = moved_on(row.ctime, self.now);
         self.txn.put_inode(&row)?;
         self.show_through(&row, shown.as_ref(), (target, target_ino), new)?;
-        self.touch(Invalidation::AllPlaces);
+        self.invalidate(Invalidation::AllPlaces);
         Ok(row)
     }
 

@@ -16,7 +16,7 @@ use super::error::Result;
 use super::limits::MAX_DEPTH;
 use super::node::{DirPlace, Node, is_linked};
 use super::scope::Scope;
-use super::trail::{Searched, follow, trail_above, trail_of};
+use super::trail::{Searched, digest_of, follow, parent_digest};
 use super::writer_memo::WriterMemo;
 
 /// The merged tree in one transaction.
@@ -159,12 +159,12 @@ impl View<'_> {
     fn base_node(&self, id: FileId, trail: &PathDigest) -> Result<Option<Node>> {
         if let Some(at) = self.version
             && let Some(path) = self.core.caches.showing(at, id)
-            && trail_of(&path) == *trail
+            && digest_of(&path) == *trail
             && let Some(attr) = self.base_object(&path, id)?
         {
             return Ok(Some(Node::Base { path, attr: Box::new(attr) }));
         }
-        if let Some(row) = self.copy_of(id, |_, origin| trail_of(&origin.path) == *trail)? {
+        if let Some(row) = self.copy_of(id, |_, origin| digest_of(&origin.path) == *trail)? {
             return Ok(Some(Node::Delta(Box::new(row))));
         }
         let found = self.untouched_node(id, trail)?;
@@ -192,7 +192,7 @@ impl View<'_> {
 
     /// Finds a base object that was not copied up.
     fn untouched_node(&self, id: FileId, trail: &PathDigest) -> Result<Option<Node>> {
-        let remembered = self.core.caches.location(id).filter(|path| trail_of(path) == *trail);
+        let remembered = self.core.caches.location(id).filter(|path| digest_of(path) == *trail);
         if let Some(path) = remembered {
             if let Some(attr) = self.base_object(&path, id)? {
                 return self.if_visible(path, attr);
@@ -226,12 +226,12 @@ impl View<'_> {
     /// Searches directories listed by READDIRPLUS for an object that was never looked up. Caches
     /// the locations of all its siblings: clients usually use their handles next.
     fn in_listed(&self, id: FileId, trail: &PathDigest) -> Option<BasePath> {
-        let dirs = self.core.caches.listed(&trail_above(trail)?);
+        let dirs = self.core.caches.listed(&parent_digest(trail)?);
         dirs.iter().find_map(|dir| {
             let listing = self.core.base.list(dir).ok()?;
             let entry = listing.entries.iter().find(|entry| entry.fileid == id)?;
             let path = dir.join(&entry.name);
-            (trail_of(&path) == *trail).then(|| self.core.caches.add_locations(dir, &listing))?;
+            (digest_of(&path) == *trail).then(|| self.core.caches.add_locations(dir, &listing))?;
             Some(path)
         })
     }
@@ -297,7 +297,7 @@ impl View<'_> {
 
     /// What the delta alone records for a name.
     pub fn delta_child(&self, dir: &DirPlace, name: &Name) -> Result<DeltaChild> {
-        if dir.is_plain {
+        if dir.untouched_by_delta {
             return Ok(DeltaChild::Through);
         }
         if let Some(at) = self.version
@@ -316,7 +316,7 @@ impl View<'_> {
             None => DeltaChild::Through,
         };
         if let Some(at) = self.version
-            && !dir.is_lost
+            && !dir.base_missing
         {
             self.core.caches.add_child(at, dir.id(), name, child);
         }
@@ -337,8 +337,8 @@ impl View<'_> {
                     ino: Some(Ino::ROOT),
                     merged: MergedPath::root(),
                     base: self.base_dir_at(BasePath::root())?,
-                    is_plain: false,
-                    is_lost: false,
+                    untouched_by_delta: false,
+                    base_missing: false,
                 });
             }
             if below.len() >= MAX_DEPTH {
@@ -353,9 +353,9 @@ impl View<'_> {
         };
         while let Some((ino, fileid, name)) = below.pop() {
             let base = self.base_below(ino, &place, &name)?;
-            let is_lost = match (&base, &place.base) {
+            let base_missing = match (&base, &place.base) {
                 (None, Some(_)) => self.inode(ino)?.origin.is_some(),
-                (None, None) => place.is_lost,
+                (None, None) => place.base_missing,
                 (Some(_), _) => false,
             };
             place = Arc::new(DirPlace {
@@ -363,10 +363,10 @@ impl View<'_> {
                 ino: Some(ino),
                 merged: place.merged.join(&name),
                 base,
-                is_plain: false,
-                is_lost,
+                untouched_by_delta: false,
+                base_missing,
             });
-            if !is_lost {
+            if !base_missing {
                 self.remember(ino, &place);
             }
         }
@@ -415,8 +415,8 @@ impl View<'_> {
         let Some(mut place) = self.find_base_place(path)? else { return Ok(None) };
         if let Some(at) = self.version {
             if place.ino.is_none() {
-                let is_plain = self.txn.whiteouts_in(&place.merged)?.is_empty();
-                Arc::make_mut(&mut place).is_plain = is_plain;
+                let untouched_by_delta = self.txn.whiteouts_in(&place.merged)?.is_empty();
+                Arc::make_mut(&mut place).untouched_by_delta = untouched_by_delta;
             }
             self.core.caches.add_base_place(at, path, &place);
         }
@@ -471,7 +471,14 @@ impl View<'_> {
         };
         let merged = dir.merged.join(name);
         let base = Some(base.clone());
-        Ok(Some(DirPlace { fileid, ino, merged, base, is_plain: false, is_lost: false }))
+        Ok(Some(DirPlace {
+            fileid,
+            ino,
+            merged,
+            base,
+            untouched_by_delta: false,
+            base_missing: false,
+        }))
     }
 
     fn remembered(&self, ino: Ino) -> Option<Arc<DirPlace>> {

@@ -17,7 +17,7 @@ use crate::worker::{Committed, Cost, OpResult};
 use super::Overlay;
 use super::edit::Edit;
 use super::error::{from_store, from_work};
-use super::hanging::unless_refused;
+use super::hanging::reject_if_refused;
 use super::limits::{LIGHT_READ_BYTES, MAX_LINKS};
 use super::quota::QuotaReservation;
 use super::resolve::View;
@@ -41,7 +41,7 @@ impl Overlay {
         let (core, scope) = (self.core.clone(), self.scope.clone());
         let work = self.worker.read(cost, move |txn| {
             let view = View { txn, core: &core, version: None, known: None, scope: &scope };
-            let value = unless_refused(|| {
+            let value = reject_if_refused(|| {
                 if let Some(version) = core.caches.version() {
                     let value = f(&View { version: Some(version), ..view });
                     if core.caches.is_at(version) {
@@ -70,7 +70,7 @@ impl Overlay {
             }
             let version = before.filter(|version| core.caches.is_at(*version));
             let view = View { txn, core: &core, version, known: None, scope: &scope };
-            unless_refused(|| f(&view)).unwrap_or(FsError::TryLater.into())
+            reject_if_refused(|| f(&view)).unwrap_or(FsError::TryLater.into())
         });
         work.await.unwrap_or_else(|error| from_work(&error).into())
     }
@@ -104,7 +104,7 @@ impl Overlay {
             let mut trial = core.known.begin();
             txn.bound_audit(core.ledger.is_limited(&asked));
             let mut edit = Edit::new(txn, &core, &scope, &caller, now);
-            let done = unless_refused(|| f(&mut edit));
+            let done = reject_if_refused(|| f(&mut edit));
             let mut outcome = done.unwrap_or(FsError::TryLater.into());
             // Only with successful changes: a failed one must not change anything.
             let mut atimes = None;
@@ -114,7 +114,7 @@ impl Overlay {
                     Err(error) => outcome = error.into_fs().into(),
                 }
             }
-            let (touched, removed) = (edit.touched, edit.removed);
+            let (touched, removed) = (edit.invalidations, edit.removed);
             let wakes_copies = edit.wakes_copies;
             let wakes_background = wakes_copies || !removed.is_empty();
             let is_unlimited = edit.is_unlimited;
@@ -192,7 +192,7 @@ impl Overlay {
             return Wcc::unchanged(None);
         }
         let object = object.clone();
-        let cost = self.weight_of(&object);
+        let cost = self.cost_of(&object);
         let attr = self.look(cost, move |view| view.attr_of(&object).ok()).await;
         Wcc::unchanged(attr.ok().flatten())
     }
@@ -220,7 +220,7 @@ impl Vfs for Overlay {
 
     async fn getattr(&self, _caller: &Caller, object: &Locator) -> Result<Attr, FsError> {
         let object = object.clone();
-        let attr = self.look(self.weight_of(&object), move |view| view.attr_of(&object)).await?;
+        let attr = self.look(self.cost_of(&object), move |view| view.attr_of(&object)).await?;
         attr.map_err(|error| error.into_fs())
     }
 
@@ -233,7 +233,7 @@ impl Vfs for Overlay {
     ) -> Outcome<(), Wcc> {
         let at = object.clone();
         // A change of size may copy or delete much content.
-        let cost = if set.size.is_some() { Cost::Offload } else { self.weight_of(object) };
+        let cost = if set.size.is_some() { Cost::Offload } else { self.cost_of(object) };
         self.alter_at(caller, cost, object, move |edit| edit.setattr(&at, &set, guard)).await
     }
 
@@ -244,7 +244,7 @@ impl Vfs for Overlay {
         name: &[u8],
     ) -> Outcome<LookedUp, Option<Attr>> {
         let (caller, dir, name) = (caller.clone(), dir.clone(), name.to_vec());
-        self.show(self.weight_of(&dir), move |view| view.lookup(&caller, &dir, &name)).await
+        self.show(self.cost_of(&dir), move |view| view.lookup(&caller, &dir, &name)).await
     }
 
     async fn access(
@@ -254,12 +254,12 @@ impl Vfs for Overlay {
         want: Access,
     ) -> Outcome<Access, Option<Attr>> {
         let (caller, object) = (caller.clone(), object.clone());
-        self.show(self.weight_of(&object), move |view| view.access(&caller, &object, want)).await
+        self.show(self.cost_of(&object), move |view| view.access(&caller, &object, want)).await
     }
 
     async fn readlink(&self, _caller: &Caller, object: &Locator) -> Outcome<Bytes, Option<Attr>> {
         let object = object.clone();
-        self.show(self.weight_of(&object), move |view| view.read_link(&object)).await
+        self.show(self.cost_of(&object), move |view| view.read_link(&object)).await
     }
 
     async fn read(
@@ -273,7 +273,7 @@ impl Vfs for Overlay {
         if count > LIGHT_READ_BYTES {
             return self.look_once(move |view| view.read(&caller, &object, offset, count)).await;
         }
-        let cost = self.weight_of(&object);
+        let cost = self.cost_of(&object);
         self.show(cost, move |view| view.read(&caller, &object, offset, count)).await
     }
 
@@ -287,7 +287,7 @@ impl Vfs for Overlay {
     ) -> Outcome<Written, Wcc> {
         let at = object.clone();
         let (bytes, durable) = (data.len(), stability != Stability::Unstable);
-        let written = self.change(caller, self.weight_of(object), bytes, durable, move |edit| {
+        let written = self.change(caller, self.cost_of(object), bytes, durable, move |edit| {
             edit.write(&at, offset, &data)
         });
         let written = written.await;
@@ -310,7 +310,7 @@ impl Vfs for Overlay {
         how: CreateHow,
     ) -> Outcome<Created, Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, self.weight_of(dir), dir, move |edit| edit.create(&at, &name, how))
+        self.alter_at(caller, self.cost_of(dir), dir, move |edit| edit.create(&at, &name, how))
             .await
     }
 
@@ -323,7 +323,7 @@ impl Vfs for Overlay {
         set: SetAttr,
     ) -> Outcome<Created, Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, self.weight_of(dir), dir, move |edit| {
+        self.alter_at(caller, self.cost_of(dir), dir, move |edit| {
             edit.make_node(&at, &name, &node, &set)
         })
         .await
@@ -331,12 +331,12 @@ impl Vfs for Overlay {
 
     async fn remove(&self, caller: &Caller, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, self.weight_of(dir), dir, move |edit| edit.remove(&at, &name)).await
+        self.alter_at(caller, self.cost_of(dir), dir, move |edit| edit.remove(&at, &name)).await
     }
 
     async fn rmdir(&self, caller: &Caller, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, self.weight_of(dir), dir, move |edit| edit.rmdir(&at, &name)).await
+        self.alter_at(caller, self.cost_of(dir), dir, move |edit| edit.rmdir(&at, &name)).await
     }
 
     async fn rename(
@@ -357,7 +357,7 @@ impl Vfs for Overlay {
     ) -> Outcome<(), (Option<Attr>, Wcc)> {
         let (file, at, name) = (object.clone(), dir.clone(), name.to_vec());
         let linked =
-            self.alter(caller, self.weight_of(object), move |edit| edit.link(&file, &at, &name));
+            self.alter(caller, self.cost_of(object), move |edit| edit.link(&file, &at, &name));
         match linked.await {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -385,7 +385,7 @@ impl Vfs for Overlay {
 
     async fn fsstat(&self, _caller: &Caller, object: &Locator) -> Outcome<FsStat, Option<Attr>> {
         let (object, store) = (object.clone(), self.store.clone());
-        let figures = self.show(self.weight_of(&object), move |view| match view.attr_of(&object) {
+        let figures = self.show(self.cost_of(&object), move |view| match view.attr_of(&object) {
             Ok(attr) => {
                 let figures = store.disk_usage().map_err(|error| from_store(&error));
                 Outcome { result: figures, context: Some(attr) }

@@ -38,7 +38,7 @@ impl Edit<'_> {
         guard: Option<Time>,
     ) -> Result<Option<Box<InodeRow>>> {
         self.check_writable()?;
-        if self.made_before().is_some() {
+        if self.already_applied().is_some() {
             return Ok(None);
         }
         if guard.is_some_and(|guard| guard != before.ctime.as_clients_see_it()) {

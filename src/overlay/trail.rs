@@ -65,16 +65,16 @@ fn digest(component: &[u8]) -> u8 {
 }
 
 /// The digest of a base path.
-pub(super) fn trail_of(path: &BasePath) -> PathDigest {
+pub(super) fn digest_of(path: &BasePath) -> PathDigest {
     let mut trail = PathDigest { components: 0, digest: [0; PathDigest::MAX_BYTES] };
     for component in path.components() {
-        trail = trail_below(&trail, component);
+        trail = child_digest(&trail, component);
     }
     trail
 }
 
 /// The digest of the entry `name` in a directory with the digest `dir`.
-pub(super) fn trail_below(dir: &PathDigest, name: &[u8]) -> PathDigest {
+pub(super) fn child_digest(dir: &PathDigest, name: &[u8]) -> PathDigest {
     let mut trail = *dir;
     if let Some(byte) = trail.digest.get_mut(usize::from(trail.components)) {
         *byte = digest(name);
@@ -84,7 +84,7 @@ pub(super) fn trail_below(dir: &PathDigest, name: &[u8]) -> PathDigest {
 }
 
 /// The digest of the parent directory; `None` at the root, and for paths longer than a digest.
-pub(super) fn trail_above(trail: &PathDigest) -> Option<PathDigest> {
+pub(super) fn parent_digest(trail: &PathDigest) -> Option<PathDigest> {
     let mut above = *trail;
     above.components = trail.components.checked_sub(1)?;
     *above.digest.get_mut(usize::from(above.components))? = 0;

@@ -6,13 +6,13 @@ use std::num::NonZeroUsize;
 use lru::LruCache;
 
 /// Evicts least recently used entries until the rest fits both bounds.
-pub(super) struct Weighed<K: Hash + Eq, V> {
+pub(super) struct WeightedLru<K: Hash + Eq, V> {
     entries: LruCache<K, (V, usize)>,
     cost: usize,
     max_weight: usize,
 }
 
-impl<K: Hash + Eq, V> Weighed<K, V> {
+impl<K: Hash + Eq, V> WeightedLru<K, V> {
     /// A cache of at most `max_entries` entries with a total weight of at most `max_weight`.
     pub fn new(max_entries: NonZeroUsize, max_weight: usize) -> Self {
         Self { entries: LruCache::new(max_entries), cost: 0, max_weight }
@@ -55,8 +55,8 @@ impl<K: Hash + Eq, V> Weighed<K, V> {
 mod tests {
     use super::*;
 
-    fn cache(entries: usize, cost: usize) -> Weighed<u32, char> {
-        Weighed::new(NonZeroUsize::new(entries).unwrap(), cost)
+    fn cache(entries: usize, cost: usize) -> WeightedLru<u32, char> {
+        WeightedLru::new(NonZeroUsize::new(entries).unwrap(), cost)
     }
 
     #[test]

@@ -19,14 +19,14 @@ use crate::vfs::FileId;
 use super::cache::Invalidation;
 use super::limits::{MAX_CHILDREN, MAX_PLACE_BYTES, MAX_PLACES};
 use super::node::DirPlace;
-use super::weighed::Weighed;
+use super::weighed::WeightedLru;
 
 /// The writer's cache. Each part is bounded.
-pub(super) struct WriterMemo(Mutex<Facts>);
+pub(super) struct WriterMemo(Mutex<MemoEntries>);
 
-struct Facts {
-    places: Weighed<Ino, Arc<DirPlace>>,
-    base_places: Weighed<BasePath, Arc<DirPlace>>,
+struct MemoEntries {
+    places: WeightedLru<Ino, Arc<DirPlace>>,
+    base_places: WeightedLru<BasePath, Arc<DirPlace>>,
     /// File numbers of inodes: only a discard changes them.
     shown: LruCache<Ino, FileId>,
 }
@@ -40,9 +40,9 @@ pub(super) struct MemoTransaction {
 
 impl WriterMemo {
     pub fn new() -> Self {
-        Self(Mutex::new(Facts {
-            places: Weighed::new(MAX_PLACES, MAX_PLACE_BYTES),
-            base_places: Weighed::new(MAX_PLACES, MAX_PLACE_BYTES),
+        Self(Mutex::new(MemoEntries {
+            places: WeightedLru::new(MAX_PLACES, MAX_PLACE_BYTES),
+            base_places: WeightedLru::new(MAX_PLACES, MAX_PLACE_BYTES),
             shown: LruCache::new(MAX_CHILDREN),
         }))
     }
@@ -97,12 +97,12 @@ impl WriterMemo {
     }
 
     /// Ignores poisoning: entries are whole values.
-    fn facts(&self) -> MutexGuard<'_, Facts> {
+    fn facts(&self) -> MutexGuard<'_, MemoEntries> {
         self.0.lock()
     }
 }
 
-impl Facts {
+impl MemoEntries {
     fn forget_all(&mut self) {
         self.forget_places();
         self.shown.clear();

@@ -85,7 +85,7 @@ impl AddressPool {
 
     /// Waits until all permits are released; none can be taken afterwards.
     pub(super) async fn drain(&self) {
-        if let Ok(permits) = self.permits.acquire_many(weight(self.max)).await {
+        if let Ok(permits) = self.permits.acquire_many(permit_count(self.max)).await {
             permits.forget();
         }
     }
@@ -126,7 +126,7 @@ impl AddressPool {
             }
             returned.await;
         }
-        let permit = self.permits.clone().acquire_many_owned(weight(amount)).await.ok()?;
+        let permit = self.permits.clone().acquire_many_owned(permit_count(amount)).await.ok()?;
         Some(self.portion(address, permit, amount))
     }
 
@@ -226,11 +226,11 @@ impl Drop for WaitCounter<'_> {
 
 /// Takes `amount` permits if they are free.
 pub(super) fn try_take(of: &Arc<Semaphore>, amount: usize) -> Option<OwnedSemaphorePermit> {
-    of.clone().try_acquire_many_owned(weight(amount)).ok()
+    of.clone().try_acquire_many_owned(permit_count(amount)).ok()
 }
 
 /// Converts an amount to a semaphore's permit count, saturating.
-pub(super) fn weight(amount: usize) -> u32 {
+pub(super) fn permit_count(amount: usize) -> u32 {
     u32::try_from(amount).unwrap_or(u32::MAX)
 }
 

@@ -19,10 +19,10 @@ use super::connection_budget::{ConnectionBudget, RequestPermit};
 use super::dispatch::{DecodedCall, Disposition, RecordOrigin};
 use super::incoming::Incoming;
 use super::inline_task::run_inline;
-use super::lookout::Lookout;
+use super::lookout::BusyPoll;
 use super::outgoing::Outgoing;
 use super::peers::Peer;
-use super::presence::Presence;
+use super::presence::ConnectionLiveness;
 use super::reply_cache::ReplySegments;
 use super::{ServerShared, StopSignal};
 use crate::wire::record::RecordError;
@@ -41,7 +41,7 @@ pub(super) enum ConnectionEnd {
     #[error("a reply could not be sent")]
     ReplyFailed,
     #[error("others need the connection")]
-    Crowded,
+    Evicted,
     #[error("what it sends makes no sense")]
     Garbage,
     #[error(transparent)]
@@ -96,12 +96,12 @@ pub(super) async fn serve(
     let ending = tokio::select! {
         ending = read_requests(&mut incoming, &connection) => ending,
         () = connection.broken.notified() => ConnectionEnd::ReplyFailed,
-        () = entered.peer.unwanted.notified() => ConnectionEnd::Crowded,
+        () = entered.peer.unwanted.notified() => ConnectionEnd::Evicted,
         () = stop.clone().wait() => ConnectionEnd::ShuttingDown,
     };
     drop(is_read);
     match ending {
-        ConnectionEnd::Crowded => connection.hang_up(&incoming),
+        ConnectionEnd::Evicted => connection.hang_up(&incoming),
         ConnectionEnd::ReplyFailed | ConnectionEnd::ShuttingDown => {}
         // Keeps its connection permit until the last reply is sent, and can be evicted until then.
         _ => tokio::select! {
@@ -115,7 +115,7 @@ pub(super) async fn serve(
 }
 
 /// Marks the connection as no longer read from when dropped.
-struct IsRead<'a>(&'a Presence);
+struct IsRead<'a>(&'a ConnectionLiveness);
 
 impl Drop for IsRead<'_> {
     fn drop(&mut self) {
@@ -128,7 +128,7 @@ async fn read_requests(
     incoming: &mut Incoming,
     connection: &Arc<ConnectionState>,
 ) -> ConnectionEnd {
-    let mut lookout = Lookout::default();
+    let mut lookout = BusyPoll::default();
     loop {
         connection.rest().await;
         let (record, bytes_room) = match incoming.next(connection, &mut lookout).await {
@@ -240,12 +240,12 @@ impl ConnectionState {
         let mut sending = pin!(sending);
         let mut left = limits.reply_timeout;
         while !left.is_zero() {
-            let patience = left.min(limits.crowded_timeout);
+            let patience = left.min(limits.pressure_timeout);
             let begun = self.shared.budget.reply_pressure();
             if let Ok(sent) = timeout(patience, sending.as_mut()).await {
                 return Some(sent);
             }
-            self.peer.reputation.let_wait();
+            self.peer.reputation.stalled();
             left = left.saturating_sub(patience);
             if self.shared.budget.is_under_pressure(begun, is_common) {
                 break;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Mutex, Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::address_pool::{AddressUse, PoolPermit, try_take, weight};
+use super::address_pool::{AddressUse, PoolPermit, permit_count, try_take};
 use super::limits::{
     MAX_CONNECTION_REQUEST_BYTES, OWN_REPLY_BYTES, OWN_REQUEST_BYTES, SMALL_REPLY_BYTES,
     SMALL_REQUEST_BYTES,
@@ -79,7 +79,7 @@ impl ConnectionBudget {
 
     /// Waits until no request is in flight; new requests wait until then.
     pub(super) async fn settled(&self) {
-        drop(self.requests.acquire_many(weight(self.max_requests)).await);
+        drop(self.requests.acquire_many(permit_count(self.max_requests)).await);
     }
 
     /// Waits for a permit for one request, here and in `overall`.
@@ -105,7 +105,7 @@ impl ConnectionBudget {
 
     /// Waits until this request, which already has a permit here, is the only one.
     async fn take_first_request(&self, overall: &ServerBudget) -> OwnedSemaphorePermit {
-        drop(self.requests.acquire_many(weight(self.max_requests - 1)).await);
+        drop(self.requests.acquire_many(permit_count(self.max_requests - 1)).await);
         match overall.try_first_request() {
             Some(kept) => kept,
             None => pending().await,
@@ -275,7 +275,7 @@ impl Drop for HeldReplyBytes {
 /// Waits for `amount` permits of a semaphore of this connection.
 async fn take(of: &Arc<Semaphore>, amount: usize) -> Option<OwnedSemaphorePermit> {
     // The semaphores are never closed.
-    of.clone().acquire_many_owned(weight(amount)).await.ok()
+    of.clone().acquire_many_owned(permit_count(amount)).await.ok()
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use bytes::Bytes;
 use tokio::time::timeout_at;
 
 use super::limits::{EQUAL_CALL_WAIT, OWN_REPLY_BYTES};
-use super::presence::Presence;
+use super::presence::ConnectionLiveness;
 use super::program::RpcProgram;
-use super::reply_cache::{CallKey, Entered, ReplyCache, ReplySegments};
+use super::reply_cache::{CacheLookup, CallKey, ReplyCache, ReplySegments};
 use crate::nfs::CallError;
 use crate::vfs::{CallId, Caller, Flavor};
 use crate::wire::rpc::{AuthStatus, Call, CallRejection, Credential, PROC_NULL, RpcStatus};
@@ -37,7 +37,7 @@ pub(super) struct RecordOrigin {
     /// The client's address.
     pub(super) peer: SocketAddr,
     /// Whether the connection is still read from.
-    pub(super) presence: Arc<Presence>,
+    pub(super) presence: Arc<ConnectionLiveness>,
     /// Whether only NULL is answered, because the client's port is unprivileged.
     pub(super) untrusted_port: bool,
     /// Whether root is squashed.
@@ -47,7 +47,7 @@ pub(super) struct RecordOrigin {
 impl RecordOrigin {
     /// The origin of a datagram. Its replies are not cached.
     pub(super) fn of_datagram(peer: SocketAddr) -> Self {
-        let presence = Arc::new(Presence::new(peer.port()));
+        let presence = Arc::new(ConnectionLiveness::new(peer.port()));
         Self { peer, presence, untrusted_port: false, squashes_root: false }
     }
 }
@@ -116,7 +116,7 @@ impl DecodedCall {
     /// same reply.
     fn may_be_short(&self) -> bool {
         let procedure = self.call.procedure;
-        self.program.may_be_short(procedure) && !self.program.is_replayed(procedure)
+        self.program.may_be_short(procedure) && !self.program.is_non_idempotent(procedure)
     }
 }
 
@@ -155,7 +155,7 @@ impl Dispatcher {
         prepared: DecodedCall,
     ) -> Option<CallResult> {
         let DecodedCall { call, record, program } = prepared;
-        if !program.is_replayed(call.procedure) {
+        if !program.is_non_idempotent(call.procedure) {
             drop(record);
             return Some(carry_out(&*program, origin, call, None).await);
         }
@@ -164,36 +164,36 @@ impl Dispatcher {
         // From here on only the arguments keep the record's memory.
         drop(record);
         match self.enter(key, &origin.presence).await {
-            Entered::Done(reply) => {
+            CacheLookup::Done(reply) => {
                 tracing::debug!(client = %origin.peer, xid = call.xid, "replayed a reply");
                 Some(CallResult { reply, is_refused: false })
             }
-            Entered::InProgress(waiting) => {
+            CacheLookup::InProgress(waiting) => {
                 waiting.reply().await.map(|reply| CallResult { reply, is_refused: false })
             }
-            Entered::New(slot) => {
+            CacheLookup::New(slot) => {
                 let id = Some(key.digest());
                 let answered = carry_out(&*program, origin, call, id).await;
                 let reply = &answered.reply;
                 slot.finish(reply, !says_jukebox(reply), Instant::now());
                 Some(answered)
             }
-            Entered::Doubtful(_) => None,
+            CacheLookup::MaybeRetransmission(_) => None,
         }
     }
 
     /// Looks a call up in the reply cache. If an equal call came over another open connection,
     /// waits up to [`EQUAL_CALL_WAIT`] for its end: the close and the retransmission arrive on
     /// different sockets, in any order.
-    async fn enter(&self, key: CallKey, from: &Arc<Presence>) -> Entered<'_> {
+    async fn enter(&self, key: CallKey, from: &Arc<ConnectionLiveness>) -> CacheLookup<'_> {
         let mut until = None;
         loop {
             match self.cache.enter(key, from, Instant::now()) {
-                Entered::Doubtful(other) => {
+                CacheLookup::MaybeRetransmission(other) => {
                     let now = tokio::time::Instant::now();
                     let until = *until.get_or_insert(now + EQUAL_CALL_WAIT);
                     if timeout_at(until, other.ended()).await.is_err() {
-                        return self.cache.enter_beside(key, from, Instant::now());
+                        return self.cache.enter_as_new(key, from, Instant::now());
                     }
                 }
                 entered => return entered,

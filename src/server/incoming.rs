@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::connection::{ConnectionEnd, ConnectionState};
 use super::connection_budget::RequestPermit;
 use super::limits::{FIRST_RECORD_BYTES, MIN_SPARE_BYTES, READ_BUFFER_BYTES};
-use super::lookout::Lookout;
+use super::lookout::BusyPoll;
 use super::record_buffers::RecordBufferPool;
 use crate::wire::record::{self, RecordReader};
 
@@ -55,7 +55,7 @@ impl Incoming {
     pub(super) async fn next(
         &mut self,
         connection: &ConnectionState,
-        lookout: &mut Lookout,
+        lookout: &mut BusyPoll,
     ) -> Result<(Bytes, RequestPermit), ConnectionEnd> {
         let limits = &connection.shared.limits;
         let overall = &connection.shared.budget;
@@ -70,13 +70,13 @@ impl Incoming {
                 let taken = share.take_request_bytes(overall, bytes, has_valid_call).await;
                 // The client's deadline does not run while it waits for our permit.
                 deadlines.last = deadlines.last.map(|at| at + begun.elapsed());
-                let at = || Instant::now() + limits.crowded_timeout;
+                let at = || Instant::now() + limits.pressure_timeout;
                 deadlines.crowded = taken.is_common().then(at);
                 room = Some(taken);
             }
             room = match (record, room) {
                 (Some(record), Some(room)) => {
-                    self.let_go(record.len(), &connection.shared.record_buffers);
+                    self.release_buffer(record.len(), &connection.shared.record_buffers);
                     return Ok((record, room));
                 }
                 (_, room) => room,
@@ -89,7 +89,7 @@ impl Incoming {
                 *deadlines.last.get_or_insert_with(|| Instant::now() + limits.record_timeout);
             let first = deadlines.crowded.map_or(last, |at| last.min(at));
             if room.is_some() {
-                self.make_room(&connection.shared.record_buffers);
+                self.reuse_buffer(&connection.shared.record_buffers);
             }
             match timeout_at(first, self.read(room.is_some())).await {
                 Ok(read) => read?,
@@ -97,7 +97,7 @@ impl Incoming {
                     return Err(ConnectionEnd::RecordTimeout);
                 }
                 // No request waits for memory: the deadline is extended and checked again.
-                Err(_) => deadlines.crowded = Some(Instant::now() + limits.crowded_timeout),
+                Err(_) => deadlines.crowded = Some(Instant::now() + limits.pressure_timeout),
             }
         }
     }
@@ -114,7 +114,7 @@ impl Incoming {
 
     /// Gives up the buffer of a large record, and offers it for reuse. Otherwise even an empty rest
     /// of the buffer would keep the memory of the record, whose permit ends with its reply.
-    fn let_go(&mut self, record_bytes: usize, record_buffers: &Arc<RecordBufferPool>) {
+    fn release_buffer(&mut self, record_bytes: usize, record_buffers: &Arc<RecordBufferPool>) {
         if std::mem::take(&mut self.is_large) {
             let rest = BytesMut::from(&self.input[..]);
             let buffer = std::mem::replace(&mut self.input, rest);
@@ -125,7 +125,7 @@ impl Incoming {
     }
 
     /// Moves the start of a large record into a reused buffer, if the pool has one large enough.
-    fn make_room(&mut self, record_buffers: &RecordBufferPool) {
+    fn reuse_buffer(&mut self, record_buffers: &RecordBufferPool) {
         let missing = self.records.missing_bytes(&self.input);
         if self.input.capacity() - self.input.len() < missing
             && let Some(mut buffer) = record_buffers.take(self.input.len() + missing)
@@ -139,7 +139,7 @@ impl Incoming {
     async fn read_first(
         &mut self,
         connection: &ConnectionState,
-        lookout: &mut Lookout,
+        lookout: &mut BusyPoll,
     ) -> Result<(), ConnectionEnd> {
         // A client that waits for a reply is unlikely to send its next request now.
         if connection.share.is_idle() {
@@ -222,11 +222,11 @@ mod tests {
         let mut again = 0;
         while records < 8 {
             if let Some(record) = incoming.records.next_record(&mut incoming.input).unwrap() {
-                incoming.let_go(record.len(), &record_buffers);
+                incoming.release_buffer(record.len(), &record_buffers);
                 records += 1;
                 continue;
             }
-            incoming.make_room(&record_buffers);
+            incoming.reuse_buffer(&record_buffers);
             again += usize::from(incoming.input.capacity() > MAX_RECORD_BYTES / 2);
             incoming.read(true).await.unwrap();
             let most = MIN_SPARE_BYTES + 2 * READ_BUFFER_BYTES;

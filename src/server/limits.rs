@@ -129,7 +129,7 @@ pub struct Limits {
     /// See [`REPLY_TIMEOUT`].
     pub reply_timeout: Duration,
     /// See [`CROWDED_TIMEOUT`].
-    pub crowded_timeout: Duration,
+    pub pressure_timeout: Duration,
     /// See [`REFUSAL_PAUSE`].
     pub refusal_pause: Duration,
     /// See [`DRAIN_TIMEOUT`].
@@ -150,7 +150,7 @@ impl Default for Limits {
             idle_timeout: IDLE_TIMEOUT,
             record_timeout: RECORD_TIMEOUT,
             reply_timeout: REPLY_TIMEOUT,
-            crowded_timeout: CROWDED_TIMEOUT,
+            pressure_timeout: CROWDED_TIMEOUT,
             refusal_pause: REFUSAL_PAUSE,
             drain_timeout: DRAIN_TIMEOUT,
             reply_cache_entries: REPLY_CACHE_ENTRIES,

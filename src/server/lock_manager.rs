@@ -78,7 +78,7 @@ impl<V: Vfs, H: Handles<V::Object>> RpcProgram for LockManager<V, H> {
         Box::pin(self.answer(caller, procedure, args))
     }
 
-    fn is_replayed(&self, procedure: u32) -> bool {
+    fn is_non_idempotent(&self, procedure: u32) -> bool {
         use NlmProcedure as P;
         matches!(
             NlmProcedure::from_number(procedure),

@@ -15,13 +15,13 @@ const MAX_MISSES: u8 = 6;
 
 /// The permit to busy-poll. At most one thread polls, however many connections there are.
 #[derive(Debug)]
-pub struct LookoutPost {
+pub struct BusyPollPermit {
     /// False on a single processor: polling would keep the client from running.
     is_open: bool,
     taken: AtomicBool,
 }
 
-impl LookoutPost {
+impl BusyPollPermit {
     /// A post for a machine with `processors` processors.
     pub fn new(processors: usize) -> Self {
         Self { is_open: processors > 1, taken: AtomicBool::new(false) }
@@ -33,7 +33,7 @@ impl LookoutPost {
     }
 }
 
-struct PostGuard<'a>(&'a LookoutPost);
+struct PostGuard<'a>(&'a BusyPollPermit);
 
 impl Drop for PostGuard<'_> {
     fn drop(&mut self) {
@@ -43,14 +43,14 @@ impl Drop for PostGuard<'_> {
 
 /// How well busy-polling worked for one connection.
 #[derive(Debug, Default)]
-pub struct Lookout {
+pub struct BusyPoll {
     /// Polls without a request, less polls with one since.
     misses: u8,
     /// Requests to wait for without polling.
-    rests: u8,
+    polls_to_skip: u8,
 }
 
-impl Lookout {
+impl BusyPoll {
     /// Calls `glance` repeatedly for up to [`LOOKOUT`], as long as `is_alone` says that no request
     /// is in flight anywhere. Returns `None` if nothing arrived or polling is not worthwhile.
     ///
@@ -58,12 +58,12 @@ impl Lookout {
     /// thread each time for nothing.
     pub fn wait<T>(
         &mut self,
-        post: &LookoutPost,
+        post: &BusyPollPermit,
         is_alone: impl Fn() -> bool,
         mut glance: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        if self.rests > 0 {
-            self.rests -= 1;
+        if self.polls_to_skip > 0 {
+            self.polls_to_skip -= 1;
             return None;
         }
         let _taken = post.take()?;
@@ -85,6 +85,6 @@ impl Lookout {
 
     fn miss(&mut self) {
         self.misses = MAX_MISSES.min(self.misses + 1);
-        self.rests = (1 << self.misses) - 1;
+        self.polls_to_skip = (1 << self.misses) - 1;
     }
 }

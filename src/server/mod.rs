@@ -51,12 +51,12 @@ use crate::vfs::Caller;
 
 pub use listeners::{BindError, Listeners};
 pub use lock_manager::LockManager;
-pub use lookout::{Lookout, LookoutPost};
+pub use lookout::{BusyPoll, BusyPollPermit};
 pub use peers::{Peer, Peers};
-pub use presence::Presence;
+pub use presence::ConnectionLiveness;
 pub use program::{CallFuture, RpcProgram};
 pub use registry::{Registry, Service};
-pub use reply_cache::{CallKey, Entered, ReplyCache, ReplySegments, ReplySlot, Retransmission};
+pub use reply_cache::{CacheLookup, CallKey, ReplyCache, ReplySegments, ReplySlot, Retransmission};
 pub use rpcbind::Portmapper;
 
 /// Pause after accept(2) fails, mostly for lack of file descriptors.
@@ -88,7 +88,7 @@ struct ServerShared {
     dispatcher: Dispatcher,
     budget: ServerBudget,
     record_buffers: Arc<RecordBufferPool>,
-    lookout_post: LookoutPost,
+    lookout_post: BusyPollPermit,
     peers: Arc<Peers>,
     limits: Limits,
     insecure: bool,
@@ -120,7 +120,7 @@ impl Server {
             dispatcher: Dispatcher::new(programs, ReplyCache::new(&limits)),
             budget: ServerBudget::new(&limits),
             record_buffers: Arc::default(),
-            lookout_post: LookoutPost::new(processors),
+            lookout_post: BusyPollPermit::new(processors),
             peers: Arc::default(),
             limits,
             insecure: options.insecure,
@@ -220,7 +220,7 @@ async fn take_place(
         return Some(place);
     }
     loop {
-        shared.peers.make_room(newcomer.ip(), shared.limits.crowded_timeout);
+        shared.peers.make_room(newcomer.ip(), shared.limits.pressure_timeout);
         let place = tokio::time::timeout(ROOM_PAUSE, places.clone().acquire_owned());
         if let Ok(place) = place.await {
             return place.ok();

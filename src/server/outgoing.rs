@@ -14,12 +14,12 @@ use crate::wire::record;
 pub(super) struct Outgoing {
     stream: OwnedWriteHalf,
     /// Whether the kernel's buffer of unsent bytes is limited now.
-    is_held_back: bool,
+    is_unsent_limited: bool,
 }
 
 impl Outgoing {
     pub(super) fn new(stream: OwnedWriteHalf) -> Self {
-        Self { stream, is_held_back: false }
+        Self { stream, is_unsent_limited: false }
     }
 
     /// Sends a record as one fragment, with as few writes as the socket allows; returns its bytes.
@@ -31,9 +31,9 @@ impl Outgoing {
         segments: &[Bytes],
         is_unproven: bool,
     ) -> io::Result<usize> {
-        if self.is_held_back != is_unproven {
-            self.is_held_back = is_unproven;
-            if let Err(error) = hold_back(self.stream.as_ref(), is_unproven) {
+        if self.is_unsent_limited != is_unproven {
+            self.is_unsent_limited = is_unproven;
+            if let Err(error) = limit_unsent(self.stream.as_ref(), is_unproven) {
                 tracing::debug!(%error, "cannot say how much of replies may wait");
             }
         }
@@ -55,7 +55,7 @@ impl Outgoing {
 
 /// Limits the unsent bytes that the kernel buffers to [`UNSENT_BYTES`], or removes the limit.
 #[cfg(target_os = "linux")]
-fn hold_back(stream: &TcpStream, is_unproven: bool) -> io::Result<()> {
+fn limit_unsent(stream: &TcpStream, is_unproven: bool) -> io::Result<()> {
     // 0 restores the system's default.
     let bytes = if is_unproven { UNSENT_BYTES } else { 0 };
     socket2::SockRef::from(stream).set_tcp_notsent_lowat(bytes)

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::address_pool::AddressUse;
 use super::eviction::{EvictionCandidate, choose, share_of};
 use super::limits::TENANT_CALLS;
-use super::presence::Presence;
+use super::presence::ConnectionLiveness;
 use super::reputation::Reputation;
 
 /// The open connections; their number is bounded by [`Limits::connections`](super::limits::Limits).
@@ -52,7 +52,7 @@ pub struct Peer {
     /// The shared budget that its address uses.
     pub(super) usage: Arc<AddressUse>,
     /// Whether it is still read from.
-    pub(super) presence: Arc<Presence>,
+    pub(super) presence: Arc<ConnectionLiveness>,
     /// How the connection has behaved.
     pub(super) reputation: Reputation,
     /// Notified when the connection is evicted.
@@ -120,7 +120,7 @@ impl Peers {
             last_call: AtomicU64::new(0),
             tenant: AtomicU64::new(0),
             usage: Arc::clone(&at.usage),
-            presence: Arc::new(Presence::new(address.port())),
+            presence: Arc::new(ConnectionLiveness::new(address.port())),
             reputation: Reputation::default(),
             unwanted: Notify::new(),
         });

@@ -7,14 +7,14 @@ use tokio::sync::Notify;
 
 /// A connection, kept alive as long as the reply cache has replies to its calls.
 #[derive(Debug)]
-pub struct Presence {
+pub struct ConnectionLiveness {
     /// The client's port.
     port: u16,
     has_ended: AtomicBool,
     end: Notify,
 }
 
-impl Presence {
+impl ConnectionLiveness {
     /// An open connection from the client's `port`.
     pub fn new(port: u16) -> Self {
         Self { port, has_ended: AtomicBool::new(false), end: Notify::new() }

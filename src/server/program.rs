@@ -37,7 +37,7 @@ pub trait RpcProgram: Send + Sync + 'static {
 
     /// Whether a retransmitted call must get the cached reply instead of a second execution: true
     /// for non-idempotent procedures.
-    fn is_replayed(&self, _procedure: u32) -> bool {
+    fn is_non_idempotent(&self, _procedure: u32) -> bool {
         false
     }
 
@@ -81,7 +81,7 @@ impl<V: Vfs, H: Handles<V::Object>> RpcProgram for Nfs<V, H> {
         Box::pin(self.call(caller, procedure, args))
     }
 
-    fn is_replayed(&self, procedure: u32) -> bool {
+    fn is_non_idempotent(&self, procedure: u32) -> bool {
         Procedure::from_number(procedure).is_some_and(Procedure::needs_replay)
     }
 

@@ -13,10 +13,10 @@ use super::limits::{MAX_SPARES, MIN_SPARE_BYTES, SPARE_AGE};
 
 /// Buffers of large requests, most of them still in use.
 #[derive(Debug, Default)]
-pub(super) struct RecordBufferPool(Mutex<KeptBuffer>);
+pub(super) struct RecordBufferPool(Mutex<PooledBuffers>);
 
 #[derive(Debug, Default)]
-struct KeptBuffer {
+struct PooledBuffers {
     /// Oldest first. Each shares its allocation with the record that was split off it.
     buffers: Vec<BytesMut>,
     /// Whether a buffer was taken or added since the last check.
@@ -66,12 +66,12 @@ impl RecordBufferPool {
         let mut kept = self.kept();
         let is_used = std::mem::take(&mut kept.is_used);
         if !is_used {
-            *kept = KeptBuffer::default();
+            *kept = PooledBuffers::default();
         }
         !is_used
     }
 
-    fn kept(&self) -> MutexGuard<'_, KeptBuffer> {
+    fn kept(&self) -> MutexGuard<'_, PooledBuffers> {
         // A panic cannot leave the pool inconsistent.
         self.0.lock()
     }

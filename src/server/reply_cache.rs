@@ -6,7 +6,7 @@
 //! xid, procedure, and a checksum over the whole call.
 //!
 //! While the first connection is open, an equal call over another one belongs to another program at
-//! that address with equal xids: it is executed and gets a reply of its own. [`Presence`]
+//! that address with equal xids: it is executed and gets a reply of its own. [`ConnectionLiveness`]
 //! distinguishes the two cases. The key does not: a client reconnects from another port, and the
 //! audit log stores the key's digest across restarts.
 
@@ -22,7 +22,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::limits::{Limits, MAX_EQUAL_CALLS, REPLY_CACHE_AGE, STRONG_CHECKSUM_ARGS_BYTES};
-use super::presence::Presence;
+use super::presence::ConnectionLiveness;
 use crate::vfs::CallId;
 
 /// An encoded reply: the record's bytes in segments.
@@ -72,7 +72,7 @@ impl Hash for CallKey {
 }
 
 /// What to do with a call.
-pub enum Entered<'a> {
+pub enum CacheLookup<'a> {
     /// Execute it, and pass the reply to the slot.
     New(ReplySlot<'a>),
     /// It is being executed: wait for that reply.
@@ -81,17 +81,17 @@ pub enum Entered<'a> {
     Done(ReplySegments),
     /// An equal call came over this open connection. Wait for the connection to end, then look the
     /// call up again.
-    Doubtful(Arc<Presence>),
+    MaybeRetransmission(Arc<ConnectionLiveness>),
 }
 
 /// One of several calls with equal keys, which came over different connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct CallPlace {
+struct CallSlot {
     key: CallKey,
     number: u8,
 }
 
-impl Hash for CallPlace {
+impl Hash for CallSlot {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.key.hash(state);
     }
@@ -99,14 +99,14 @@ impl Hash for CallPlace {
 
 /// A call that is being executed.
 struct InProgress {
-    from: Arc<Presence>,
+    from: Arc<ConnectionLiveness>,
     /// Sends the reply to waiting retransmissions, if there are any.
     waiting: Option<watch::Sender<Option<ReplySegments>>>,
 }
 
 /// A call that was executed.
 struct CompletedCall {
-    from: Arc<Presence>,
+    from: Arc<ConnectionLiveness>,
     reply: ReplySegments,
     made: Instant,
 }
@@ -127,27 +127,27 @@ pub struct ReplyCache {
 }
 
 struct CacheState {
-    in_progress: HashMap<CallPlace, InProgress>,
-    done: LruCache<CallPlace, CompletedCall>,
+    in_progress: HashMap<CallSlot, InProgress>,
+    done: LruCache<CallSlot, CompletedCall>,
     bytes: usize,
     /// The number of places with a number above 0. While it is 0, a lookup checks one place only.
-    higher: usize,
+    extra_slots: usize,
     max_age: Duration,
 }
 
 /// The result of a lookup.
 enum CacheMatch {
     /// The call in this place is the same call.
-    Same(CallPlace),
+    Same(CallSlot),
     /// The call of this open connection may be the same call; no other is.
-    Doubtful(Arc<Presence>),
+    MaybeRetransmission(Arc<ConnectionLiveness>),
     /// No call matches.
     None,
 }
 
 impl CacheState {
     /// The connection of the call in `place`; `None` if the place is free.
-    fn from(&mut self, place: &CallPlace, now: Instant) -> Option<&mut Arc<Presence>> {
+    fn from(&mut self, place: &CallSlot, now: Instant) -> Option<&mut Arc<ConnectionLiveness>> {
         if let Some(call) = self.in_progress.get_mut(place) {
             return Some(&mut call.from);
         }
@@ -156,14 +156,14 @@ impl CacheState {
     }
 
     /// The places of a key that may be occupied.
-    fn places(&self, key: CallKey) -> impl Iterator<Item = CallPlace> + use<> {
-        let count = if self.higher == 0 { 1 } else { MAX_EQUAL_CALLS };
-        (0..count).map(move |number| CallPlace { key, number })
+    fn places(&self, key: CallKey) -> impl Iterator<Item = CallSlot> + use<> {
+        let count = if self.extra_slots == 0 { 1 } else { MAX_EQUAL_CALLS };
+        (0..count).map(move |number| CallSlot { key, number })
     }
 
     /// Finds the call that `from` retransmits. A call from the port of `from` takes precedence over
     /// one of a connection that has ended.
-    fn find(&mut self, key: CallKey, from: &Presence, now: Instant) -> CacheMatch {
+    fn find(&mut self, key: CallKey, from: &ConnectionLiveness, now: Instant) -> CacheMatch {
         let mut found = CacheMatch::None;
         for place in self.places(key) {
             match self.from(&place, now) {
@@ -174,7 +174,7 @@ impl CacheState {
                     }
                 }
                 Some(other) if matches!(found, CacheMatch::None) => {
-                    found = CacheMatch::Doubtful(Arc::clone(other));
+                    found = CacheMatch::MaybeRetransmission(Arc::clone(other));
                 }
                 Some(_) | None => {}
             }
@@ -183,30 +183,30 @@ impl CacheState {
     }
 
     /// A free place of a key; `None` if all are occupied.
-    fn free(&mut self, key: CallKey, now: Instant) -> Option<CallPlace> {
-        let places = (0..MAX_EQUAL_CALLS).map(|number| CallPlace { key, number });
+    fn free(&mut self, key: CallKey, now: Instant) -> Option<CallSlot> {
+        let places = (0..MAX_EQUAL_CALLS).map(|number| CallSlot { key, number });
         places.into_iter().find(|place| self.from(place, now).is_none())
     }
 
     /// Answers a retransmission. The call now belongs to the new connection: while that is open, an
     /// equal call over a third one belongs to another program.
-    fn again<'a>(&mut self, place: CallPlace, from: &Arc<Presence>) -> Entered<'a> {
+    fn again<'a>(&mut self, place: CallSlot, from: &Arc<ConnectionLiveness>) -> CacheLookup<'a> {
         if let Some(call) = self.in_progress.get_mut(&place) {
             call.from = Arc::clone(from);
             let sender = call.waiting.get_or_insert_with(|| watch::Sender::new(None));
-            return Entered::InProgress(Retransmission(sender.subscribe()));
+            return CacheLookup::InProgress(Retransmission(sender.subscribe()));
         }
         // Peeks: entries are evicted by age, not by use.
         let reply = self.done.peek_mut(&place).map(|done| {
             done.from = Arc::clone(from);
             done.reply.clone()
         });
-        Entered::Done(reply.unwrap_or_default())
+        CacheLookup::Done(reply.unwrap_or_default())
     }
 
     /// Updates `higher` for a place that became free.
-    fn count_free(&mut self, place: CallPlace) {
-        self.higher -= usize::from(place.number > 0);
+    fn count_free(&mut self, place: CallSlot) {
+        self.extra_slots -= usize::from(place.number > 0);
     }
 }
 
@@ -214,7 +214,7 @@ impl ReplyCache {
     /// Makes an empty cache.
     pub fn new(limits: &Limits) -> Self {
         let (in_progress, done, max_age) = (HashMap::new(), LruCache::unbounded(), REPLY_CACHE_AGE);
-        let inner = CacheState { in_progress, done, bytes: 0, higher: 0, max_age };
+        let inner = CacheState { in_progress, done, bytes: 0, extra_slots: 0, max_age };
         Self {
             inner: Mutex::new(inner),
             max_entries: limits.reply_cache_entries,
@@ -223,39 +223,52 @@ impl ReplyCache {
     }
 
     /// Looks a call up, and records it as in progress if it is new.
-    pub fn enter(&self, key: CallKey, from: &Arc<Presence>, now: Instant) -> Entered<'_> {
+    pub fn enter(
+        &self,
+        key: CallKey,
+        from: &Arc<ConnectionLiveness>,
+        now: Instant,
+    ) -> CacheLookup<'_> {
         self.enter_as(key, from, now, false)
     }
 
-    /// Like [`ReplyCache::enter`], but treats a call that is [`Entered::Doubtful`] as new.
-    pub fn enter_beside(&self, key: CallKey, from: &Arc<Presence>, now: Instant) -> Entered<'_> {
+    /// Like [`ReplyCache::enter`], but treats a call that is [`CacheLookup::MaybeRetransmission`]
+    /// as new.
+    pub fn enter_as_new(
+        &self,
+        key: CallKey,
+        from: &Arc<ConnectionLiveness>,
+        now: Instant,
+    ) -> CacheLookup<'_> {
         self.enter_as(key, from, now, true)
     }
 
     fn enter_as(
         &self,
         key: CallKey,
-        from: &Arc<Presence>,
+        from: &Arc<ConnectionLiveness>,
         now: Instant,
         is_other: bool,
-    ) -> Entered<'_> {
+    ) -> CacheLookup<'_> {
         let inner = &mut *self.lock();
         let place = match inner.find(key, from, now) {
             CacheMatch::Same(place) => return inner.again(place, from),
-            CacheMatch::Doubtful(other) if !is_other => return Entered::Doubtful(other),
-            CacheMatch::Doubtful(_) => inner.free(key, now),
-            CacheMatch::None => Some(CallPlace { key, number: 0 }),
+            CacheMatch::MaybeRetransmission(other) if !is_other => {
+                return CacheLookup::MaybeRetransmission(other);
+            }
+            CacheMatch::MaybeRetransmission(_) => inner.free(key, now),
+            CacheMatch::None => Some(CallSlot { key, number: 0 }),
         };
         if let Some(place) = place {
-            inner.higher += usize::from(place.number > 0);
+            inner.extra_slots += usize::from(place.number > 0);
             let call = InProgress { from: Arc::clone(from), waiting: None };
             inner.in_progress.insert(place, call);
         }
-        Entered::New(ReplySlot { cache: self, place })
+        CacheLookup::New(ReplySlot { cache: self, place })
     }
 
     /// Stores a reply, and evicts the oldest ones beyond the bounds.
-    fn store(&self, inner: &mut CacheState, place: CallPlace, done: CompletedCall) {
+    fn store(&self, inner: &mut CacheState, place: CallSlot, done: CompletedCall) {
         let now = done.made;
         inner.bytes += reply_bytes(&done.reply);
         if let Some((old_place, old)) = inner.done.push(place, done) {
@@ -282,7 +295,7 @@ impl ReplyCache {
 pub struct ReplySlot<'a> {
     cache: &'a ReplyCache,
     /// `None` once there is a reply, or if too many equal calls are cached already.
-    place: Option<CallPlace>,
+    place: Option<CallSlot>,
 }
 
 impl ReplySlot<'_> {

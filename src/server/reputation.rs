@@ -39,7 +39,7 @@ impl Reputation {
     }
 
     /// Records that a reply had to wait: the connection must prove again that it reads replies.
-    pub fn let_wait(&self) {
+    pub fn stalled(&self) {
         self.taken_bytes.store(0, Ordering::Relaxed);
     }
 
@@ -93,7 +93,7 @@ mod tests {
         assert!(reputation.is_unproven());
         reputation.took(1);
         assert!(!reputation.is_unproven());
-        reputation.let_wait();
+        reputation.stalled();
         assert!(reputation.is_unproven());
         reputation.took(PROVING_BYTES);
         assert!(!reputation.is_unproven());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::address_pool::{AddressPool, AddressUse, PoolKind, PoolPermit, weight};
+use super::address_pool::{AddressPool, AddressUse, PoolKind, PoolPermit, permit_count};
 use super::limits::{
     Limits, MAX_CONNECTION_REPLY_BYTES, MAX_REPLY_BYTES, MAX_REQUEST_BYTES,
     MAX_UNPROVEN_REPLY_BYTES, MAX_UNVALIDATED_REQUEST_BYTES,
@@ -89,7 +89,7 @@ impl ServerBudget {
     /// Returns once no request is in flight; none can start afterwards.
     pub(super) async fn drain(&self) {
         self.requests.drain().await;
-        let first = self.first_requests.acquire_many(weight(self.max_first_requests));
+        let first = self.first_requests.acquire_many(permit_count(self.max_first_requests));
         if let Ok(permits) = first.await {
             permits.forget();
         }

@@ -64,7 +64,7 @@ impl Draft {
     }
 
     /// Returns the content after a failed publish.
-    pub(super) fn put_back(&mut self, content: Vec<u8>) {
+    pub(super) fn restore_content(&mut self, content: Vec<u8>) {
         self.content = content;
     }
 

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 
-use crate::vfs::{Caller, Expected, FsError, GuardedFile, Locator, Outcome, Wcc, WriteVerifier};
+use crate::vfs::{
+    Caller, FsError, GuardedFile, Locator, Outcome, PublishPreconditions, Wcc, WriteVerifier,
+};
 
 use super::violation::Violation;
 
@@ -23,7 +25,7 @@ pub trait Published: Send + Sync + 'static {
         caller: &Caller,
         file: &Locator,
         content: Bytes,
-        expected: Expected,
+        expected: PublishPreconditions,
     ) -> impl Future<Output = Outcome<WriteVerifier, Wcc>> + Send;
 
     /// The current write verifier.

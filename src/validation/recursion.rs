@@ -145,7 +145,7 @@ impl<'a> Graph<'a> {
         let (schema, resource) = (self.nodes[at].schema, self.nodes[at].resource);
         let Value::Object(object) = schema else { return };
         let place = self.nodes[at].place.clone();
-        let is_told_apart = is_told_apart(object, resource, root);
+        let is_told_apart = has_discriminator(object, resource, root);
         for (keyword, value) in object {
             let choice = CHOICES.iter().find(|choice| *choice == keyword).copied();
             let is_schema = choice.is_some();
@@ -250,7 +250,7 @@ impl<'a> Graph<'a> {
 
 /// Whether a required property with a distinct constant in each branch selects the branch of the
 /// schema's only choice, so that the validator tries one branch only.
-fn is_told_apart(object: &Map<String, Value>, resource: &Value, root: &Value) -> bool {
+fn has_discriminator(object: &Map<String, Value>, resource: &Value, root: &Value) -> bool {
     // `unevaluated*` evaluates the choice a second time.
     let is_checked_twice = object.keys().any(|keyword| keyword.starts_with("unevaluated"));
     // Draft 4 has no `const`. In a schema with its own `$id`, references resolve elsewhere.

@@ -95,7 +95,7 @@ impl CompiledSchema {
     /// length limit.
     pub(super) fn fault(&self, value: &Value) -> Option<Violation> {
         let error = self.0.validate(value).err()?;
-        let error = meant(&error);
+        let error = most_specific(&error);
         let keyword = error.kind().keyword();
         let at = shortened(at(error.instance_path().as_str()));
         let what = cut(error.masked(), MAX_FAULT_CHARS, |_| 1);
@@ -108,7 +108,7 @@ type SchemaFault<'a> = jsonschema::ValidationError<'a>;
 
 /// The most specific fault. If a value matches no branch of a choice, descends into the branch that
 /// is meant for such a value, if exactly one is.
-fn meant<'e, 'v>(mut error: &'e SchemaFault<'v>) -> &'e SchemaFault<'v> {
+fn most_specific<'e, 'v>(mut error: &'e SchemaFault<'v>) -> &'e SchemaFault<'v> {
     while let ValidationErrorKind::AnyOf { context }
     | ValidationErrorKind::OneOfNotValid { context } = error.kind()
     {

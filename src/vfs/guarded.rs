@@ -14,7 +14,7 @@ pub struct GuardedFile {
 
 /// Preconditions of publishing new content, checked in the same transaction.
 #[derive(Debug, Clone)]
-pub struct Expected {
+pub struct PublishPreconditions {
     /// The guarded paths for which the content was validated. If the file has others, publishing
     /// fails with [`FsError::Guarded`](super::FsError::Guarded).
     pub paths: Vec<Vec<u8>>,

@@ -20,7 +20,7 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 pub use error::FsError;
-pub use guarded::{Expected, GuardedFile};
+pub use guarded::{GuardedFile, PublishPreconditions};
 pub use name::{Name, NameError};
 pub use outcome::{
     Created, DirPage, Entry, ExportRoot, FsInfo, FsStat, LookedUp, Outcome, PathConf, ReadData,

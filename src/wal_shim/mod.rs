@@ -76,7 +76,7 @@ impl Drop for UntilDone {
 /// Whether a commit of this thread has restarted a WAL since the last call. A transaction that
 /// finds the whole WAL checkpointed overwrites it from the start. The WAL may be that of another
 /// session, so the caller must tolerate false positives.
-pub fn has_started_over() -> bool {
+pub fn has_restarted() -> bool {
     STARTED_OVER.take()
 }
 

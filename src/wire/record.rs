@@ -50,13 +50,13 @@ pub struct RecordReader {
     /// Number of fragments of the record so far.
     fragments: usize,
     /// The content of earlier fragments of the record.
-    gathered: BytesMut,
+    assembled: BytesMut,
 }
 
 impl RecordReader {
     /// A reader at the start of a stream whose records have at most `limit_bytes` bytes.
     pub fn new(limit_bytes: usize) -> Self {
-        Self { limit_bytes, fragment: None, fragments: 0, gathered: BytesMut::new() }
+        Self { limit_bytes, fragment: None, fragments: 0, assembled: BytesMut::new() }
     }
 
     /// Consumes bytes from the front of `input`; returns the next record once it is complete.
@@ -81,7 +81,7 @@ impl RecordReader {
             }
             let taken = left.min(input.len());
             self.make_space(taken);
-            self.gathered.extend_from_slice(&input[..taken]);
+            self.assembled.extend_from_slice(&input[..taken]);
             input.advance(taken);
             if taken < left {
                 self.fragment = Some((left - taken, last));
@@ -89,7 +89,7 @@ impl RecordReader {
             }
             self.fragment = None;
             if last {
-                let record = std::mem::take(&mut self.gathered).freeze();
+                let record = std::mem::take(&mut self.assembled).freeze();
                 self.reset();
                 return Ok(Some(record));
             }
@@ -108,7 +108,7 @@ impl RecordReader {
 
     /// The bytes of the current record received so far, in `input` and in this reader.
     pub fn arrived_bytes(&self, input: &BytesMut) -> usize {
-        self.gathered.len() + if self.fragments > 0 { input.len() } else { 0 }
+        self.assembled.len() + if self.fragments > 0 { input.len() } else { 0 }
     }
 
     /// The bytes that must arrive in addition to `input` before the reader can continue.
@@ -129,22 +129,22 @@ impl RecordReader {
 
     /// Whether the current fragment is the only one and becomes a record without a copy.
     fn is_slice(&self, last: bool) -> bool {
-        last && self.gathered.is_empty()
+        last && self.assembled.is_empty()
     }
 
     /// Reserves space for `bytes` more bytes of content.
     fn make_space(&mut self, bytes: usize) {
-        let wanted = self.gathered.len() + bytes;
-        if wanted > self.gathered.capacity() {
+        let wanted = self.assembled.len() + bytes;
+        if wanted > self.assembled.capacity() {
             // Little at first, then the maximum at once: repeated doubling would copy more.
             let all = if wanted <= GATHERED_BYTES { GATHERED_BYTES } else { self.limit_bytes };
-            self.gathered.reserve(all.max(wanted) - self.gathered.len());
+            self.assembled.reserve(all.max(wanted) - self.assembled.len());
         }
     }
 
     fn begin_fragment(&mut self, mark: u32) -> Result<(), RecordError> {
         let claimed = (mark & !LAST_FRAGMENT) as usize;
-        let claimed_bytes = self.gathered.len().saturating_add(claimed);
+        let claimed_bytes = self.assembled.len().saturating_add(claimed);
         if claimed_bytes > self.limit_bytes {
             return Err(RecordError::TooLong { claimed_bytes, limit_bytes: self.limit_bytes });
         }

@@ -21,11 +21,11 @@ pub enum BackgroundPiece {
     /// There is no work.
     Idle,
     /// There is work that is not due yet.
-    Later,
+    NotDue,
     /// The piece failed; a retry may succeed.
     Failed,
     /// No further piece can succeed.
-    Over,
+    Finished,
 }
 
 /// The schedule of one kind of background work: it runs at the start and after each wake-up.
@@ -49,9 +49,9 @@ impl Background {
                 self.0.notified().await;
                 tokio::time::sleep(DELAY).await;
             }
-            BackgroundPiece::Later => tokio::time::sleep(LATER_INTERVAL).await,
+            BackgroundPiece::NotDue => tokio::time::sleep(LATER_INTERVAL).await,
             BackgroundPiece::Failed => tokio::time::sleep(RETRY_INTERVAL).await,
-            BackgroundPiece::Over => return false,
+            BackgroundPiece::Finished => return false,
         }
         true
     }

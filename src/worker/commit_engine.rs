@@ -16,7 +16,7 @@ use crate::delta::{Compacted, StoreError, Writer};
 
 use super::batch::{Alone, Batch, Jobs, More};
 use super::job::{Job, UsageListener, WriteOperation, isolate};
-use super::limits::{GROWING_BATCH_OPS, WARY_BATCHES};
+use super::limits::{MIN_OPS_TO_ADMIT, SAVEPOINT_BATCHES};
 use super::{Committed, Limits, WorkError, WorkerStatus};
 
 /// The single writer of a session, and what it has yet to sync.
@@ -36,7 +36,7 @@ pub(super) struct CommitEngine {
     /// Whether [`CommitEngine::try_write`] already began the next transaction.
     has_begun: bool,
     /// Upcoming batches that use savepoints, because a recent operation was rolled back.
-    wary: u8,
+    savepoint_batches: u8,
 }
 
 impl CommitEngine {
@@ -56,7 +56,7 @@ impl CommitEngine {
             sync_due: None,
             looked_at_again: None,
             has_begun: false,
-            wary: 0,
+            savepoint_batches: 0,
         }
     }
 
@@ -112,7 +112,7 @@ impl CommitEngine {
     /// (docs/decisions/0038-a-batch-takes-in-what-comes.md).
     pub fn work(&mut self, jobs: &mut Vec<Job>, more: More<'_>) {
         let durable = self.strict || jobs.iter().any(Job::needs_sync);
-        let grows = durable || jobs.len() >= GROWING_BATCH_OPS;
+        let grows = durable || jobs.len() >= MIN_OPS_TO_ADMIT;
         let mut batch = Jobs::new(jobs, grows.then_some(more));
         let mut synced = false;
         if batch.len() > 0 {
@@ -206,10 +206,10 @@ impl CommitEngine {
     /// of its time. If an operation must be rolled back, the batch restarts with savepoints.
     fn run_batch(&mut self, batch: &mut dyn Batch, durable: bool) -> Result<bool, WorkError> {
         let is_alone = batch.len() == 1 && !batch.may_grow();
-        if is_alone || self.wary == 0 {
+        if is_alone || self.savepoint_batches == 0 {
             self.begin(durable)?;
-            let ran = run_together(self.writer()?, batch);
-            match ran.map_err(|error| self.gave_up(error))? {
+            let ran = run_without_savepoints(self.writer()?, batch);
+            match ran.map_err(|error| self.abort_failed_batch(error))? {
                 Some(kept) => return Ok(kept),
                 // For a single operation, the transaction is the savepoint.
                 None if batch.len() == 1 => return Ok(false),
@@ -219,16 +219,16 @@ impl CommitEngine {
                 isolate("dropping a hook", || batch.operation(at).give_up());
             }
             self.abort()?;
-            self.wary = WARY_BATCHES;
+            self.savepoint_batches = SAVEPOINT_BATCHES;
         }
-        self.wary -= 1;
+        self.savepoint_batches -= 1;
         self.begin(durable)?;
-        let ran = run_apart(self.writer()?, batch);
-        ran.map_err(|error| self.gave_up(error))
+        let ran = run_with_savepoints(self.writer()?, batch);
+        ran.map_err(|error| self.abort_failed_batch(error))
     }
 
     /// Records that the batch failed, and aborts its transaction.
-    fn gave_up(&mut self, error: StoreError) -> WorkError {
+    fn abort_failed_batch(&mut self, error: StoreError) -> WorkError {
         let error = self.failed("batch", error, false);
         self.abort().err().unwrap_or(error)
     }
@@ -310,7 +310,7 @@ impl CommitEngine {
 
 /// Runs the operations, and those that join; returns whether any of them commits. Returns `None`,
 /// without running the rest, if a rejected operation changed something or broke the batch.
-fn run_together(
+fn run_without_savepoints(
     writer: &mut dyn Writer,
     batch: &mut dyn Batch,
 ) -> Result<Option<bool>, StoreError> {
@@ -330,7 +330,7 @@ fn run_together(
 
 /// Runs the operations, and those that join, each in its own savepoint; returns whether any
 /// commits.
-fn run_apart(writer: &mut dyn Writer, batch: &mut dyn Batch) -> Result<bool, StoreError> {
+fn run_with_savepoints(writer: &mut dyn Writer, batch: &mut dyn Batch) -> Result<bool, StoreError> {
     let (mut any_kept, mut at) = (false, 0);
     while at < batch.len() || batch.grow() {
         writer.savepoint()?;

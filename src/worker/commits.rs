@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// taken between two equal even values contains exactly the commits whose hooks have run, and no
 /// part of another.
 #[derive(Debug, Default)]
-pub struct Commits(AtomicU64);
+pub struct CommitSequence(AtomicU64);
 
 /// A point in time between two commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version(u64);
 
-impl Commits {
+impl CommitSequence {
     /// The current version; `None` during a commit.
     pub fn version(&self) -> Option<Version> {
         let count = self.0.load(Ordering::SeqCst);
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn there_is_no_moment_inside_a_commit() {
-        let commits = Commits::default();
+        let commits = CommitSequence::default();
         let before = commits.version().unwrap();
         assert!(commits.is_at(before));
         commits.step();

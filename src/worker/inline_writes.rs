@@ -66,7 +66,7 @@ impl WorkerShared {
         }
         let permit = self.watch.begin_inline()?;
         // While it is held, new items wake no thread.
-        let guard = self.writes.take_over()?;
+        let guard = self.writes.try_inline()?;
         // The writer thread may have just noted that several changes arrived.
         if self.write_contention.is_expected() {
             return None;

@@ -15,7 +15,7 @@ pub const BATCH_OPS: usize = 256;
 pub const BATCH_BYTES: u32 = 4 << 20;
 
 /// Initial jobs that an unsynced batch needs to admit further jobs while it runs.
-pub const GROWING_BATCH_OPS: usize = 3;
+pub const MIN_OPS_TO_ADMIT: usize = 3;
 
 /// Operations that wait for a reader or run there; further callers wait asynchronously.
 pub const READ_QUEUE_OPS: usize = 1024;
@@ -27,7 +27,7 @@ pub const MAX_READERS: usize = 64;
 pub const SOLO_WRITES: u8 = 8;
 
 /// Batches that run with savepoints, starting with one that restarted to roll an operation back.
-pub const WARY_BATCHES: u8 = 8;
+pub const SAVEPOINT_BATCHES: u8 = 8;
 
 /// Bytes of a change that may run on its caller's thread. Larger ones take too long there.
 pub const INLINE_WRITE_BYTES: usize = 64 << 10;
@@ -37,10 +37,10 @@ pub const INLINE_WRITE_BYTES: usize = 64 << 10;
 pub const HELD_UP: Duration = Duration::from_millis(10);
 
 /// Interval of checks while inline work starts and ends.
-pub(super) const QUICK_LOOK: Duration = Duration::from_millis(5);
+pub(super) const QUICK_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Interval of checks while only long operations are in progress.
-pub(super) const SLOW_LOOK: Duration = Duration::from_millis(250);
+pub(super) const SLOW_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Time without inline work before checks become slower or stop.
 pub(super) const QUIET_TIME: Duration = Duration::from_millis(100);

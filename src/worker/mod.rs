@@ -56,12 +56,12 @@ use crate::delta::{Compacted, ReadTxn, Store, StoreError, UsageDelta, WriteTxn};
 use crate::vfs::WriteVerifier;
 
 pub use background::{Background, BackgroundPiece};
-pub use commits::{Commits, Version};
+pub use commits::{CommitSequence, Version};
 pub use error::WorkError;
 pub use limits::{
-    BATCH_BYTES, BATCH_OPS, GROWING_BATCH_OPS, HELD_UP, INLINE_WRITE_BYTES, Limits, MAX_READERS,
-    MAX_REPLACED_OF_SESSION, MAX_REPLACED_THREADS, READ_QUEUE_OPS, SOLO_WRITES, STUCK,
-    SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
+    BATCH_BYTES, BATCH_OPS, HELD_UP, INLINE_WRITE_BYTES, Limits, MAX_READERS,
+    MAX_REPLACED_OF_SESSION, MAX_REPLACED_THREADS, MIN_OPS_TO_ADMIT, READ_QUEUE_OPS, SOLO_WRITES,
+    STUCK, SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
 };
 pub use thread_watch::ThreadWatch;
 
@@ -152,7 +152,7 @@ struct WorkerShared {
 struct WorkerStatus {
     epoch: AtomicU64,
     read_only: AtomicBool,
-    commits: Arc<Commits>,
+    commits: Arc<CommitSequence>,
 }
 
 impl Worker {
@@ -238,7 +238,7 @@ impl Worker {
     ) -> Result<T, WorkError> {
         let mut read = ReadJob::new(f);
         if cost == Cost::Inline {
-            threads::leave().await;
+            threads::leave_worker_thread().await;
             if self.shared.read_here(&mut read) {
                 return read.outcome(Ok(()));
             }
@@ -268,7 +268,7 @@ impl Worker {
         let mut write = WriteJob::new(f);
         let is_light = cost == Cost::Inline && bytes <= INLINE_WRITE_BYTES;
         if is_light {
-            threads::leave().await;
+            threads::leave_worker_thread().await;
             if let Some(outcome) = self.shared.write_here(&mut write, durable) {
                 return write.outcome(outcome);
             }
@@ -283,7 +283,7 @@ impl Worker {
     /// sync.
     pub async fn sync(&self) -> Result<WriteVerifier, WorkError> {
         self.check_writable()?;
-        threads::leave().await;
+        threads::leave_worker_thread().await;
         if let Some(outcome) = self.shared.sync_here() {
             return outcome;
         }
@@ -313,7 +313,7 @@ impl Worker {
     }
 
     /// The order of commits, for caches of data read from snapshots.
-    pub fn commits(&self) -> Arc<Commits> {
+    pub fn commits(&self) -> Arc<CommitSequence> {
         Arc::clone(&self.shared.status.commits)
     }
 

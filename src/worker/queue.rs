@@ -51,7 +51,7 @@ struct JobList<T> {
     /// Sleepers that were notified already: each notification costs a system call.
     woken: usize,
     /// Makes a waiting thread return though no item came.
-    nudged: bool,
+    is_woken: bool,
     /// A caller does the threads' work; until it ends, new items wake no thread.
     guard: bool,
     closed: bool,
@@ -138,7 +138,7 @@ impl<T> JobQueue<T> {
                 in_hand: 0,
                 sleepers: 0,
                 woken: 0,
-                nudged: false,
+                is_woken: false,
                 guard: false,
                 closed: false,
             }),
@@ -195,7 +195,7 @@ impl<T> JobQueue<T> {
             if list.closed {
                 return TakeOutcome::Closed;
             }
-            if std::mem::take(&mut list.nudged) {
+            if std::mem::take(&mut list.is_woken) {
                 return TakeOutcome::TimedOut;
             }
             let wait = match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
@@ -234,14 +234,14 @@ impl<T> JobQueue<T> {
 
     /// Ends the wait of one thread, now or at its next wait.
     pub fn wake(&self) {
-        self.lock().nudged = true;
+        self.lock().is_woken = true;
         self.arrived.notify_one();
     }
 
     /// Lets a caller do the threads' work if no item waits and no taken item is unreleased (a
     /// thread may have taken it and not begun). New items wake no thread until the guard is
     /// dropped.
-    pub fn take_over(&self) -> Option<InlineWriteGuard<'_, T>> {
+    pub fn try_inline(&self) -> Option<InlineWriteGuard<'_, T>> {
         let mut list = self.lock();
         let is_left_alone = list.in_hand == 0 && !list.closed && !list.guard;
         (is_left_alone && list.items.is_empty()).then(|| {
@@ -293,16 +293,16 @@ mod tests {
         let room = BatchSize { ops: 4, bytes: 0 };
         let queue = JobQueue::new(room);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        assert!(queue.take_over().is_some(), "nothing is there");
+        assert!(queue.try_inline().is_some(), "nothing is there");
         runtime.block_on(queue.push(0, "first")).unwrap();
-        assert!(queue.take_over().is_none(), "it waits");
+        assert!(queue.try_inline().is_none(), "it waits");
         let mut batch = Vec::new();
         let TakeOutcome::Items(cost) = queue.take(&mut batch, room, None, |_, _| true) else {
             panic!("nothing was taken");
         };
-        assert!(queue.take_over().is_none(), "it is taken, and not done");
+        assert!(queue.try_inline().is_none(), "it is taken, and not done");
         queue.release(cost);
-        assert!(queue.take_over().is_some(), "it is done");
+        assert!(queue.try_inline().is_some(), "it is done");
     }
 
     #[test]
@@ -321,7 +321,7 @@ mod tests {
             while queue.lock().sleepers == 0 {
                 thread::yield_now();
             }
-            let guard = queue.take_over().unwrap();
+            let guard = queue.try_inline().unwrap();
             runtime.block_on(queue.push(0, "next")).unwrap();
             assert!(guard.is_waited_for());
             assert_eq!(queue.lock().woken, 0, "it would only wait for the caller");

@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::delta::{Reader, Store, StoreError};
 
 use super::job::{ReadOperation, isolate};
-use super::limits::{MAX_LOOK_GAP, MAX_REPLACED_OF_SESSION, SLOW_LOOK, STUCK};
+use super::limits::{MAX_LOOK_GAP, MAX_REPLACED_OF_SESSION, SLOW_CHECK_INTERVAL, STUCK};
 use super::queue::{BatchSize, TakeOutcome};
 use super::thread_watch::Moment;
 use super::{WorkError, WorkerShared, threads};
@@ -168,7 +168,7 @@ impl ReaderThreads {
     pub fn wait(&self) {
         let mut state = self.lock();
         while state.running.iter().any(|thread| !thread.activity.is_stuck()) {
-            self.ended.wait_for(&mut state, SLOW_LOOK);
+            self.ended.wait_for(&mut state, SLOW_CHECK_INTERVAL);
         }
     }
 
@@ -222,7 +222,7 @@ struct RunningReader {
 impl RunningReader {
     /// Serves the queue until it is closed and empty, or until this thread was replaced.
     fn serve(self, mut place: ReaderSlot) {
-        threads::join();
+        threads::mark_worker_thread();
         let shared = &self.shared;
         shared.inline_readers.fill(&place.store);
         let mut taken = Vec::with_capacity(ONE.ops);

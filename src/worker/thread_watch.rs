@@ -17,7 +17,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 
-use super::limits::{HELD_UP, MAX_REPLACED_THREADS, QUICK_LOOK, QUIET_TIME, SLOW_LOOK};
+use super::limits::{
+    HELD_UP, MAX_REPLACED_THREADS, QUICK_CHECK_INTERVAL, QUIET_TIME, SLOW_CHECK_INTERVAL,
+};
 use super::threads;
 
 thread_local! {
@@ -170,7 +172,8 @@ impl ThreadWatch {
             }
             let age = Duration::from_millis(now.saturating_sub(began));
             held_up += usize::from(age >= HELD_UP);
-            pace = if age >= SLOW_LOOK || pace == Pace::Quick { pace } else { Pace::Quick };
+            pace =
+                if age >= SLOW_CHECK_INTERVAL || pace == Pace::Quick { pace } else { Pace::Quick };
             pace = if pace == Pace::Quiet { Pace::Slow } else { pace };
         }
         if self.is_active.swap(false, Ordering::Relaxed) {
@@ -200,7 +203,7 @@ impl Drop for ThreadWatch {
 /// Checks periodically until the watch is dropped.
 fn keep_watch(watch: &Weak<ThreadWatch>, runtime: Option<&Handle>) {
     // Marked like a worker thread, so that calls answered from here do not block it.
-    threads::join();
+    threads::mark_worker_thread();
     let (mut held_up, mut calm_since) = (0, None);
     while let Some(now) = watch.upgrade() {
         now.is_asleep.store(false, Ordering::SeqCst);
@@ -217,8 +220,8 @@ fn keep_watch(watch: &Weak<ThreadWatch>, runtime: Option<&Handle>) {
         }
         drop(now);
         match pace {
-            Pace::Quick => thread::sleep(QUICK_LOOK),
-            Pace::Slow => thread::park_timeout(SLOW_LOOK),
+            Pace::Quick => thread::sleep(QUICK_CHECK_INTERVAL),
+            Pace::Slow => thread::park_timeout(SLOW_CHECK_INTERVAL),
             Pace::Quiet => thread::park(),
         }
     }

@@ -12,13 +12,13 @@ thread_local! {
 }
 
 /// Marks the current thread as one of the worker's.
-pub(super) fn join() {
+pub(super) fn mark_worker_thread() {
     IS_OURS.set(true);
 }
 
 /// Must precede work on a caller's own thread: on a worker's thread it moves the call to a task of
 /// the runtime.
-pub(super) async fn leave() {
+pub(super) async fn leave_worker_thread() {
     if IS_OURS.get() {
         tokio::task::yield_now().await;
     }

@@ -13,7 +13,7 @@ pub(super) fn run(
     limits: Limits,
     strict: bool,
 ) -> Result<(), WorkError> {
-    threads::join();
+    threads::mark_worker_thread();
     let _abandon = AbandonOnDrop(shared);
     let read_only_from_the_start = shared.writing()?.is_read_only();
     let max = BatchSize { ops: limits.batch_ops, bytes: limits.batch_bytes };

@@ -33,7 +33,7 @@ pub const MAX_MEMORY_BYTES: u64 = 256 << 20;
 
 /// Addition to that limit with a byte quota, besides the quota and a quarter of it, in bytes: for
 /// names, whiteouts and the WAL.
-const MAX_MEMORY_BESIDE_BYTES: u64 = 128 << 20;
+const MEMORY_OVERHEAD_BYTES: u64 = 128 << 20;
 /// Time to publish drafts while a base hangs.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -249,7 +249,7 @@ impl ServedExports {
         let (mut made, mut failed) = (Vec::new(), Vec::new());
         for export in &config.exports {
             let tried = self.open_export(export, wanted, files, opened);
-            match tried.and_then(|()| self.put_together(export, wanted, opened)) {
+            match tried.and_then(|()| self.assemble(export, wanted, opened)) {
                 Ok(export) => made.push(export),
                 Err(error) if self.is_lenient && error.is_of_one_export() => {
                     failed.push(FailedExport::new(export, error)?);
@@ -277,7 +277,7 @@ impl ServedExports {
             let place = (export.name.clone(), mount.at.to_string());
             let Some(key) = wanted.get(&place) else { continue };
             if let Some(running) = self.sessions.get(key).or_else(|| opened.get(key)) {
-                fits(&running.layers, export, mount)?;
+                check_same_settings(&running.layers, export, mount)?;
                 continue;
             }
             if self.sessions.contains_key(&SessionKey { read_only: true, ..key.clone() }) {
@@ -311,7 +311,7 @@ impl ServedExports {
         Ok(())
     }
 
-    pub(super) fn put_together(
+    pub(super) fn assemble(
         &self,
         export: &ExportConfig,
         wanted: &HashMap<(String, String), SessionKey>,
@@ -454,7 +454,11 @@ pub async fn until_any_stuck(overlays: &[Arc<Overlay>]) {
 }
 
 /// Checks that a mount's settings match those that its session was opened with.
-fn fits(layers: &SessionLayers, export: &ExportConfig, mount: &MountConfig) -> Result<()> {
+fn check_same_settings(
+    layers: &SessionLayers,
+    export: &ExportConfig,
+    mount: &MountConfig,
+) -> Result<()> {
     let base = mount.base.as_deref().map(real_path);
     let is_memory = mount.store == StoreConfig::Memory;
     let hides = layers.asked_hidden == mount.hide;
@@ -478,7 +482,7 @@ fn memory_bytes(limits: Limits) -> u64 {
     let with_pages = |bytes: u64| bytes.saturating_add(bytes / 4);
     limits
         .bytes
-        .map_or(MAX_MEMORY_BYTES, |bytes| with_pages(bytes).saturating_add(MAX_MEMORY_BESIDE_BYTES))
+        .map_or(MAX_MEMORY_BYTES, |bytes| with_pages(bytes).saturating_add(MEMORY_OVERHEAD_BYTES))
 }
 
 pub(super) fn limits(export: &ExportConfig) -> Limits {

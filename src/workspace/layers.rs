@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use super::error::{Error, Result};
 pub use super::opening::remember_hidden;
 use super::opening::{OpenedSession, open_session, union};
-use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingTurn};
+use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingLock};
 use crate::delta::Store;
 use crate::delta::sqlite::{ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session};
 use crate::inspect::opened::{below, host};
@@ -63,7 +63,7 @@ pub struct LayerOptions<'a> {
 /// built at a time.
 #[derive(Default)]
 pub struct ListingMemory {
-    base: Arc<ListingTurn>,
+    base: Arc<ListingLock>,
     merged: Arc<LargeListings>,
 }
 

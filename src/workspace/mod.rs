@@ -71,7 +71,7 @@ use crate::vfs::{Attr, Caller, FsError, PatternSet};
 pub use crate::delta::{Limits, Usage};
 pub use crate::inspect::quota::QuotaReport;
 pub use error::{Error, Result};
-pub use nodes::Looking;
+pub use nodes::SnapshotReader;
 pub use serving::Serving;
 
 use layers::{LayerOptions, SessionLayers};

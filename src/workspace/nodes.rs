@@ -36,15 +36,15 @@ impl Workspace {
 }
 
 /// A snapshot of the merged tree, to read context nodes from.
-pub struct Looking<'a, 'b>(pub &'a TreeView<'b>);
+pub struct SnapshotReader<'a, 'b>(pub &'a TreeView<'b>);
 
-impl Looking<'_, '_> {
+impl SnapshotReader<'_, '_> {
     fn find(&self, path: &str) -> Result<Option<TreeObject>> {
         self.0.find(&merged(path)?).map_err(|error| failed(path, error))
     }
 }
 
-impl Reads for Looking<'_, '_> {
+impl Reads for SnapshotReader<'_, '_> {
     fn read(&mut self, path: &str, most: u64) -> Result<Option<Vec<u8>>> {
         let Some(file) = self.find(path)? else { return Ok(None) };
         let size = file.attr().size;
@@ -76,11 +76,11 @@ impl Reads for Looking<'_, '_> {
 
 impl Reads for Workspace {
     fn read(&mut self, path: &str, most: u64) -> Result<Option<Vec<u8>>> {
-        self.opened.look(|view| Ok(Looking(view).read(path, most))).map_err(Error::from)?
+        self.opened.look(|view| Ok(SnapshotReader(view).read(path, most))).map_err(Error::from)?
     }
 
     fn list(&mut self, path: &str) -> Result<Option<Vec<NodeDirEntry>>> {
-        self.opened.look(|view| Ok(Looking(view).list(path))).map_err(Error::from)?
+        self.opened.look(|view| Ok(SnapshotReader(view).list(path))).map_err(Error::from)?
     }
 }
 

@@ -21,7 +21,7 @@ use crate::worker::WorkError;
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Time to wait at the end for a running check of the audit log.
-const LONGEST_LOOK: Duration = Duration::from_secs(2);
+const PRUNE_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Identifies an open session.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -89,7 +89,7 @@ impl RunningSession {
         }
         if let Some((mut pruning, stop)) = self.pruning {
             stop.notify_one();
-            if tokio::time::timeout(LONGEST_LOOK, &mut pruning).await.is_err() {
+            if tokio::time::timeout(PRUNE_STOP_TIMEOUT, &mut pruning).await.is_err() {
                 pruning.abort();
             }
         }

@@ -90,7 +90,7 @@ impl ServedExports {
         let mut is_any = false;
         for export in config.exports.iter().filter(|export| names.contains(&export.name)) {
             let tried = self.open_export(export, &wanted, &files, &mut opened);
-            let tried = tried.and_then(|()| self.put_together(export, &wanted, &opened));
+            let tried = tried.and_then(|()| self.assemble(export, &wanted, &opened));
             is_any |= tried.is_ok();
         }
         // `load` opens them again, in the order of the file.

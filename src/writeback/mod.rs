@@ -37,7 +37,7 @@ pub use error::TargetError;
 pub use object::TargetObject;
 pub use seen::SeenObject;
 pub use staged::StagedFile;
-pub use staging::{Shelf, Staging, StagingSlot};
+pub use staging::{Staging, StagingDir, StagingSlot};
 pub use undo_dir::{LEFT_OUT, UndoDir};
 pub use xattrs::Xattrs;
 
@@ -120,7 +120,7 @@ impl Target {
     pub fn take(&self, path: &BasePath, stays: bool, to: (&Staging, StagingSlot)) -> Result<()> {
         let taken = || -> io::Result<()> {
             let (dir, name) = self.parent(path)?;
-            let (shelf, slot) = to.0.place(Shelf::Taken, to.1);
+            let (shelf, slot) = to.0.place(StagingDir::Taken, to.1);
             match stays {
                 true => {
                     rustix::fs::linkat(&dir, name, shelf, &*slot, AtFlags::empty())?;
@@ -139,7 +139,7 @@ impl Target {
     /// The host refuses; AlreadyExists if there is an object at `path`.
     pub fn put(
         &self,
-        from: (&Staging, Shelf, StagingSlot),
+        from: (&Staging, StagingDir, StagingSlot),
         path: &BasePath,
         replaces: bool,
     ) -> Result<()> {
@@ -160,8 +160,8 @@ impl Target {
     /// # Errors
     /// The file is gone, or the host refuses.
     pub fn keep_replaced(&self, path: &BasePath, to: (&Staging, StagingSlot)) -> Result<()> {
-        let place = Staging::path_of(Shelf::Replaced, to.1);
-        let (shelf, slot) = to.0.place(Shelf::Replaced, to.1);
+        let place = Staging::path_of(StagingDir::Replaced, to.1);
+        let (shelf, slot) = to.0.place(StagingDir::Replaced, to.1);
         let linked = || -> io::Result<bool> {
             let (dir, name) = self.parent(path)?;
             match rustix::fs::linkat(&dir, name, shelf, &*slot, AtFlags::empty()) {
@@ -193,7 +193,11 @@ impl Target {
     ///
     /// # Errors
     /// The host refuses, or the directory belongs to another user or is open to others.
-    pub fn keep(&self, from: (&Staging, Shelf, StagingSlot), path: &BasePath) -> Result<PathBuf> {
+    pub fn keep(
+        &self,
+        from: (&Staging, StagingDir, StagingSlot),
+        path: &BasePath,
+    ) -> Result<PathBuf> {
         let kept = self.path.join(KEPT);
         let put = || -> io::Result<PathBuf> {
             let top = self.readable(&BasePath::root())?;

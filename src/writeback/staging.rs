@@ -27,7 +27,7 @@ pub type StagingSlot = u64;
 
 /// The subdirectories of a staging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Shelf {
+pub enum StagingDir {
     /// Objects to be placed.
     New,
     /// Objects moved away from the target.
@@ -136,22 +136,22 @@ impl Drop for Staging {
 
 impl Staging {
     /// The directory and name of a slot.
-    pub(super) fn place(&self, shelf: Shelf, slot: StagingSlot) -> (BorrowedFd<'_>, CString) {
+    pub(super) fn place(&self, shelf: StagingDir, slot: StagingSlot) -> (BorrowedFd<'_>, CString) {
         let dir = match shelf {
-            Shelf::New => self.new.as_fd(),
-            Shelf::Taken => self.taken.as_fd(),
-            Shelf::Replaced => self.replaced.as_fd(),
+            StagingDir::New => self.new.as_fd(),
+            StagingDir::Taken => self.taken.as_fd(),
+            StagingDir::Replaced => self.replaced.as_fd(),
         };
         // A number contains no NUL.
         (dir, CString::new(slot.to_string()).unwrap_or_default())
     }
 
     /// The path of a slot in the target.
-    pub fn path_of(shelf: Shelf, slot: StagingSlot) -> BasePath {
+    pub fn path_of(shelf: StagingDir, slot: StagingSlot) -> BasePath {
         let shelf = match shelf {
-            Shelf::New => NEW,
-            Shelf::Taken => TAKEN,
-            Shelf::Replaced => REPLACED,
+            StagingDir::New => NEW,
+            StagingDir::Taken => TAKEN,
+            StagingDir::Replaced => REPLACED,
         };
         BasePath::from_bytes(format!("{STAGING}/{shelf}/{slot}").as_bytes()).unwrap_or_default()
     }
@@ -176,14 +176,14 @@ impl Staging {
     }
 
     /// The object in a slot, if there is one.
-    pub fn look(&self, shelf: Shelf, slot: StagingSlot) -> Result<Option<SeenObject>> {
+    pub fn look(&self, shelf: StagingDir, slot: StagingSlot) -> Result<Option<SeenObject>> {
         let (dir, name) = self.place(shelf, slot);
         SeenObject::at(dir, name.as_bytes()).map_err(|source| self.error(source))
     }
 
     /// Creates an empty file, to be filled.
     pub fn file(&self, slot: StagingSlot) -> Result<StagedFile> {
-        let (dir, name) = self.place(Shelf::New, slot);
+        let (dir, name) = self.place(StagingDir::New, slot);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR);
         Ok(StagedFile::new(file.map_err(|error| self.error(error))?.into()))
@@ -191,20 +191,20 @@ impl Staging {
 
     /// Creates an empty directory with mode 0700; the final mode is set once it is filled.
     pub fn directory(&self, slot: StagingSlot) -> Result<()> {
-        let (dir, name) = self.place(Shelf::New, slot);
+        let (dir, name) = self.place(StagingDir::New, slot);
         rustix::fs::mkdirat(dir, name, Mode::RWXU).map_err(|error| self.error(error))
     }
 
     /// Creates a symbolic link.
     pub fn symlink(&self, slot: StagingSlot, target: &[u8]) -> Result<()> {
-        let (dir, name) = self.place(Shelf::New, slot);
+        let (dir, name) = self.place(StagingDir::New, slot);
         rustix::fs::symlinkat(target, dir, name).map_err(|error| self.error(error))
     }
 
     /// Creates a hard link of the file in the slot `of`.
     pub fn link(&self, slot: StagingSlot, of: StagingSlot) -> Result<()> {
-        let (dir, name) = self.place(Shelf::New, slot);
-        let (_, of) = self.place(Shelf::New, of);
+        let (dir, name) = self.place(StagingDir::New, slot);
+        let (_, of) = self.place(StagingDir::New, of);
         rustix::fs::linkat(dir, of, dir, name, AtFlags::empty()).map_err(|error| self.error(error))
     }
 
@@ -212,7 +212,7 @@ impl Staging {
     #[cfg(target_os = "linux")]
     pub fn special(&self, slot: StagingSlot, kind: FileKind, device: Device) -> Result<()> {
         use rustix::fs::FileType;
-        let (dir, name) = self.place(Shelf::New, slot);
+        let (dir, name) = self.place(StagingDir::New, slot);
         let kind = match kind {
             FileKind::Fifo => FileType::Fifo,
             FileKind::Socket => FileType::Socket,
@@ -235,7 +235,7 @@ impl Staging {
     }
 
     /// Sets the attributes, and the extended attributes `carried`, of the object in a slot of
-    /// [`Shelf::New`]. Returns the names of extended attributes that the host refuses. With an
+    /// [`StagingDir::New`]. Returns the names of extended attributes that the host refuses. With an
     /// access ACL, the group bits of the mode set its mask, as in chmod(2).
     pub fn set(
         &self,
@@ -243,7 +243,7 @@ impl Staging {
         attrs: &Attrs,
         carried: &Xattrs,
     ) -> Result<(Unset, Vec<String>)> {
-        let (dir, name) = self.place(Shelf::New, slot);
+        let (dir, name) = self.place(StagingDir::New, slot);
         let refused = xattrs::write(dir, name.as_bytes(), carried);
         let mut attrs = attrs.clone();
         if xattrs::has_access_acl(&refused) {
@@ -255,9 +255,9 @@ impl Staging {
         Ok((unset, refused.collect()))
     }
 
-    /// Removes a partly created object from a slot of [`Shelf::New`].
-    pub fn unmake(&self, slot: StagingSlot) -> Result<()> {
-        let (dir, name) = self.place(Shelf::New, slot);
+    /// Removes a partly created object from a slot of [`StagingDir::New`].
+    pub fn discard_partial(&self, slot: StagingSlot) -> Result<()> {
+        let (dir, name) = self.place(StagingDir::New, slot);
         match rustix::fs::unlinkat(dir, &*name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => Ok(()),
             Err(error) => Err(self.error(error)),

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
-use acetate::base::{Base, BaseError, BasePath, DELTA_IDS, FOLDED_IDS, fold_fileid};
+use acetate::base::{Base, BaseError, BasePath, DELTA_IDS, HASHED_IDS, hash_fileid};
 use acetate::vfs::{Device, FileId, FileKind, Time};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 
@@ -144,11 +144,11 @@ fn what_the_host_denies_is_denied() {
 
 #[test]
 fn numbers_that_cannot_be_shown_are_folded_into_their_own_range() {
-    assert_eq!(fold_fileid(1, 1, 2), FileId(2));
-    assert_eq!(fold_fileid(1, 1, FOLDED_IDS - 1), FileId(FOLDED_IDS - 1));
-    for (dev, ino) in [(1, 0), (1, 1), (1, FOLDED_IDS), (1, u64::MAX), (2, 2)] {
-        let FileId(id) = fold_fileid(1, dev, ino);
-        assert!((FOLDED_IDS..DELTA_IDS).contains(&id), "({dev}, {ino}) → {id}");
+    assert_eq!(hash_fileid(1, 1, 2), FileId(2));
+    assert_eq!(hash_fileid(1, 1, HASHED_IDS - 1), FileId(HASHED_IDS - 1));
+    for (dev, ino) in [(1, 0), (1, 1), (1, HASHED_IDS), (1, u64::MAX), (2, 2)] {
+        let FileId(id) = hash_fileid(1, dev, ino);
+        assert!((HASHED_IDS..DELTA_IDS).contains(&id), "({dev}, {ino}) → {id}");
     }
-    assert_ne!(fold_fileid(1, 2, 2), fold_fileid(1, 3, 2));
+    assert_ne!(hash_fileid(1, 2, 2), hash_fileid(1, 3, 2));
 }

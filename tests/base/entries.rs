@@ -103,7 +103,7 @@ fn what_we_change_ourselves_is_looked_at_anew() {
         // The directory that was looked in is where it was; the one above is not.
         fs::rename(root.join("old"), root.join("gone")).unwrap();
         fs::rename(root.join("new"), root.join("old")).unwrap();
-        base.look_anew();
+        base.invalidate();
         assert_eq!(size(), 9);
         fs::remove_dir_all(root.join("old")).unwrap();
         fs::remove_dir_all(root.join("gone")).unwrap();

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use acetate::base::{Base, BaseError, BasePath, HostDir, HostDirOptions, ListingTurn};
+use acetate::base::{Base, BaseError, BasePath, HostDir, HostDirOptions, ListingLock};
 use acetate::vfs::{FileId, FileKind, Name};
 
 use super::{both, names, path, tree};
@@ -150,7 +150,7 @@ fn a_large_directory_waits_for_its_turn_and_a_small_one_does_not() {
         std::fs::File::create(at("large").join(number.to_string())).unwrap();
     }
     std::fs::write(at("small/one"), "1").unwrap();
-    let turn = Arc::new(ListingTurn::default());
+    let turn = Arc::new(ListingLock::default());
     let bases = [(); 2].map(|()| {
         let base = HostDir::open(dir.path(), HostDirOptions::default()).unwrap();
         base.with_turn(Arc::clone(&turn))

@@ -117,7 +117,7 @@ fn a_call_that_nobody_heard_of_is_known_for_a_day() {
         let mut host = host("boot");
         host.now = Time { secs: time(5).secs + later, nanos: 0 };
         let session = Session::open(&place.path, OpenMode::Serve, &host).unwrap();
-        session.late_changes().len()
+        session.unacknowledged_ops().len()
     };
     assert_eq!([0, 86_399, 86_400, 10_000_000].map(known), [1, 1, 0, 0]);
 }

@@ -93,7 +93,7 @@ fn a_session_with_limits_keeps_the_newest_rows_and_says_how_many_are_gone() {
     writer.close().unwrap();
     drop((writer, session));
     let left = place.number("SELECT count(*) FROM acetate_op").cast_unsigned();
-    let figures = place.open().figures().unwrap();
+    let figures = place.open().stats().unwrap();
     assert_eq!((figures.changes, figures.dropped_changes), (left, 13_100 - left));
 }
 

@@ -39,7 +39,7 @@ async fn crowd(served: &Served, file: &nfs_fh3) -> Vec<Raw> {
 #[tokio::test]
 async fn short_replies_lose_nothing() {
     let long = Duration::from_secs(3600);
-    let limits = Limits { crowded_timeout: long, reply_timeout: long, ..Limits::default() };
+    let limits = Limits { pressure_timeout: long, reply_timeout: long, ..Limits::default() };
     let name = |n: usize| format!("{n:0>250}");
     let listed: String = (0..ENTRIES).map(|n| format!("dir/{}\n", name(n))).collect();
     let served = Served::start_with(&listed, limits).await;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
-use acetate::delta::sqlite::{AuditFilter, ChangeSource, OddRow, Order};
+use acetate::delta::sqlite::{AuditFilter, ChangeSource, InvalidRow, Order};
 use acetate::delta::{AuditProcedure, AuditRow, MergedPath};
 use acetate::inspect::InspectError;
 use acetate::inspect::log::{AuditLog, LogOptions, Now, now};
@@ -12,7 +12,7 @@ use acetate::vfs::{CreateHow, FileId, Time};
 
 use crate::support::world::{START_SECS, World};
 
-pub type Rows = Vec<(i64, Result<AuditRow, OddRow>)>;
+pub type Rows = Vec<(i64, Result<AuditRow, InvalidRow>)>;
 
 /// All that the log gives.
 pub fn rows(world: &World, options: LogOptions) -> Rows {

@@ -65,7 +65,7 @@ fn the_copy_is_a_session_of_its_own() {
     assert_ne!(copy.handle_key(), session.handle_key(), "handles of one are none of the other");
     // Nobody heard anything of the copy that could be lost: its epoch stays, and it knows no call.
     assert_eq!(copy.epoch(), session.epoch());
-    assert!(copy.late_changes().is_empty());
+    assert!(copy.unacknowledged_ops().is_empty());
     // Both go on, each by itself, and give out no number that was in use before.
     let mut other = copy.writer().unwrap();
     let here = change(&mut *writer, |txn| make(txn, Ino::ROOT, "here", FileKind::Regular));

@@ -1,6 +1,6 @@
 //! The log of tool calls, beside a server and without one.
 
-use acetate::delta::sqlite::{AgentAccess, CallFilter, CallRow, CallStatus, NewCall, OddRow};
+use acetate::delta::sqlite::{AgentAccess, CallFilter, CallRow, CallStatus, InvalidRow, NewCall};
 use acetate::delta::{AuditProcedure, AuditRow};
 use acetate::inspect::tool::{ToolCalls, ToolChanges};
 
@@ -284,7 +284,7 @@ fn changes_belong_to_the_calls_in_whose_time_they_were() {
     let many = CallRow { started_at: 5, completed_at: Some(5), ..odd };
     let found = calls.changes(std::slice::from_ref(&many)).unwrap().during(&many).unwrap();
     assert_eq!(found.iter().filter(|(_, row)| row.is_ok()).count(), 2499);
-    assert_eq!(found[8].1, Err(OddRow { column: "procedure" }));
+    assert_eq!(found[8].1, Err(InvalidRow { column: "procedure" }));
 }
 
 #[test]

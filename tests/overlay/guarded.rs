@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use acetate::overlay::{GuardedPaths, Scope};
-use acetate::vfs::{Expected, FsError, Locator, NewNode, SetAttr, Time, Vfs};
+use acetate::vfs::{FsError, Locator, NewNode, PublishPreconditions, SetAttr, Time, Vfs};
 use bytes::Bytes;
 
 use crate::support::client::{Client, size};
@@ -35,11 +35,16 @@ fn guarded(world: &World, root: Option<Locator>) -> Client {
 }
 
 /// What has to hold for `/g/a`.
-fn expected(ctime: Option<Time>) -> Expected {
-    Expected { paths: vec![b"/g/a".to_vec()], ctime, after: Time::default() }
+fn expected(ctime: Option<Time>) -> PublishPreconditions {
+    PublishPreconditions { paths: vec![b"/g/a".to_vec()], ctime, after: Time::default() }
 }
 
-fn publish(client: &Client, file: &Locator, content: &[u8], expected: Expected) -> Option<FsError> {
+fn publish(
+    client: &Client,
+    file: &Locator,
+    content: &[u8],
+    expected: PublishPreconditions,
+) -> Option<FsError> {
     let content = Bytes::copy_from_slice(content);
     let published = client.overlay.publish(&client.caller, file, content, expected);
     client.wait(published).result.err()
@@ -80,14 +85,14 @@ fn content_is_replaced_as_a_whole_if_all_is_as_expected() {
     let late = publish(&client, &file, b"late", expected(Some(before.ctime)));
     assert_eq!(late, Some(FsError::NotSync));
     let later = Time { secs: after.ctime.secs + 9, nanos: 7 };
-    let shown = Expected { after: later, ..expected(None) };
+    let shown = PublishPreconditions { after: later, ..expected(None) };
     assert_eq!(publish(&client, &file, b"", shown), None);
     assert!(client.cat("g/a").is_empty() && client.stat("g/a").ctime > later);
     world.rename("g/a", "g/b").unwrap();
     assert_eq!(publish(&client, &file, b"x", expected(None)), Some(FsError::Guarded));
     world.rename("g/b", "free").unwrap();
     assert_eq!(publish(&client, &file, b"x", expected(None)), Some(FsError::Guarded));
-    let free = Expected { paths: Vec::new(), ..expected(None) };
+    let free = PublishPreconditions { paths: Vec::new(), ..expected(None) };
     assert_eq!(publish(&client, &file, b"x", free), None);
 }
 

@@ -141,7 +141,7 @@ fn a_round_of_turns_copies_all_and_is_synced() {
     let (mut next, mut turns, synced) = (Some(Ino(0)), 0, world.faults.calls("sync"));
     while let Some(from) = next {
         assert_eq!(world.faults.calls("sync"), synced, "after {turns} turns");
-        let turn = world.wait(world.overlay.copy_turn(from, Duration::ZERO)).unwrap();
+        let turn = world.wait(world.overlay.copy_for(from, Duration::ZERO)).unwrap();
         assert_eq!(turn.has_copied, turn.next.is_some());
         assert_eq!(turn.left.bytes, pending(&world) as u64);
         next = turn.next;

@@ -23,7 +23,7 @@ async fn patient() -> Running {
     let limits = Limits {
         record_timeout: PATIENCE * 10,
         reply_timeout: PATIENCE * 10,
-        crowded_timeout: PATIENCE * 10,
+        pressure_timeout: PATIENCE * 10,
         ..Limits::default()
     };
     Running::start_with(limits, true).await

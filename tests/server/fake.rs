@@ -163,7 +163,7 @@ impl RpcProgram for Fake {
         ((bytes - SMALL_REPLY_BYTES) as u32).to_be_bytes().to_vec().into()
     }
 
-    fn is_replayed(&self, procedure: u32) -> bool {
+    fn is_non_idempotent(&self, procedure: u32) -> bool {
         matches!(procedure, COUNT | WAIT_COUNT | JUKEBOX)
     }
 }

@@ -104,7 +104,7 @@ async fn where_all_are_known_the_idle_one_makes_room() {
 
 #[tokio::test]
 async fn large_records_that_never_come_do_not_keep_large_ones_waiting() {
-    let limits = Limits { crowded_timeout: SOON, ..Limits::default() };
+    let limits = Limits { pressure_timeout: SOON, ..Limits::default() };
     let server = Running::start_with(limits, true).await;
     let mut good = known(&server).await;
     let mut stalled = Vec::new();
@@ -128,7 +128,7 @@ async fn large_records_that_never_come_do_not_keep_large_ones_waiting() {
 
 #[tokio::test]
 async fn replies_that_nobody_takes_give_their_room_back_once_others_lack_it() {
-    let limits = Limits { crowded_timeout: SOON, ..Limits::default() };
+    let limits = Limits { pressure_timeout: SOON, ..Limits::default() };
     let server = Running::start_with(limits, true).await;
     let mut stuck = Vec::new();
     for _ in 0..MAX_UNPROVEN_REPLY_BYTES / (8 << 20) + 1 {

@@ -84,6 +84,7 @@ async fn who_is_gone_does_not_get_the_lock() {
 #[test]
 fn what_changes_locks_is_replayed() {
     let manager = manager();
-    let replayed: Vec<u32> = (0..25).filter(|&procedure| manager.is_replayed(procedure)).collect();
+    let replayed: Vec<u32> =
+        (0..25).filter(|&procedure| manager.is_non_idempotent(procedure)).collect();
     assert_eq!(replayed, [2, 3, 4, 22, 23]);
 }

@@ -1,9 +1,9 @@
 //! When a connection looks out for its next request, and when it goes to sleep at once.
 
-use acetate::server::{Lookout, LookoutPost};
+use acetate::server::{BusyPoll, BusyPollPermit};
 
 /// Looks out for what does not come; how often it looked.
-fn miss(lookout: &mut Lookout, post: &LookoutPost) -> u32 {
+fn miss(lookout: &mut BusyPoll, post: &BusyPollPermit) -> u32 {
     let mut glances = 0;
     let never = || {
         glances += 1;
@@ -14,7 +14,7 @@ fn miss(lookout: &mut Lookout, post: &LookoutPost) -> u32 {
 }
 
 /// Requests for which it goes to sleep at once, until it looks out again, in vain.
-fn rests(lookout: &mut Lookout, post: &LookoutPost) -> u32 {
+fn rests(lookout: &mut BusyPoll, post: &BusyPollPermit) -> u32 {
     let mut rests = 0;
     while miss(lookout, post) == 0 {
         rests += 1;
@@ -24,7 +24,7 @@ fn rests(lookout: &mut Lookout, post: &LookoutPost) -> u32 {
 
 #[test]
 fn what_comes_in_time_is_seen() {
-    let post = LookoutPost::new(2);
+    let post = BusyPollPermit::new(2);
     // On a busy machine the time can be over before the next look: then once more.
     for _ in 0..100_000 {
         let mut glances = 0;
@@ -32,7 +32,7 @@ fn what_comes_in_time_is_seen() {
             glances += 1;
             (glances == 3).then_some("here")
         };
-        let seen = Lookout::default().wait(&post, || true, soon);
+        let seen = BusyPoll::default().wait(&post, || true, soon);
         if seen.is_some() {
             assert_eq!((seen, glances), (Some("here"), 3));
             return;
@@ -43,7 +43,7 @@ fn what_comes_in_time_is_seen() {
 
 #[test]
 fn a_connection_for_which_it_does_not_pay_does_it_less_and_less() {
-    let (post, mut lookout) = (LookoutPost::new(2), Lookout::default());
+    let (post, mut lookout) = (BusyPollPermit::new(2), BusyPoll::default());
     let waits: Vec<_> = (0..9).map(|_| rests(&mut lookout, &post)).collect();
     assert_eq!(waits, [0, 1, 3, 7, 15, 31, 63, 63, 63]);
     // Now it pays: after 63 more requests, and then each time.
@@ -61,7 +61,7 @@ fn a_connection_for_which_it_does_not_pay_does_it_less_and_less() {
 
 #[test]
 fn the_thread_is_left_to_others_as_soon_as_they_have_something_to_do() {
-    let (post, mut lookout) = (LookoutPost::new(2), Lookout::default());
+    let (post, mut lookout) = (BusyPollPermit::new(2), BusyPoll::default());
     let mut glances = 0;
     for _ in 0..100 {
         let never = || {
@@ -79,7 +79,7 @@ fn the_thread_is_left_to_others_as_soon_as_they_have_something_to_do() {
 #[test]
 fn one_connection_at_a_time_looks_out() {
     let (post, mut first, mut second) =
-        (LookoutPost::new(2), Lookout::default(), Lookout::default());
+        (BusyPollPermit::new(2), BusyPoll::default(), BusyPoll::default());
     let seen = first.wait(&post, || true, || Some(miss(&mut second, &post)));
     assert_eq!(seen, Some(0));
     assert!(miss(&mut second, &post) > 0, "the place is free again");
@@ -87,6 +87,6 @@ fn one_connection_at_a_time_looks_out() {
 
 #[test]
 fn the_only_processor_is_left_to_the_client() {
-    let (post, mut lookout) = (LookoutPost::new(1), Lookout::default());
+    let (post, mut lookout) = (BusyPollPermit::new(1), BusyPoll::default());
     assert_eq!(miss(&mut lookout, &post), 0);
 }

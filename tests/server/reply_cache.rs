@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use acetate::server::limits::{Limits, MAX_EQUAL_CALLS, REPLY_CACHE_AGE};
-use acetate::server::{CallKey, Entered, Presence, ReplyCache};
+use acetate::server::{CacheLookup, CallKey, ConnectionLiveness, ReplyCache};
 use bytes::Bytes;
 
 use super::fake;
@@ -125,17 +125,19 @@ fn key(xid: u32) -> CallKey {
 }
 
 /// A connection from a port, which is open.
-fn from(port: u16) -> Arc<Presence> {
-    Arc::new(Presence::new(port))
+fn from(port: u16) -> Arc<ConnectionLiveness> {
+    Arc::new(ConnectionLiveness::new(port))
 }
 
 fn put(cache: &ReplyCache, xid: u32, bytes: usize, now: Instant) {
-    let Entered::New(slot) = cache.enter(key(xid), &from(1), now) else { panic!("{xid} is known") };
+    let CacheLookup::New(slot) = cache.enter(key(xid), &from(1), now) else {
+        panic!("{xid} is known")
+    };
     slot.finish(&vec![Bytes::from(vec![0; bytes])], true, now);
 }
 
 fn has(cache: &ReplyCache, xid: u32, now: Instant) -> bool {
-    matches!(cache.enter(key(xid), &from(1), now), Entered::Done(_))
+    matches!(cache.enter(key(xid), &from(1), now), CacheLookup::Done(_))
 }
 
 #[test]
@@ -166,10 +168,10 @@ fn old_replies_are_forgotten() {
 fn a_call_given_up_counts_as_never_seen() {
     let now = Instant::now();
     let cache = ReplyCache::new(&Limits::default());
-    let Entered::New(slot) = cache.enter(key(1), &from(1), now) else { panic!() };
-    assert!(matches!(cache.enter(key(1), &from(1), now), Entered::InProgress(_)));
+    let CacheLookup::New(slot) = cache.enter(key(1), &from(1), now) else { panic!() };
+    assert!(matches!(cache.enter(key(1), &from(1), now), CacheLookup::InProgress(_)));
     drop(slot);
-    assert!(matches!(cache.enter(key(1), &from(1), now), Entered::New(_)));
+    assert!(matches!(cache.enter(key(1), &from(1), now), CacheLookup::New(_)));
 }
 
 #[test]
@@ -178,22 +180,22 @@ fn an_equal_call_over_another_connection_is_the_same_once_the_first_has_ended() 
     let cache = ReplyCache::new(&Limits::default());
     let (first, second, third) = (from(1), from(2), from(3));
     let reply = |text: &'static str| vec![Bytes::from_static(text.as_bytes())];
-    let Entered::New(slot) = cache.enter(key(1), &first, now) else { panic!("it is known") };
+    let CacheLookup::New(slot) = cache.enter(key(1), &first, now) else { panic!("it is known") };
     slot.finish(&reply("one"), true, now);
-    assert!(matches!(cache.enter(key(1), &second, now), Entered::Doubtful(_)));
-    let Entered::New(slot) = cache.enter_beside(key(1), &second, now) else { panic!() };
-    assert!(matches!(cache.enter(key(1), &second, now), Entered::InProgress(_)));
+    assert!(matches!(cache.enter(key(1), &second, now), CacheLookup::MaybeRetransmission(_)));
+    let CacheLookup::New(slot) = cache.enter_as_new(key(1), &second, now) else { panic!() };
+    assert!(matches!(cache.enter(key(1), &second, now), CacheLookup::InProgress(_)));
     slot.finish(&reply("two"), true, now);
-    let replayed = |from: &Arc<Presence>| match cache.enter(key(1), from, now) {
-        Entered::Done(reply) => reply,
+    let replayed = |from: &Arc<ConnectionLiveness>| match cache.enter(key(1), from, now) {
+        CacheLookup::Done(reply) => reply,
         _ => panic!("not replayed"),
     };
     assert_eq!([&first, &second].map(replayed), [reply("one"), reply("two")]);
-    assert!(matches!(cache.enter(key(1), &third, now), Entered::Doubtful(_)));
+    assert!(matches!(cache.enter(key(1), &third, now), CacheLookup::MaybeRetransmission(_)));
     second.end();
     assert_eq!(replayed(&third), reply("two"));
     // From then on it is the third one's: an equal call of a fourth is another one.
-    assert!(matches!(cache.enter(key(1), &from(4), now), Entered::Doubtful(_)));
+    assert!(matches!(cache.enter(key(1), &from(4), now), CacheLookup::MaybeRetransmission(_)));
     // A port has one connection at a time.
     assert_eq!(replayed(&from(1)), reply("one"));
 }
@@ -203,11 +205,11 @@ fn so_many_equal_calls_are_kept_and_not_more() {
     let now = Instant::now();
     let cache = ReplyCache::new(&Limits::default());
     for port in 0..u16::from(MAX_EQUAL_CALLS) + 3 {
-        let Entered::New(slot) = cache.enter_beside(key(1), &from(port), now) else { panic!() };
+        let CacheLookup::New(slot) = cache.enter_as_new(key(1), &from(port), now) else { panic!() };
         slot.finish(&vec![Bytes::from_static(b"reply")], true, now);
     }
     let kept = (0..u16::from(MAX_EQUAL_CALLS) + 3)
-        .filter(|&port| matches!(cache.enter(key(1), &from(port), now), Entered::Done(_)));
+        .filter(|&port| matches!(cache.enter(key(1), &from(port), now), CacheLookup::Done(_)));
     assert_eq!(kept.count(), usize::from(MAX_EQUAL_CALLS));
 }
 
@@ -224,9 +226,11 @@ async fn whoever_waits_hears_of_a_reply_that_is_not_kept_and_of_none() {
     let cache = ReplyCache::new(&Limits::default());
     let reply = vec![Bytes::from_static(b"later")];
     for finished in [true, false] {
-        let Entered::New(slot) = cache.enter(key(1), &from(1), now) else { panic!("it is known") };
+        let CacheLookup::New(slot) = cache.enter(key(1), &from(1), now) else {
+            panic!("it is known")
+        };
         let waiting = [(); 2].map(|()| match cache.enter(key(1), &from(1), now) {
-            Entered::InProgress(waiting) => waiting,
+            CacheLookup::InProgress(waiting) => waiting,
             _ => panic!("it is not in progress"),
         });
         match finished {

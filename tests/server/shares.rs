@@ -143,7 +143,7 @@ async fn brought(peer: &mut Peer) -> usize {
 async fn replies_of_one_address_leave_room_to_those_of_another() {
     let limits = Limits {
         reply_timeout: PATIENCE * 10,
-        crowded_timeout: PATIENCE * 10,
+        pressure_timeout: PATIENCE * 10,
         ..Limits::default()
     };
     let server = Running::start_with(limits, true).await;

@@ -176,7 +176,7 @@ pub struct Book<'a>(pub &'a World);
 impl Bookkeeper for Book<'_> {
     /// A piece at a time.
     fn copy(&mut self, from: Ino) -> Result<CopyStep> {
-        Ok(self.0.wait(self.0.overlay.copy_turn(from, Duration::ZERO)).unwrap())
+        Ok(self.0.wait(self.0.overlay.copy_for(from, Duration::ZERO)).unwrap())
     }
 
     fn forget(&mut self, applied: &[AppliedChange], is_first: bool) -> Result<Vec<MergedPath>> {

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, Compacted, CopyUp, Ino, InodeRow, LateChange, Limits, MergedPath, Original,
-    PendingCopies, Poison, ReadTxn, Reader, Result, Store, StoreError, UsageDelta, Whiteouts,
+    AuditRow, Compacted, CopyUp, Ino, InodeRow, Limits, MergedPath, Original, PendingCopies,
+    Poison, ReadTxn, Reader, Result, Store, StoreError, UnacknowledgedOp, UsageDelta, Whiteouts,
     WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
@@ -105,8 +105,8 @@ impl<S: Store> Store for FaultyStore<S> {
         self.inner.epoch()
     }
 
-    fn late_changes(&self) -> &[LateChange] {
-        self.inner.late_changes()
+    fn unacknowledged_ops(&self) -> &[UnacknowledgedOp] {
+        self.inner.unacknowledged_ops()
     }
 
     fn limits(&self) -> Limits {

@@ -40,8 +40,8 @@ impl<H: Hook> HookedBase<H> {
 }
 
 impl<H: Hook> Base for HookedBase<H> {
-    fn look_anew(&self) {
-        self.inner.look_anew();
+    fn invalidate(&self) {
+        self.inner.invalidate();
     }
 
     fn has_unfinished_apply(&self) -> Result<bool, BaseError> {

@@ -38,7 +38,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "overlay",
             "validation",
             "base::DELTA_IDS",
-            "base::FOLDED_IDS",
+            "base::HASHED_IDS",
             "nfs::HandleCodec",
             "nfs::Handles",
             "nfs::FileHandle",

@@ -26,7 +26,7 @@ const NAMES: &[&str] = &[
     // The log's.
     "CHECKPOINT_BYTES",
     "EARLY_CHECKPOINT_BYTES",
-    "PATIENCE_BYTES",
+    "WAIT_FOR_READERS_BYTES",
     "READERS_WAIT",
     "KEPT_BYTES",
     // What an apply keeps.

@@ -10,8 +10,8 @@ use acetate::validation::{
     Violation,
 };
 use acetate::vfs::{
-    Attr, Caller, Device, Expected, FileId, FileKind, FsError, GuardedFile, Locator, Outcome,
-    Pattern, Stability, Time, Wcc, WriteVerifier, Written,
+    Attr, Caller, Device, FileId, FileKind, FsError, GuardedFile, Locator, Outcome, Pattern,
+    PublishPreconditions, Stability, Time, Wcc, WriteVerifier, Written,
 };
 use bytes::Bytes;
 
@@ -73,7 +73,7 @@ impl Published for Tree {
         _: &Caller,
         _: &Locator,
         content: Bytes,
-        expected: Expected,
+        expected: PublishPreconditions,
     ) -> Outcome<WriteVerifier, Wcc> {
         let mut file = self.0.lock().unwrap();
         let error = if let Some(error) = file.fails {

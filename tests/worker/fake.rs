@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use acetate::delta::{
-    Compacted, Ino, LateChange, Limits, Poison, Reader, Store, StoreError, UsageDelta, WriteTxn,
-    Writer,
+    Compacted, Ino, Limits, Poison, Reader, Store, StoreError, UnacknowledgedOp, UsageDelta,
+    WriteTxn, Writer,
 };
 
 use acetate::vfs::FsStat;
@@ -203,7 +203,7 @@ impl Store for FakeStore {
         self.state().epoch
     }
 
-    fn late_changes(&self) -> &[LateChange] {
+    fn unacknowledged_ops(&self) -> &[UnacknowledgedOp] {
         &[]
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use acetate::delta::StoreError;
-use acetate::worker::GROWING_BATCH_OPS;
+use acetate::worker::MIN_OPS_TO_ADMIT;
 
 use super::fake::{Call, FakeStore};
 use super::*;
@@ -78,7 +78,7 @@ async fn what_comes_while_a_synced_batch_runs_shares_its_sync() {
 async fn what_comes_while_several_run_shares_their_commit_unless_it_needs_a_sync() {
     let store = FakeStore::default();
     let worker = start(&store);
-    let (running, mut calls) = running(&store, &worker, GROWING_BATCH_OPS, false).await;
+    let (running, mut calls) = running(&store, &worker, MIN_OPS_TO_ADMIT, false).await;
     calls.push(asked(worker.write(LIGHT, 1, false, set(7, "x"))).await);
     let durable = asked(worker.write(LIGHT, 1, true, set(8, "x"))).await;
     let behind = asked(worker.write(LIGHT, 1, false, set(9, "x"))).await;
@@ -92,7 +92,7 @@ async fn what_comes_while_several_run_shares_their_commit_unless_it_needs_a_sync
 async fn a_few_that_need_no_sync_are_not_kept_waiting_for_others() {
     let store = FakeStore::default();
     let worker = start(&store);
-    let (running, calls) = running(&store, &worker, GROWING_BATCH_OPS - 1, false).await;
+    let (running, calls) = running(&store, &worker, MIN_OPS_TO_ADMIT - 1, false).await;
     let next = asked(worker.write(LIGHT, 1, false, set(7, "x"))).await;
     running.go_on();
     all_made(calls, false).await;

@@ -222,7 +222,7 @@ fn read_entry(_: BorrowedFd<'_>, _: &[u8], _: &mut [u8]) -> Result<usize, Errno>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::fold_fileid;
+    use crate::base::hash_fileid;
     use crate::vfs::Device;
 
     /// An ACL with these entries (tag, permissions); named entries get an id.
@@ -277,7 +277,7 @@ mod tests {
             rdev: Device::default(),
             dev: 1,
             ino: 7,
-            fileid: fold_fileid(1, 1, 7),
+            fileid: hash_fileid(1, 1, 7),
             atime: ctime,
             mtime: ctime,
             ctime,

@@ -7,7 +7,7 @@ use rustix::fs::{FileType, Stat};
 use rustix::fs::{Statx, StatxTimestamp};
 use rustix::io::Errno;
 
-use crate::base::{BaseAttr, BaseError, fold_fileid};
+use crate::base::{BaseAttr, BaseError, hash_fileid};
 use crate::vfs::{Device, FileId, FileKind, Time};
 
 /// Unit of `st_blocks`, in bytes; independent of the filesystem's block size (POSIX `sys/stat.h`).
@@ -34,7 +34,7 @@ pub(super) fn base_attr(root_dev: u64, stat: &Stat) -> Result<BaseAttr, BaseErro
         rdev: device(kind, stat),
         dev,
         ino,
-        fileid: fold_fileid(root_dev, dev, ino),
+        fileid: hash_fileid(root_dev, dev, ino),
         atime: Time { secs: stat.st_atime as i64, nanos: stat.st_atime_nsec as u32 },
         mtime: Time { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 },
         ctime: Time { secs: stat.st_ctime as i64, nanos: stat.st_ctime_nsec as u32 },
@@ -67,7 +67,7 @@ pub(super) fn base_attr_of_statx(root_dev: u64, stat: &Statx) -> Result<BaseAttr
         rdev,
         dev,
         ino: stat.stx_ino,
-        fileid: fold_fileid(root_dev, dev, stat.stx_ino),
+        fileid: hash_fileid(root_dev, dev, stat.stx_ino),
         atime: time(&stat.stx_atime),
         mtime: time(&stat.stx_mtime),
         ctime: time(&stat.stx_ctime),

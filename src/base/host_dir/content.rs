@@ -44,7 +44,7 @@ impl HostDir {
         let length = fill(&file.fd, offset, buffer).map_err(path_error)?;
         let attr = self.attr_of(&file.fd)?;
         self.check_still_there(path, &file, &attr)?;
-        self.seen.note(&attr);
+        self.recent_attrs.note(&attr);
         Ok((length, attr))
     }
 

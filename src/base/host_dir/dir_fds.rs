@@ -45,9 +45,9 @@ impl Anchor {
 }
 
 /// The cache: directories by path, LRU.
-pub(super) struct Anchors(Mutex<LruCache<BasePath, Arc<Anchor>>>);
+pub(super) struct DirFds(Mutex<LruCache<BasePath, Arc<Anchor>>>);
 
-impl Anchors {
+impl DirFds {
     /// An empty cache, with a capacity derived from the process's limit.
     pub(super) fn new() -> Self {
         Self(Mutex::new(LruCache::new(share_of_limit(SHARE_OF_LIMIT, MAX_OPEN_DIRS))))

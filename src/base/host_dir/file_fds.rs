@@ -63,9 +63,9 @@ impl OpenFile {
 
 /// The cache: open files by path, LRU.
 #[derive(Debug)]
-pub(super) struct Descriptors(Mutex<LruCache<BasePath, Arc<OpenFile>>>);
+pub(super) struct FileFds(Mutex<LruCache<BasePath, Arc<OpenFile>>>);
 
-impl Descriptors {
+impl FileFds {
     /// An empty cache, with a capacity derived from the process's limit.
     pub(super) fn new() -> Self {
         Self(Mutex::new(LruCache::new(share_of_limit(SHARE_OF_LIMIT, MAX_OPEN_FILES))))

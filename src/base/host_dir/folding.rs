@@ -166,7 +166,7 @@ impl HostDir {
     fn folds(&self, path: &BasePath) -> Result<bool, BaseError> {
         let opened = match self.walker.open_dir(path) {
             Err(Errno::MFILE | Errno::NFILE) => {
-                self.anchors.clear();
+                self.dir_fds.clear();
                 self.descriptors.clear();
                 self.walker.open_dir(path)
             }

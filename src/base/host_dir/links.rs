@@ -71,7 +71,7 @@ impl LinkSearch {
     }
 
     /// Adds the entries of the directory number `at`; returns whether `id` is among them.
-    fn take_in(&mut self, at: usize, entries: &[ListedEntry], id: FileId) -> bool {
+    fn add_entries(&mut self, at: usize, entries: &[ListedEntry], id: FileId) -> bool {
         let is_new = at == self.next;
         let is_file = |e: &&ListedEntry| e.kind != Some(FileKind::Directory);
         if is_new {
@@ -163,7 +163,7 @@ impl HostDir {
         while found.is_none() && at < search.directories.len() {
             let dir = search.directories.path(at);
             let entries = self.read_anew(&dir)?;
-            if search.take_in(at, &entries, id) {
+            if search.add_entries(at, &entries, id) {
                 found = self.find_in(&dir, id, wanted)?;
             }
             at += 1;
@@ -345,11 +345,11 @@ mod tests {
         let mut search = LinkSearch::new(2);
         let (file, dir) = (FileKind::Regular, FileKind::Directory);
         let root = [entry("d", 5, dir), entry("x", 6, file), entry("y", 7, file)];
-        assert!(!search.take_in(0, &root, FileId(5)), "a directory is not a file");
+        assert!(!search.add_entries(0, &root, FileId(5)), "a directory is not a file");
         assert_eq!((search.next, search.indexed, search.directories.len()), (1, 1, 2));
-        assert!(search.take_in(1, &[entry("z", 9, file)], FileId(9)));
+        assert!(search.add_entries(1, &[entry("z", 9, file)], FileId(9)));
         assert_eq!((search.next, search.indexed), (2, 1));
-        assert!(search.take_in(1, &[entry("z", 9, file)], FileId(9)), "and once more");
+        assert!(search.add_entries(1, &[entry("z", 9, file)], FileId(9)), "and once more");
         assert_eq!((search.next, search.indexed, search.files.len()), (2, 1, 2));
         assert_eq!(search.known(FileId(7)), [(FileId(7), 0)]);
         assert!(search.known(FileId(9)).is_empty());

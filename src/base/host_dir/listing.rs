@@ -17,7 +17,7 @@ use super::attr::{base_attr, device_of, entry_kind, path_error};
 use super::hidden::same_name;
 use super::listings::DirStamp;
 use super::walk::Reached;
-use crate::base::{BaseError, BasePath, ListedEntry, Listing, fold_fileid};
+use crate::base::{BaseError, BasePath, ListedEntry, Listing, hash_fileid};
 use crate::vfs::{FileId, FileKind, Name};
 
 /// For which entries `d_ino` equals the inode number of `stat`.
@@ -72,7 +72,7 @@ impl InoAgreement {
     }
 }
 
-/// Entries of the largest directory that is listed without a [`ListingTurn`](super::ListingTurn):
+/// Entries of the largest directory that is listed without a [`ListingLock`](super::ListingLock):
 /// about a megabyte.
 const SMALL_ENTRIES: usize = 8192;
 
@@ -122,7 +122,7 @@ impl HostDir {
                 continue;
             }
             let kind = entry_kind(entry.file_type());
-            let told = Told { kind, ino: entry.ino(), agrees: numbers.agree_for(kind) };
+            let told = DirentInfo { kind, ino: entry.ino(), agrees: numbers.agree_for(kind) };
             let fd = dir.fd().map_err(path_error)?;
             if let Some((fileid, kind)) = self.entry(fd, &before, entry.file_name(), told) {
                 found.push((names.len()..names.len() + name.len(), fileid, kind));
@@ -153,7 +153,7 @@ impl HostDir {
         dir: BorrowedFd<'_>,
         dir_stat: &Stat,
         name: &CStr,
-        told: Told,
+        told: DirentInfo,
     ) -> Option<(FileId, Option<FileKind>)> {
         if !told.agrees {
             match self.walker.stat_entry(dir, name) {
@@ -168,12 +168,12 @@ impl HostDir {
                 Ok(Reached::MountPoint) | Err(_) => {}
             }
         }
-        Some((fold_fileid(self.root_dev, device_of(dir_stat), told.ino), told.kind))
+        Some((hash_fileid(self.root_dev, device_of(dir_stat), told.ino), told.kind))
     }
 }
 
 /// The data in a directory entry.
-struct Told {
+struct DirentInfo {
     kind: Option<FileKind>,
     ino: u64,
     agrees: bool,

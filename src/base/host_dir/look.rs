@@ -19,23 +19,23 @@ use crate::base::{Base, BaseAttr, BaseError, BasePath, Entries};
 use crate::vfs::{FileId, FileKind, Name};
 
 /// The attributes to show, and whether they stand in for a mount point.
-type Looked = Result<(BaseAttr, bool), BaseError>;
+type StatResult = Result<(BaseAttr, bool), BaseError>;
 
 impl HostDir {
     /// Looks at `path`. Its directory may be cached for up to
     /// [`TRUSTED_FOR`](super::file_fds::TRUSTED_FOR).
-    pub(super) fn look_at(&self, path: &BasePath) -> Looked {
+    pub(super) fn look_at(&self, path: &BasePath) -> StatResult {
         let Some(local) = self.walker.local().filter(|_| !path.is_root()) else {
             return self.walk_to(path);
         };
         if self.hidden.holds(path) {
             return Err(BaseError::NotFound);
         }
-        if let Some(anchor) = self.anchors.get(path.as_bytes()).filter(|dir| dir.is_exact) {
+        if let Some(anchor) = self.dir_fds.get(path.as_bytes()).filter(|dir| dir.is_exact) {
             let attr = self.attr_of_dir(anchor.fd.as_fd())?;
             if anchor.is_in_place(&attr) {
                 let attr = self.limited(attr, AclSource::Open(anchor.fd.as_fd()));
-                self.seen.note(&attr);
+                self.recent_attrs.note(&attr);
                 return Ok((attr, false));
             }
         }
@@ -48,7 +48,7 @@ impl HostDir {
         match local.stat(self.root_dev, dir, name)? {
             Reached::Object(attr) => {
                 let attr = self.limited(attr, AclSource::Entry(dir, name));
-                self.seen.note(&attr);
+                self.recent_attrs.note(&attr);
                 Ok((attr, false))
             }
             Reached::MountPoint => Ok((self.mount_point(path)?, true)),
@@ -56,7 +56,7 @@ impl HostDir {
     }
 
     /// Looks at `path` by a walk from the root.
-    pub(super) fn walk_to(&self, path: &BasePath) -> Looked {
+    pub(super) fn walk_to(&self, path: &BasePath) -> StatResult {
         if self.hidden.holds(path) {
             return Err(BaseError::NotFound);
         }
@@ -64,7 +64,7 @@ impl HostDir {
         match self.walker.stat(path).map_err(path_error)? {
             Reached::Object(stat) => {
                 let attr = self.limited(base_attr(self.root_dev, &stat)?, AclSource::Path(path));
-                self.seen.note(&attr);
+                self.recent_attrs.note(&attr);
                 Ok((attr, false))
             }
             Reached::MountPoint => Ok((self.mount_point(path)?, true)),
@@ -94,13 +94,13 @@ impl HostDir {
         if path.is_empty() {
             return Ok(None);
         }
-        if let Some(anchor) = self.anchors.get(path) {
+        if let Some(anchor) = self.dir_fds.get(path) {
             return Ok(Some(anchor));
         }
         let path = BasePath::from_bytes(path).ok_or(BaseError::NotFound)?;
         let opened = match self.walker.open_anchor(&path) {
             Err(Errno::MFILE | Errno::NFILE) => {
-                self.anchors.clear();
+                self.dir_fds.clear();
                 self.descriptors.clear();
                 self.walker.open_anchor(&path)
             }
@@ -112,7 +112,7 @@ impl HostDir {
         let attr = self.attr_of_dir(fd.as_fd())?;
         let is_exact = self.is_exact(path.as_bytes())?;
         let anchor = Arc::new(Anchor::new(fd, &attr, is_exact));
-        self.anchors.put(path, Arc::clone(&anchor));
+        self.dir_fds.put(path, Arc::clone(&anchor));
         Ok(Some(anchor))
     }
 
@@ -121,9 +121,9 @@ impl HostDir {
     }
 
     /// Opens the directory `path` to look at its entries, as [`Base::entries`].
-    pub(super) fn open_entries(&self, path: &BasePath) -> Result<LookedIn<'_>, BaseError> {
+    pub(super) fn open_entries(&self, path: &BasePath) -> Result<OpenEntries<'_>, BaseError> {
         let began = SystemTime::now();
-        self.seen.begin();
+        self.recent_attrs.begin();
         let (attr, covered) = self.look_at(path)?;
         let shows_all = self.hidden.names_in(path).is_empty();
         let local = self.walker.local().filter(|_| !covered && shows_all);
@@ -131,7 +131,7 @@ impl HostDir {
             Some(_) => self.anchor(path.as_bytes())?,
             None => None,
         };
-        Ok(LookedIn {
+        Ok(OpenEntries {
             base: self,
             path: path.clone(),
             local,
@@ -142,7 +142,7 @@ impl HostDir {
 }
 
 /// An open directory whose entries are looked at.
-pub(super) struct LookedIn<'a> {
+pub(super) struct OpenEntries<'a> {
     base: &'a HostDir,
     path: BasePath,
     /// Set if entries can be looked at with one call.
@@ -153,10 +153,10 @@ pub(super) struct LookedIn<'a> {
     settled: bool,
 }
 
-impl Entries for LookedIn<'_> {
+impl Entries for OpenEntries<'_> {
     fn stat(&self, name: &Name, id: FileId) -> Result<BaseAttr, BaseError> {
         if self.settled
-            && let Some(attr) = self.base.seen.get(id)
+            && let Some(attr) = self.base.recent_attrs.get(id)
         {
             return Ok(attr);
         }
@@ -164,7 +164,7 @@ impl Entries for LookedIn<'_> {
             let dir = self.anchor.as_ref().map_or(self.base.walker.root(), |a| a.fd.as_fd());
             if let Reached::Object(attr) = local.stat(self.base.root_dev, dir, name.as_bytes())? {
                 let attr = self.base.limited(attr, AclSource::Entry(dir, name.as_bytes()));
-                self.base.seen.note(&attr);
+                self.base.recent_attrs.note(&attr);
                 return Ok(attr);
             }
         }

@@ -34,8 +34,8 @@ use std::time::SystemTime;
 
 use self::acl::Acls;
 use self::attr::{device_of, path_error};
-use self::dir_fds::Anchors;
-use self::file_fds::Descriptors;
+use self::dir_fds::DirFds;
+use self::file_fds::FileFds;
 use self::folding::{Folds, NameFolding};
 use self::hidden::HiddenPaths;
 use self::links::Links;
@@ -43,7 +43,7 @@ use self::listing::ListingRead;
 use self::listings::{DirStamp, HostListingCache};
 use self::recent_attrs::RecentAttrs;
 use self::walk::{Reached, Walker};
-use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing, ListingTurn};
+use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing, ListingLock};
 use super::{STAGING, STAGING_JOURNAL, own_paths};
 use crate::vfs::{FileId, FileKind};
 pub use acl::shown_mode;
@@ -68,13 +68,13 @@ pub struct HostDir {
     /// The journal of an unfinished `acetate apply`.
     journal: BasePath,
     acls: Acls,
-    anchors: Anchors,
-    descriptors: Descriptors,
+    dir_fds: DirFds,
+    descriptors: FileFds,
     listings: HostListingCache,
     links: Links,
-    seen: RecentAttrs,
+    recent_attrs: RecentAttrs,
     folding: NameFolding,
-    turn: Arc<ListingTurn>,
+    turn: Arc<ListingLock>,
 }
 
 impl HostDir {
@@ -108,11 +108,11 @@ impl HostDir {
             root_dev,
             hidden: HiddenPaths::new(hidden),
             journal: BasePath::from_bytes(journal.as_bytes()).unwrap_or_default(),
-            anchors: Anchors::new(),
-            descriptors: Descriptors::new(),
+            dir_fds: DirFds::new(),
+            descriptors: FileFds::new(),
             listings: HostListingCache::new(),
             links: Links::new(),
-            seen: RecentAttrs::new(),
+            recent_attrs: RecentAttrs::new(),
             folding,
             turn: Arc::default(),
         })
@@ -120,7 +120,7 @@ impl HostDir {
 
     /// Shares `turn` with other bases, so that one large directory is listed at a time.
     #[must_use]
-    pub fn with_turn(self, turn: Arc<ListingTurn>) -> Self {
+    pub fn with_turn(self, turn: Arc<ListingLock>) -> Self {
         Self { turn, ..self }
     }
 
@@ -164,8 +164,8 @@ impl HostDir {
 }
 
 impl Base for HostDir {
-    fn look_anew(&self) {
-        self.anchors.clear();
+    fn invalidate(&self) {
+        self.dir_fds.clear();
         self.descriptors.clear();
     }
 

@@ -87,7 +87,7 @@ impl RecentAttrs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::fold_fileid;
+    use crate::base::hash_fileid;
     use crate::vfs::{Device, FileKind, Time};
 
     fn attr(ino: u64, ctime: i64) -> BaseAttr {
@@ -103,7 +103,7 @@ mod tests {
             rdev: Device::default(),
             dev: 1,
             ino,
-            fileid: fold_fileid(1, 1, ino),
+            fileid: hash_fileid(1, 1, ino),
             atime: at,
             mtime: at,
             ctime: at,

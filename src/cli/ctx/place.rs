@@ -8,7 +8,7 @@ use crate::cli::source::SessionSource;
 use crate::context::{AccountName, ContextError, FileError, Files, NodeDirEntry, Nodes, Reads};
 use crate::control::{AttrChanges, Reading, Request, WriteHow};
 use crate::inspect::opened::Opened;
-use crate::workspace::Looking;
+use crate::workspace::SnapshotReader;
 
 /// The environment variable with the caller's account, if there is no option.
 const ACCOUNT: &str = "ACETATE_ACCOUNT";
@@ -75,13 +75,13 @@ impl NodeReader {
     /// [`CHANGING`].
     pub(super) fn at<T>(
         &self,
-        f: impl Fn(&mut Nodes<Looking<'_, '_>>) -> ContextResult<T>,
+        f: impl Fn(&mut Nodes<SnapshotReader<'_, '_>>) -> ContextResult<T>,
     ) -> ContextResult<T> {
         let since = Instant::now();
         loop {
             let mut done = None;
             let looked = self.opened.look(|view| {
-                done = Some(f(&mut Nodes::new(Looking(view), self.account.clone())));
+                done = Some(f(&mut Nodes::new(SnapshotReader(view), self.account.clone())));
                 Ok(())
             });
             match done {
@@ -109,8 +109,11 @@ pub(super) struct Changing<'a> {
 type FileResult<T> = Result<T, FileError>;
 
 impl Changing<'_> {
-    fn look<T>(&self, f: impl FnOnce(&mut Looking<'_, '_>) -> FileResult<T>) -> FileResult<T> {
-        let looked = self.opened.look(|view| Ok(f(&mut Looking(view))));
+    fn look<T>(
+        &self,
+        f: impl FnOnce(&mut SnapshotReader<'_, '_>) -> FileResult<T>,
+    ) -> FileResult<T> {
+        let looked = self.opened.look(|view| Ok(f(&mut SnapshotReader(view))));
         looked.map_err(|error| CliError::from(error).into()).and_then(|done| done)
     }
 

@@ -21,7 +21,7 @@ use super::error::CliError;
 use super::output::Out;
 use super::selecting::{LeaveOut, tell_unmatched};
 use super::{Ending, output, text, when};
-use crate::delta::sqlite::{AuditFilter, ChangeSource, OddRow, Order};
+use crate::delta::sqlite::{AuditFilter, ChangeSource, InvalidRow, Order};
 use crate::delta::{AuditProcedure, AuditRow, MergedPath};
 use crate::inspect::InspectError;
 use crate::inspect::apply::last_apply;
@@ -386,10 +386,10 @@ impl LogShown {
         Self { out, is_json, groups: None, named, any: false, odd: 0, closed: None }
     }
 
-    fn take(&mut self, id: i64, row: Result<AuditRow, OddRow>) -> ControlFlow<()> {
+    fn take(&mut self, id: i64, row: Result<AuditRow, InvalidRow>) -> ControlFlow<()> {
         let row = match row {
             Ok(row) => row,
-            Err(OddRow { column }) => {
+            Err(InvalidRow { column }) => {
                 self.odd += 1;
                 if self.odd <= self.named {
                     output::line(format_args!(

@@ -16,7 +16,7 @@ use crate::cli::error::CliError;
 use crate::cli::squash::RootSquash;
 use crate::cli::{hiding, output, text};
 use crate::delta::PendingCopies;
-use crate::delta::sqlite::Figures;
+use crate::delta::sqlite::SessionStats;
 use crate::inspect::opened::open_session;
 use crate::vfs::PatternSet;
 
@@ -183,11 +183,11 @@ fn as_pid(number: u32) -> Option<Pid> {
 
 /// The rest of pending copy-ups as a suffix: `: N files, BYTES left to copy`.
 pub(super) fn left(session: &Path) -> String {
-    let figures = open_session(session).ok().and_then(|session| session.figures().ok());
+    let figures = open_session(session).ok().and_then(|session| session.stats().ok());
     figures.map(|figures| left_of(&figures)).unwrap_or_default()
 }
 
-fn left_of(figures: &Figures) -> String {
+fn left_of(figures: &SessionStats) -> String {
     match figures.pending {
         PendingCopies { files, bytes } if files > 0 => {
             let files = text::count(files, "file");
@@ -206,7 +206,7 @@ pub(super) fn check_closed(session: &Path) -> Result<(), CliError> {
     let Ok(opened) = open_session(session) else {
         return Ok(());
     };
-    let Ok(figures) = opened.figures() else {
+    let Ok(figures) = opened.stats() else {
         return Ok(());
     };
     if opened.served_by().is_some() {

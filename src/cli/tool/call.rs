@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::cli::{log, stored, text};
-use crate::delta::sqlite::{CallRow, OddRow, ToolCall};
+use crate::delta::sqlite::{CallRow, InvalidRow, ToolCall};
 use crate::inspect::tool::ToolChange;
 
 /// Formats a duration in milliseconds; `-` for `None`.
@@ -31,7 +31,9 @@ pub(super) fn line(call: &CallRow, width: usize) -> String {
 pub(super) fn change_lines(changes: &[ToolChange]) -> impl Iterator<Item = String> {
     changes.iter().map(|(id, row)| match row {
         Ok(row) => log::line(row),
-        Err(OddRow { column }) => format!("row {id} of acetate_op: its {column} cannot be read"),
+        Err(InvalidRow { column }) => {
+            format!("row {id} of acetate_op: its {column} cannot be read")
+        }
     })
 }
 
@@ -59,7 +61,7 @@ pub(super) fn json(call: &ToolCall, changes: Option<&[ToolChange]>) -> Map<Strin
 fn change_json((id, row): &ToolChange) -> Map<String, Value> {
     match row {
         Ok(row) => log::json(*id, row),
-        Err(OddRow { column }) => {
+        Err(InvalidRow { column }) => {
             let mut object = text::json("odd_change");
             object.insert("id".to_owned(), (*id).into());
             object.insert("column".to_owned(), (*column).into());

@@ -25,7 +25,7 @@ pub use table::hide::MAX_HIDDEN_PATTERNS;
 pub use table::schema::SPEC_VERSION;
 pub use tools::agent::{AgentAccess, AgentTables};
 pub use tools::audit::{
-    AuditFilter, AuditPage, AuditReader, ChangeSource, MentionedNames, OddRow, Order,
+    AuditFilter, AuditPage, AuditReader, ChangeSource, InvalidRow, MentionedNames, Order,
 };
 pub use tools::backup::SessionCopy;
 pub use tools::check::{
@@ -35,7 +35,7 @@ pub use tools::copied_up::{CopiedFileId, CopiedUp};
 pub use tools::kv::{KvKey, KvRow};
 pub use tools::log_keep::LogKeep;
 pub use tools::migrate::{MigrateOptions, Migrated, MigrationStep};
-pub use tools::repair::{AskBase, BaseListing, Mended, RepairOptions, RepairReport};
-pub use tools::sparse::OddNames;
-pub use tools::stats::Figures;
+pub use tools::repair::{AskBase, BaseListing, RepairOptions, RepairReport, Repairs};
+pub use tools::sparse::NonUtf8Names;
+pub use tools::stats::SessionStats;
 pub use tools::tool_call::{CallFilter, CallRow, CallStats, CallStatus, NewCall, ToolCall};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use rusqlite::Connection;
 
-use crate::delta::{LateChange, Limits, Reader, Result, Store, Writer};
+use crate::delta::{Limits, Reader, Result, Store, UnacknowledgedOp, Writer};
 use crate::vfs::FsStat;
 
 use super::file::connect::{self, Role};
@@ -60,8 +60,8 @@ impl Store for Session {
         self.epoch.load(Ordering::Acquire)
     }
 
-    fn late_changes(&self) -> &[LateChange] {
-        &self.late_changes
+    fn unacknowledged_ops(&self) -> &[UnacknowledgedOp] {
+        &self.unacknowledged_ops
     }
 
     fn limits(&self) -> Limits {

@@ -8,7 +8,7 @@ use crate::base::BasePath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::vfs::FileKind;
-use crate::writeback::{Shelf, StagingSlot};
+use crate::writeback::{StagingDir, StagingSlot};
 
 impl Planner<'_> {
     /// Refuses if a directory takes no changes of its entries.
@@ -64,7 +64,7 @@ impl Planner<'_> {
         let parent = |path: &BasePath| path.split().map(|(parent, _)| parent);
         let from: BTreeMap<StagingSlot, &BasePath> =
             steps.takes.iter().map(|take| (take.slot, &take.from)).collect();
-        let puts: BTreeMap<&BasePath, (Shelf, StagingSlot)> =
+        let puts: BTreeMap<&BasePath, (StagingDir, StagingSlot)> =
             steps.puts.iter().map(|put| (&put.to, (put.shelf, put.slot))).collect();
         let mut dirs: BTreeSet<_> =
             steps.takes.iter().filter_map(|take| parent(&take.from)).collect();
@@ -85,8 +85,8 @@ impl Planner<'_> {
             };
             match moved {
                 None => drop(dirs.insert(dir)),
-                Some((_, (Shelf::New | Shelf::Replaced, _))) => {}
-                Some((at, (Shelf::Taken, slot))) => {
+                Some((_, (StagingDir::New | StagingDir::Replaced, _))) => {}
+                Some((at, (StagingDir::Taken, slot))) => {
                     let rest = &dir.as_bytes()[at.as_bytes().len()..];
                     let now = from.get(&slot).map(|from| [from.as_bytes(), rest].concat());
                     dirs.extend(now.and_then(|now| BasePath::from_bytes(&now)));

@@ -21,7 +21,7 @@ use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::vfs::FileKind;
-use crate::writeback::{SeenObject, Shelf, Staging, StagingSlot, Target, TargetError};
+use crate::writeback::{SeenObject, Staging, StagingDir, StagingSlot, Target, TargetError};
 
 /// Why the removal of a directory is left out.
 const MOVED_OUT_CHANGED: &str = "what was moved out of it changed after the plan was made";
@@ -85,7 +85,7 @@ impl<'a> StepRunner<'a> {
         let put: HashSet<_> = journal.steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
         let (mut removed, mut moved) = (BTreeMap::new(), BTreeMap::new());
         for take in journal.steps.takes.iter().filter(|take| !take.stays) {
-            match put.contains(&(Shelf::Taken, take.slot)) {
+            match put.contains(&(StagingDir::Taken, take.slot)) {
                 true => drop(moved.insert(take.from.clone(), take.slot)),
                 false => drop(removed.insert(take.from.clone(), take)),
             }
@@ -129,7 +129,8 @@ impl<'a> StepRunner<'a> {
                 return Ok(false);
             }
             if !self.notes.is_taken && !self.skipped.contains(&take.change) {
-                let is_done = self.checked(self.staging.look(Shelf::Taken, take.slot))?.is_some();
+                let is_done =
+                    self.checked(self.staging.look(StagingDir::Taken, take.slot))?.is_some();
                 let change = self.journal.changes.get(take.change).filter(|_| !is_done);
                 let taken = match session.before_step(change, watch)? {
                     ControlFlow::Break(()) => return Ok(false),
@@ -169,7 +170,7 @@ impl<'a> StepRunner<'a> {
     /// Whether nothing is lost if this is not put: it was made, or is one more name.
     fn is_new(&self, put: &PutStep) -> bool {
         let is_there = self.staging.look(put.shelf, put.slot).is_ok_and(|seen| seen.is_some());
-        is_there && (put.shelf == Shelf::New || self.links.contains(&put.slot))
+        is_there && (put.shelf == StagingDir::New || self.links.contains(&put.slot))
     }
 
     /// Sets attributes; whether it was not broken off.
@@ -201,7 +202,7 @@ impl<'a> StepRunner<'a> {
     }
 
     fn take(&self, take: &Take) -> std::result::Result<(), StepFailure> {
-        if self.staging.look(Shelf::Taken, take.slot)?.is_some() {
+        if self.staging.look(StagingDir::Taken, take.slot)?.is_some() {
             return Ok(());
         }
         match self.target.look(&take.from)? {
@@ -223,7 +224,7 @@ impl<'a> StepRunner<'a> {
         let from = (Bound::Excluded(below.as_slice()), Bound::Unbounded);
         let inside = self.moved.range::<[u8], _>(from);
         for (_, slot) in inside.take_while(|(path, _)| path.as_bytes().starts_with(&below)) {
-            if self.staging.look(Shelf::Taken, *slot)?.is_none() {
+            if self.staging.look(StagingDir::Taken, *slot)?.is_none() {
                 return Err(StepFailure::Skip(MOVED_OUT_CHANGED.to_owned()));
             }
         }
@@ -290,7 +291,7 @@ impl<'a> StepRunner<'a> {
         over: &SeenObject,
         now: &SeenObject,
     ) -> std::result::Result<bool, StepFailure> {
-        let kept = self.staging.look(Shelf::Replaced, put.slot)?;
+        let kept = self.staging.look(StagingDir::Replaced, put.slot)?;
         let over = SeenObject { ctime: None, ..over.clone() };
         Ok(kept.is_some_and(|kept| kept.is(now)) && over.is_as_seen(now))
     }
@@ -341,7 +342,7 @@ impl<'a> StepRunner<'a> {
     /// Puts what was taken where it was. A directory that was to be removed and held it comes back
     /// too. Where that cannot be, it goes to the kept directory.
     fn put_back(&mut self, take: &Take) -> Result<()> {
-        if self.checked(self.staging.look(Shelf::Taken, take.slot))?.is_none() {
+        if self.checked(self.staging.look(StagingDir::Taken, take.slot))?.is_none() {
             return Ok(());
         }
         let mut above = take.from.split().map(|(above, _)| above);
@@ -353,7 +354,7 @@ impl<'a> StepRunner<'a> {
             }
             above = dir.split().map(|(above, _)| above);
         }
-        let from = (self.staging, Shelf::Taken, take.slot);
+        let from = (self.staging, StagingDir::Taken, take.slot);
         if self.target.put(from, &take.from, false).is_ok() {
             return Ok(());
         }

@@ -14,7 +14,7 @@ use crate::delta::MergedPath;
 use crate::inspect::hunks::ChosenPart;
 use crate::overlay::NameState;
 use crate::vfs::{FileId, FileKind, Time};
-use crate::writeback::{Attrs, SeenObject, Shelf};
+use crate::writeback::{Attrs, SeenObject, StagingDir};
 
 /// The version of the lines.
 const VERSION: u64 = 1;
@@ -96,7 +96,7 @@ impl Journal {
         }
         for put in &self.steps.puts {
             line(json!({ "put": {
-                "slot": put.slot, "is_new": put.shelf == Shelf::New,
+                "slot": put.slot, "is_new": put.shelf == StagingDir::New,
                 "to": bytes(put.to.as_bytes()), "over": put.over.as_ref().map(seen),
                 "change": put.change,
             }}))?;
@@ -160,7 +160,11 @@ impl Journal {
             }),
             "put" => self.steps.puts.push(PutStep {
                 slot: value.get("slot")?.as_u64()?,
-                shelf: if value.get("is_new")?.as_bool()? { Shelf::New } else { Shelf::Taken },
+                shelf: if value.get("is_new")?.as_bool()? {
+                    StagingDir::New
+                } else {
+                    StagingDir::Taken
+                },
                 to: to_path(value.get("to")?)?,
                 over: optional(value.get("over")?, to_seen)?,
                 change: index("change")?,

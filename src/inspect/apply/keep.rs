@@ -17,8 +17,8 @@ use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::overlay::BlobDigest;
 use crate::writeback::{
-    Attrs, Cloner, LEFT_OUT, SeenObject, Shelf, Staging, StagingSlot, TargetError, TargetObject,
-    UndoDir,
+    Attrs, Cloner, LEFT_OUT, SeenObject, Staging, StagingDir, StagingSlot, TargetError,
+    TargetObject, UndoDir,
 };
 
 /// The most that an apply keeps of what it replaces and removes, in bytes, where no option says
@@ -57,7 +57,7 @@ pub(super) fn measure(place: &ApplyTarget<'_>, steps: &Steps) -> Result<u64> {
             bytes = bytes.saturating_add(blocks).saturating_add(INODE_BYTES);
         }
     };
-    for take in takes.filter(|take| !put.contains(&(Shelf::Taken, take.slot))) {
+    for take in takes.filter(|take| !put.contains(&(StagingDir::Taken, take.slot))) {
         target.walk(&take.from, &mut |path, object| {
             // What was moved out of it is not removed with it.
             let is_here = *path == take.from || !sources.contains(path);
@@ -79,11 +79,11 @@ pub(super) fn measure(place: &ApplyTarget<'_>, steps: &Steps) -> Result<u64> {
 pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<Before>> {
     let put: HashMap<_, _> = steps.puts.iter().map(|put| ((put.shelf, put.slot), put)).collect();
     let mut moves = Moves::default();
-    for put in steps.puts.iter().filter(|put| put.shelf == Shelf::New) {
+    for put in steps.puts.iter().filter(|put| put.shelf == StagingDir::New) {
         moves.place(put.to.clone(), None);
     }
     for take in &steps.takes {
-        match put.get(&(Shelf::Taken, take.slot)) {
+        match put.get(&(StagingDir::Taken, take.slot)) {
             Some(put) if take.stays => moves.place(put.to.clone(), None),
             Some(put) => moves.place(put.to.clone(), Some(take.from.clone())),
             None => moves.remove(take.from.clone()),
@@ -107,7 +107,7 @@ pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<
         note(parent(&put.to).and_then(|dir| moves.before(&dir)), None);
     }
     let linked: HashMap<_, _> = steps.takes.iter().map(|take| (take.slot, &take.from)).collect();
-    let of_link = steps.puts.iter().filter(|put| put.shelf == Shelf::Taken);
+    let of_link = steps.puts.iter().filter(|put| put.shelf == StagingDir::Taken);
     let of_link: HashMap<_, _> =
         of_link.filter_map(|put| Some((&put.to, *linked.get(&put.slot)?))).collect();
     for set in &steps.sets {
@@ -128,7 +128,7 @@ pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<
 
 /// What is kept of one object, and where it is in the staging.
 struct KeptItem {
-    shelf: Shelf,
+    shelf: StagingDir,
     slot: StagingSlot,
     /// Where it goes.
     to: BasePath,
@@ -275,7 +275,7 @@ impl Keeping<'_> {
         let takes: HashMap<_, _> = takes.map(|take| (take.slot, take)).collect();
         for put in &self.journal.steps.puts {
             let now = self.place.target.object(&put.to)?;
-            let take = takes.get(&put.slot).filter(|_| put.shelf == Shelf::Taken);
+            let take = takes.get(&put.slot).filter(|_| put.shelf == StagingDir::Taken);
             let is_done = match take {
                 Some(take) => now.as_ref().is_some_and(|now| take.seen.is(&now.seen)),
                 None => {
@@ -315,10 +315,10 @@ impl Keeping<'_> {
         let puts = self.journal.steps.puts.iter();
         let put: HashSet<_> = puts.map(|put| (put.shelf, put.slot)).collect();
         let takes = self.journal.steps.takes.iter().filter(|take| !take.stays);
-        for take in takes.filter(|take| !put.contains(&(Shelf::Taken, take.slot))) {
+        for take in takes.filter(|take| !put.contains(&(StagingDir::Taken, take.slot))) {
             let (path, slot, change) = (take.from.clone(), take.slot, take.change);
             let to = UndoDir::place(&self.round, &kept_name(slot, &path));
-            if self.staging.look(Shelf::Taken, slot)?.is_some()
+            if self.staging.look(StagingDir::Taken, slot)?.is_some()
                 || self.dir.target().object(&to)?.is_some()
             {
                 record.removed.push(RemovedByApply { path, slot, change });
@@ -334,10 +334,10 @@ impl Keeping<'_> {
             KeptItem { shelf, slot, to }
         };
         let removed = record.removed.iter();
-        let removed = removed.map(|r| item(Shelf::Taken, r.slot, &r.path));
+        let removed = removed.map(|r| item(StagingDir::Taken, r.slot, &r.path));
         let replaced = record.placed.iter().filter_map(|placed| {
             let path = moves.entry_before(&placed.path)?;
-            Some(item(Shelf::Replaced, placed.over?, &path))
+            Some(item(StagingDir::Replaced, placed.over?, &path))
         });
         removed.chain(replaced).collect()
     }

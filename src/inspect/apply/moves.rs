@@ -14,7 +14,7 @@ use crate::inspect::diff::{self, Difference, DifferenceKind};
 use crate::inspect::error::Result;
 use crate::overlay::{BaseObject, Change, TreeObject};
 use crate::vfs::{FileKind, Time};
-use crate::writeback::{Attrs, SeenObject, Shelf, StagingSlot};
+use crate::writeback::{Attrs, SeenObject, StagingDir, StagingSlot};
 
 impl Planner<'_> {
     /// The steps for a difference.
@@ -183,7 +183,7 @@ impl Planner<'_> {
             if !stays {
                 self.taken.insert(base.path.clone(), slot);
             }
-            let put = PutStep { slot, shelf: Shelf::Taken, to: to.clone(), over, change };
+            let put = PutStep { slot, shelf: StagingDir::Taken, to: to.clone(), over, change };
             self.plan.steps.puts.push(put);
         }
         if !is_dir {
@@ -241,7 +241,7 @@ impl Planner<'_> {
         let change = self.plan.changes.len() - 1;
         let path = after.path().clone();
         self.plan.makes.push(Make { slot, path, link, change, replaces, merge });
-        self.plan.steps.puts.push(PutStep { slot, shelf: Shelf::New, to, over, change });
+        self.plan.steps.puts.push(PutStep { slot, shelf: StagingDir::New, to, over, change });
         Ok(())
     }
 

@@ -183,7 +183,7 @@ impl StagingRun<'_, '_> {
 
     /// Notes that something cannot be made, and why; gives its space back.
     fn leave_out(&mut self, make: &Make, error: &InspectError) -> Result<()> {
-        self.staging.unmake(make.slot)?;
+        self.staging.discard_partial(make.slot)?;
         let why = match error {
             InspectError::Target(TargetError { source, .. }) => source.to_string(),
             InspectError::Path { source: FsError::Io, .. } => {

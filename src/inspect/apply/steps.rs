@@ -10,7 +10,7 @@ use crate::delta::MergedPath;
 use crate::inspect::hunks::ChosenPart;
 use crate::overlay::NameState;
 use crate::vfs::{FileId, Time};
-use crate::writeback::{Attrs, SeenObject, Shelf, StagingSlot};
+use crate::writeback::{Attrs, SeenObject, StagingDir, StagingSlot};
 
 /// What is taken from where the base has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) struct PutStep {
     /// Where it comes from.
     pub slot: StagingSlot,
     /// Whether it was made, or taken.
-    pub shelf: Shelf,
+    pub shelf: StagingDir,
     /// Where it goes.
     pub to: BasePath,
     /// The file that it takes the place of.

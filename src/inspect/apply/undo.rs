@@ -22,7 +22,7 @@ use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::Opened;
-use crate::writeback::{Cloner, Hooks, Shelf, Staging, UndoDir};
+use crate::writeback::{Cloner, Hooks, Staging, StagingDir, UndoDir};
 
 /// Says what taking the last apply back would do; `None` if nothing of one is kept.
 ///
@@ -174,7 +174,7 @@ fn prepare(
 fn inside(place: &ApplyTarget<'_>, restores: &[Restore]) -> Result<Vec<PlacedDescendant>> {
     let mut inside = Vec::new();
     for restore in restores {
-        let top = Staging::path_of(Shelf::New, restore.slot);
+        let top = Staging::path_of(StagingDir::New, restore.slot);
         place.target.walk(&top, &mut |path, object| {
             let below = &path.as_bytes()[top.as_bytes().len()..];
             let path = [restore.path.as_bytes(), below].concat();
@@ -227,7 +227,7 @@ fn restore(
             return Ok(false);
         }
         let from = UndoDir::place(&record.round(), &restore.name);
-        let to = Staging::path_of(Shelf::New, restore.slot);
+        let to = Staging::path_of(StagingDir::New, restore.slot);
         let path_of = |below: &BasePath| match below.is_root() {
             true => restore.path.clone(),
             false => {

@@ -15,7 +15,7 @@ use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::overlay::BlobDigest;
 use crate::vfs::FileKind;
-use crate::writeback::{Attrs, SeenObject, Shelf, StagingSlot, TargetObject};
+use crate::writeback::{Attrs, SeenObject, StagingDir, StagingSlot, TargetObject};
 
 /// What is done about what changed since the apply.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +51,7 @@ pub struct UndoPlan {
 impl UndoPlan {
     /// What is moved back, by the paths where it is.
     pub(super) fn moved(&self) -> impl Iterator<Item = &BasePath> {
-        let puts = self.steps.puts.iter().filter(|put| put.shelf == Shelf::Taken);
+        let puts = self.steps.puts.iter().filter(|put| put.shelf == StagingDir::Taken);
         let put: HashSet<StagingSlot> = puts.map(|put| put.slot).collect();
         let takes = self.steps.takes.iter();
         takes.filter(move |take| put.contains(&take.slot)).map(|take| &take.from)
@@ -319,7 +319,7 @@ impl<'a> UndoPlanner<'a> {
                 let from = placed.path.clone();
                 plan.steps.takes.push(Take { slot, from, stays: false, seen, change });
                 if let Some(to) = &placed.from {
-                    let (shelf, to) = (Shelf::Taken, to.clone());
+                    let (shelf, to) = (StagingDir::Taken, to.clone());
                     plan.steps.puts.push(PutStep { slot, shelf, to, over: None, change });
                 }
                 over = None;
@@ -350,7 +350,13 @@ impl<'a> UndoPlanner<'a> {
         change: usize,
     ) {
         let (slot, name) = (self.slot(), kept_name(kept, &path));
-        plan.steps.puts.push(PutStep { slot, shelf: Shelf::New, to: path.clone(), over, change });
+        plan.steps.puts.push(PutStep {
+            slot,
+            shelf: StagingDir::New,
+            to: path.clone(),
+            over,
+            change,
+        });
         plan.restores.push(Restore { slot, kept, name, path });
     }
 
@@ -411,13 +417,13 @@ impl<'a> UndoPlanner<'a> {
             );
         };
         let put: HashSet<_> = steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
-        let gone = steps.takes.iter().filter(|take| !put.contains(&(Shelf::Taken, take.slot)));
+        let gone = steps.takes.iter().filter(|take| !put.contains(&(StagingDir::Taken, take.slot)));
         for take in gone.filter(|take| !restored.contains(&take.from)) {
             line(&take.from, UndoKind::Removed, take.seen.is_dir());
         }
         let taken: HashSet<&BasePath> = steps.takes.iter().map(|take| &take.from).collect();
         for put in &steps.puts {
-            let take = from.get(&put.slot).filter(|_| put.shelf == Shelf::Taken);
+            let take = from.get(&put.slot).filter(|_| put.shelf == StagingDir::Taken);
             let kind = match take {
                 Some(take) => UndoKind::Moved(MergedPath::of_base(&take.from)),
                 None if put.over.is_some() || taken.contains(&put.to) => UndoKind::Changed,

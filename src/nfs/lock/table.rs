@@ -83,7 +83,7 @@ struct LockClientState {
 
 /// Lock counts of an export.
 #[derive(Debug, Default)]
-struct OfExport {
+struct ExportLocks {
     len: usize,
     addresses: HashMap<IpAddr, usize>,
 }
@@ -96,7 +96,7 @@ pub struct LockTable {
     /// The clients that have locks.
     clients: HashMap<LockClient, LockClientState>,
     /// Lock counts of each export that has any, and there of each address.
-    exports: HashMap<NonZeroU64, OfExport>,
+    exports: HashMap<NonZeroU64, ExportLocks>,
     /// The total number of locks.
     len: usize,
     /// How often locks were released or replaced.

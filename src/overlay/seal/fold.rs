@@ -123,7 +123,7 @@ impl Sealing {
         at.clone_from(&merged);
         edit.txn.remove_redirect(dir)?;
         edit.txn.remove_whiteouts_below(&merged)?;
-        edit.touch(Invalidation::AllPlaces);
+        edit.invalidate(Invalidation::AllPlaces);
         let implied = edit.view().place_of_inode(dir, row.fileid())?.base.clone();
         match implied {
             Some(base) => {

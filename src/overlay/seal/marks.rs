@@ -64,7 +64,7 @@ impl Sealing {
         while !self.is_spent() {
             let Some(level) = mark.levels.last_mut() else {
                 txn.remove_opaque(mark.dir)?;
-                self.edit(txn).touch(Invalidation::AllPlaces);
+                self.edit(txn).invalidate(Invalidation::AllPlaces);
                 self.done.opaque += 1;
                 self.stage = SealStage::Marks { left, mark: None };
                 return Ok(());

@@ -128,8 +128,8 @@ impl RpcProgram for WatchedProgram {
         })
     }
 
-    fn is_replayed(&self, procedure: u32) -> bool {
-        self.program.is_replayed(procedure)
+    fn is_non_idempotent(&self, procedure: u32) -> bool {
+        self.program.is_non_idempotent(procedure)
     }
 
     fn is_too_weak(&self, caller: &Caller, procedure: u32, args: &Bytes) -> bool {
@@ -175,7 +175,7 @@ mod tests {
             Box::pin(async { Ok(Encoder::new()) })
         }
 
-        fn is_replayed(&self, _: u32) -> bool {
+        fn is_non_idempotent(&self, _: u32) -> bool {
             true
         }
 
@@ -203,7 +203,7 @@ mod tests {
         let (caller, args) = (Caller::owner(0, 0), Bytes::new());
         assert_eq!((watched.number(), watched.version()), (7, 8));
         assert_eq!(watched.tenant(0, &args), NonZeroU64::new(9));
-        assert!(watched.is_replayed(0) && watched.may_be_short(0));
+        assert!(watched.is_non_idempotent(0) && watched.may_be_short(0));
         assert!(watched.is_too_weak(&caller, 0, &args));
         assert_eq!(watched.reply_bytes(0, &args), SMALL_REPLY_BYTES + 1);
         assert_eq!(watched.shorten(0, args, 0), "less");

@@ -14,7 +14,7 @@ use super::{DraftEntry, DraftState, DraftTable, OpenDraft, Published, forget_not
 
 impl<P: Published> DraftTable<P> {
     /// Starts the task that handles timeouts, unless it runs. The task ends with the last draft.
-    pub(super) fn tend(self: &Arc<Self>) {
+    pub(super) fn start_expiry(self: &Arc<Self>) {
         if self.is_tended.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -24,7 +24,7 @@ impl<P: Published> DraftTable<P> {
                 sleep(tick).await;
                 match desk.upgrade() {
                     Some(desk) => {
-                        if desk.look_after().await {
+                        if desk.expire_due().await {
                             return;
                         }
                     }
@@ -35,7 +35,7 @@ impl<P: Published> DraftTable<P> {
     }
 
     /// Handles due timeouts; returns whether no entry is left.
-    async fn look_after(&self) -> bool {
+    async fn expire_due(&self) -> bool {
         let entries: Vec<_> = lock(&self.entries).values().cloned().collect();
         for entry in entries {
             // An entry that is in use has no due timeout.

@@ -256,7 +256,7 @@ impl<P: Published> DraftTable<P> {
         let entry = Arc::<DraftEntry>::default();
         entries.insert(key, Arc::clone(&entry));
         drop(entries);
-        self.tend();
+        self.start_expiry();
         Some(entry)
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::validation::limits::MAX_ATTEMPTS;
 use crate::validation::resources::NotAccepted;
 use crate::validation::violation::Violation;
-use crate::vfs::{Attr, Caller, Expected, FsError, Locator, Time, WriteVerifier};
+use crate::vfs::{Attr, Caller, FsError, Locator, PublishPreconditions, Time, WriteVerifier};
 
 use super::{DraftEntry, DraftState, DraftTable, OpenDraft, Published, lock};
 
@@ -65,7 +65,7 @@ impl<P: Published> DraftTable<P> {
         let content = Bytes::from(open.draft.take());
         let published = self.publish(open, &content, ctime).await;
         if published.is_err() {
-            open.draft.put_back(content.into());
+            open.draft.restore_content(content.into());
         }
         published
     }
@@ -82,7 +82,7 @@ impl<P: Published> DraftTable<P> {
             for path in &paths {
                 self.validate(path, content).await?;
             }
-            let expected = Expected { paths, ctime, after: open.shown.time };
+            let expected = PublishPreconditions { paths, ctime, after: open.shown.time };
             let outcome = tree.publish(&open.caller, file, content.clone(), expected).await;
             match outcome.result {
                 Ok(verifier) => return Ok((self.verifier(verifier), outcome.context.after)),
@@ -96,7 +96,7 @@ impl<P: Published> DraftTable<P> {
     }
 
     /// Sets the state after a failed operation; returns the error for the client.
-    pub(super) async fn put_away(
+    pub(super) async fn fail_draft(
         &self,
         entry: &DraftEntry,
         state: &mut DraftState,

@@ -45,7 +45,7 @@ impl<P: Published> DraftTable<P> {
                 Err(error) => return refused(error),
             };
             if let Err(failed) = self.put(&mut open, caller, (offset, data), is_unstable).await {
-                let error = self.put_away(&entry, &mut state, open, failed, is_unstable).await;
+                let error = self.fail_draft(&entry, &mut state, open, failed, is_unstable).await;
                 return refused(error);
             }
             if is_unstable {
@@ -64,7 +64,7 @@ impl<P: Published> DraftTable<P> {
                 // Another draft was just published: the piece is applied to its content.
                 Err(DraftFailure::Changed) => {}
                 Err(failed) => {
-                    let error = self.put_away(&entry, &mut state, open, failed, false).await;
+                    let error = self.fail_draft(&entry, &mut state, open, failed, false).await;
                     return refused(error);
                 }
             }
@@ -131,7 +131,7 @@ impl<P: Published> DraftTable<P> {
                         *lock(&entry.shown) = None;
                         return Some(Outcome::ok(verifier, Wcc { before, after }));
                     }
-                    Err(failed) => self.put_away(entry, &mut state, open, failed, false).await,
+                    Err(failed) => self.fail_draft(entry, &mut state, open, failed, false).await,
                 }
             }
         };

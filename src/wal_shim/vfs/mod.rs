@@ -91,7 +91,7 @@ pub fn sync_database(conn: &Connection) -> rusqlite::Result<()> {
     if code == SQLITE_OK { Ok(()) } else { Err(failure(code)) }
 }
 
-/// Whether [`has_started_over`](super::has_started_over) detects when `conn` restarts its WAL. It
+/// Whether [`has_restarted`](super::has_restarted) detects when `conn` restarts its WAL. It
 /// does not without the feature `fast-io`, or on a filesystem where this VFS leaves the WAL to
 /// SQLite.
 pub fn sees_wal(conn: &Connection) -> bool {

@@ -117,7 +117,7 @@ pub fn prepare_to_write(conn: &Connection) -> Result<()> {
 /// Leaves the WAL as it is when `conn` is the last connection to close. SQLite would otherwise
 /// checkpoint and delete it if no sync fails then. An earlier sync may have failed and lost pages
 /// that were copied before.
-pub fn keep_log(conn: &Connection) -> Result<()> {
+pub fn no_checkpoint_on_close(conn: &Connection) -> Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(())
 }
@@ -145,7 +145,7 @@ pub fn page_bytes(conn: &Connection) -> Result<u64> {
 }
 
 /// `path` with `suffix` appended, as SQLite names the files beside a database.
-pub fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub fn companion_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()

@@ -11,7 +11,7 @@ use crate::delta::{Ino, InodeRow, Result};
 use crate::vfs::{Device, FileKind, PatternSet, Time};
 
 use super::config;
-use super::connect::{self, Role, beside};
+use super::connect::{self, Role, companion_path};
 use super::disk::byte_len;
 use super::error::OpenError;
 use super::host::Host;
@@ -119,7 +119,7 @@ impl Session {
         }
         // Held until the end: no server may open the file while it can still be removed.
         let lock = SessionLock::take(path, true)?;
-        let log = beside(path, "-wal");
+        let log = companion_path(path, "-wal");
         if byte_len(&log) > 0 {
             // SQLite would delete it, and it may be all that is left of a session.
             return Err(OpenError::LeftoverLog { log });
@@ -139,7 +139,7 @@ impl Session {
             made.and_then(|()| Self::open_locked(path, OpenMode::Serve, Some(lock), host));
         if created.is_err() {
             for suffix in ["", "-wal", "-shm", "-journal"] {
-                let _ = std::fs::remove_file(beside(path, suffix));
+                let _ = std::fs::remove_file(companion_path(path, suffix));
             }
         }
         created

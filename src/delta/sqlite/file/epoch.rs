@@ -12,7 +12,7 @@ use crate::delta::sqlite::table::meta;
 ///
 /// The death of a process loses nothing: what it committed is in the page cache, from which SQLite
 /// reads. Data is missing only after a reboot or crash of the machine, or on another machine.
-pub(super) fn settle(conn: &Connection, host: &Host) -> Result<u64> {
+pub(super) fn load_or_advance(conn: &Connection, host: &Host) -> Result<u64> {
     let epoch = stored(conn)?;
     if is_clean(conn)? {
         return Ok(epoch);

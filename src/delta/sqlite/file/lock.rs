@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-use super::connect::beside;
+use super::connect::companion_path;
 use super::error::OpenError;
 
 /// Suffix of the lock file's name.
@@ -22,10 +22,10 @@ pub(super) const SUFFIX: &str = "-lock";
 const ATTEMPTS: u32 = 8;
 
 /// Retries if the lock is held, because [`SessionLock::holder`] holds it for a moment.
-const GLANCES: u32 = 2;
+const PROBE_RETRIES: u32 = 2;
 
 /// Pause between those retries: longer than `holder` keeps the lock.
-const GLANCE: Duration = Duration::from_millis(10);
+const PROBE_PAUSE: Duration = Duration::from_millis(10);
 
 /// The lock on a session; dropping it releases the lock and removes the file.
 pub struct SessionLock {
@@ -37,7 +37,7 @@ pub struct SessionLock {
 impl SessionLock {
     /// Takes the lock: `exclusive` to write, otherwise shared with other read-only servers.
     pub fn take(session: &Path, exclusive: bool) -> Result<Self, OpenError> {
-        let path = beside(session, SUFFIX);
+        let path = companion_path(session, SUFFIX);
         for attempt in 0..ATTEMPTS {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false);
@@ -50,8 +50,8 @@ impl SessionLock {
             match taken {
                 Ok(()) => {}
                 // The holder may be a short probe: see `holder`.
-                Err(TryLockError::WouldBlock) if attempt < GLANCES => {
-                    std::thread::sleep(GLANCE);
+                Err(TryLockError::WouldBlock) if attempt < PROBE_RETRIES => {
+                    std::thread::sleep(PROBE_PAUSE);
                     continue;
                 }
                 Err(TryLockError::WouldBlock) => {
@@ -78,7 +78,7 @@ impl SessionLock {
     pub fn holder(session: &Path) -> Option<Option<u32>> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-        let mut file = options.open(beside(session, SUFFIX)).ok()?;
+        let mut file = options.open(companion_path(session, SUFFIX)).ok()?;
         match file.try_lock_shared() {
             Ok(()) => None,
             Err(_) => Some(read_pid(&mut file)),

@@ -27,7 +27,8 @@ impl MemoryBound {
 
     /// The bound and the free space below it, in the form of a disk's.
     pub fn usage(&self, path: &Path) -> FsStat {
-        let files = ["", "-wal", "-shm"].map(|suffix| byte_len(&connect::beside(path, suffix)));
+        let files =
+            ["", "-wal", "-shm"].map(|suffix| byte_len(&connect::companion_path(path, suffix)));
         let total_bytes = self.0.load(Ordering::Relaxed);
         let left = total_bytes.saturating_sub(files.iter().sum());
         FsStat {

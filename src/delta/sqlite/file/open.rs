@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use parking_lot::Mutex;
 use rusqlite::{Connection, params};
 
-use crate::delta::{LateChange, Result, StoreError};
+use crate::delta::{Result, StoreError, UnacknowledgedOp};
 
 use super::config::{self, SessionConfig};
 use super::connect::{self, Role};
@@ -69,7 +69,7 @@ impl Session {
             epoch: Arc::new(AtomicU64::new(opened.epoch)),
             boot_id: host.boot_id.clone(),
             late_op: opened.late_op,
-            late_changes: opened.late_changes,
+            unacknowledged_ops: opened.unacknowledged_ops,
             memory: None,
             first: Mutex::new(Some(opened.conn)),
             writing: Arc::new(AtomicBool::new(false)),
@@ -100,13 +100,13 @@ struct OpenedFile {
     conn: Connection,
     epoch: u64,
     late_op: Option<i64>,
-    late_changes: Vec<LateChange>,
+    unacknowledged_ops: Vec<UnacknowledgedOp>,
 }
 
 fn look(path: &Path) -> Result<OpenedFile> {
     let conn = open_read_only(path)?;
     let epoch = epoch::stored(&conn)?;
-    Ok(OpenedFile { conn, epoch, late_op: None, late_changes: Vec::new() })
+    Ok(OpenedFile { conn, epoch, late_op: None, unacknowledged_ops: Vec::new() })
 }
 
 /// Opens the writing connection, completes the schema and settles the epoch. Writes nothing if the
@@ -123,22 +123,22 @@ fn prepare(path: &Path, host: &Host) -> Result<OpenedFile> {
         config::found(&transaction, host)?;
         inode::recount(&transaction)?;
     }
-    take_stock(&transaction)?;
+    recount_if_foreign(&transaction)?;
     require_root(&transaction)?;
     let late_op = epoch::late_op(&transaction)?;
-    let late_changes = match late_op {
-        Some(last) => op::late_changes(&transaction, last, host.now)?,
+    let unacknowledged_ops = match late_op {
+        Some(last) => op::unacknowledged_ops(&transaction, last, host.now)?,
         None => Vec::new(),
     };
-    let epoch = epoch::settle(&transaction, host)?;
+    let epoch = epoch::load_or_advance(&transaction, host)?;
     // Synced (`prepare_to_write` set FULL): the epoch is on disk before any reply carries it.
     transaction.commit()?;
-    Ok(OpenedFile { conn, epoch, late_op, late_changes })
+    Ok(OpenedFile { conn, epoch, late_op, unacknowledged_ops })
 }
 
 /// Recounts links and deletes rows of inodes that are gone, if another program added entries since
 /// the last clean close.
-fn take_stock(conn: &Connection) -> Result<()> {
+fn recount_if_foreign(conn: &Connection) -> Result<()> {
     if !epoch::is_clean(conn)? {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::delta::{Result, StoreError};
 
-use super::connect::{self, Role, beside};
+use super::connect::{self, Role, companion_path};
 use super::disk::byte_len;
 use super::error::OpenError;
 use crate::delta::sqlite::table::meta;
@@ -26,7 +26,7 @@ const LEAST_PAGE_BYTES: u64 = 512;
 
 /// Refuses a file that is not a session, or one that this program cannot open.
 pub fn check(path: &Path) -> std::result::Result<(), OpenError> {
-    let info = beside(path, "-info");
+    let info = companion_path(path, "-info");
     if info.exists() {
         return Err(OpenError::CloudSynced { path: path.to_owned(), info });
     }
@@ -49,7 +49,7 @@ pub fn check(path: &Path) -> std::result::Result<(), OpenError> {
     if decided {
         return alone.map(|_page_bytes| ());
     }
-    if byte_len(&beside(path, "-wal")) == 0 {
+    if byte_len(&companion_path(path, "-wal")) == 0 {
         // SQLite detects missing pages, but not a truncated last page.
         return alone.and_then(|page_bytes| check_length(path, page_bytes));
     }
@@ -89,7 +89,7 @@ fn check_as(path: &Path, role: Role) -> std::result::Result<u32, OpenError> {
         return Err(OpenError::NewerSpec { path: path.to_owned(), found });
     }
     if columns.tables.is_empty() {
-        let log = beside(path, "-wal");
+        let log = companion_path(path, "-wal");
         if byte_len(&log) == 0 {
             return Err(OpenError::LostLog { path: path.to_owned(), log });
         }

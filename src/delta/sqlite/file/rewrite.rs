@@ -21,7 +21,7 @@ use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 
 use crate::delta::{Compacted, Result, StoreError};
 
-use super::connect::{self, Role, beside};
+use super::connect::{self, Role, companion_path};
 use super::disk::{self, byte_len};
 use super::error::OpenError;
 
@@ -53,7 +53,7 @@ impl Rewritten {
     ///
     /// The WAL keeps its length until readers let it restart: see `wal`.
     pub fn finish(self, path: &Path) -> Compacted {
-        let is_delayed = byte_len(&beside(path, "-wal")) > 0;
+        let is_delayed = byte_len(&companion_path(path, "-wal")) > 0;
         let Self { before_bytes } = self;
         Compacted { before_bytes, after_bytes: whole_length(path), is_delayed }
     }
@@ -76,7 +76,7 @@ pub fn by_writer(conn: &mut Connection, path: &Path) -> Result<Rewritten> {
 
 /// The lengths of the session file and its WAL, in bytes.
 pub fn whole_length(path: &Path) -> u64 {
-    byte_len(path) + byte_len(&beside(path, "-wal"))
+    byte_len(path) + byte_len(&companion_path(path, "-wal"))
 }
 
 /// The new file beside the session, and its journal; dropping this removes both.
@@ -88,7 +88,10 @@ pub struct FileCopy {
 impl FileCopy {
     /// The files for the session file `session`.
     pub fn beside(session: &Path) -> Self {
-        Self { path: beside(session, SUFFIX), journal: beside(session, JOURNAL_SUFFIX) }
+        Self {
+            path: companion_path(session, SUFFIX),
+            journal: companion_path(session, JOURNAL_SUFFIX),
+        }
     }
 
     /// Creates an empty file that only its owner may read, as it will hold the session's content.

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
-use crate::delta::{LateChange, Result, StoreError};
+use crate::delta::{Result, StoreError, UnacknowledgedOp};
 use crate::vfs::PatternSet;
 
 use super::config::{self, SessionConfig};
-use super::connect::{self, Role, beside};
+use super::connect::{self, Role, companion_path};
 use super::disk::byte_len;
 use super::lock::{self, SessionLock};
 use super::memory::MemoryBound;
@@ -58,7 +58,7 @@ pub struct Session {
     pub(in crate::delta::sqlite) boot_id: Option<String>,
     /// See [`op::late_op`](crate::delta::sqlite::table::op::late_op).
     pub(in crate::delta::sqlite) late_op: Option<i64>,
-    pub(in crate::delta::sqlite) late_changes: Vec<LateChange>,
+    pub(in crate::delta::sqlite) unacknowledged_ops: Vec<UnacknowledgedOp>,
     /// The size bound, if the session is in memory.
     pub(in crate::delta::sqlite) memory: Option<MemoryBound>,
     /// The connection that opened the session, until the writer takes it. While it is open, a
@@ -89,7 +89,7 @@ impl Session {
     /// The directory beside the session for what the last `acetate apply` replaced and removed. It
     /// need not exist.
     pub fn undo_dir(&self) -> PathBuf {
-        beside(&self.path, UNDO_SUFFIX)
+        companion_path(&self.path, UNDO_SUFFIX)
     }
 
     /// The session's files that users other than their owner may read or write.
@@ -181,13 +181,13 @@ impl Session {
 pub fn open_read_only(path: &Path) -> Result<Connection> {
     // A connection that could write removes the WAL and shared-memory files that reading created,
     // when it closes. A WAL that a killed server left must stay, so then open read-only.
-    let at_rest = byte_len(&beside(path, "-wal")) == 0;
+    let at_rest = byte_len(&companion_path(path, "-wal")) == 0;
     let role = if at_rest { Role::Reader } else { Role::ReadOnly };
     match connect::open(path, role).and_then(with_stand_ins) {
         // The shared-memory file cannot be created, as on a read-only medium. Without a WAL no
         // program can be writing, so the file can be read as immutable.
         Err(StoreError::Io(_) | StoreError::ReadOnly(_))
-            if byte_len(&beside(path, "-wal")) == 0 =>
+            if byte_len(&companion_path(path, "-wal")) == 0 =>
         {
             connect::open(path, Role::Immutable).and_then(with_stand_ins)
         }
@@ -212,5 +212,5 @@ pub fn session_files(session: &Path) -> Vec<PathBuf> {
     let sqlites = ["", "-wal", "-shm", "-journal"];
     let ours = [lock::SUFFIX, rewrite::SUFFIX, rewrite::JOURNAL_SUFFIX, CONTROL_SUFFIX];
     let suffixes = sqlites.iter().chain(&ours).chain(&[UNDO_SUFFIX]).chain(&LOG_SUFFIXES);
-    suffixes.map(|suffix| beside(session, suffix)).collect()
+    suffixes.map(|suffix| companion_path(session, suffix)).collect()
 }

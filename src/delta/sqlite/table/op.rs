@@ -8,7 +8,7 @@ use lru::LruCache;
 use rusqlite::{Connection, ToSql, params};
 
 use crate::delta::{
-    AuditProcedure, AuditRow, AuditSet, LateChange, MAX_PATH_BYTES, MergedPath, Result,
+    AuditProcedure, AuditRow, AuditSet, MAX_PATH_BYTES, MergedPath, Result, UnacknowledgedOp,
 };
 use crate::vfs::{CallId, FileId, Time};
 
@@ -145,7 +145,11 @@ fn stored(path: &MergedPath) -> &[u8] {
 
 /// The changes up to the row `last` that a retransmission must not repeat, oldest first. Rows older
 /// than [`LATE_SECS`], and those before the last [`LATE_ROWS`], are excluded.
-pub fn late_changes(conn: &Connection, last: i64, now: Time) -> Result<Vec<LateChange>> {
+pub fn unacknowledged_ops(
+    conn: &Connection,
+    last: i64,
+    now: Time,
+) -> Result<Vec<UnacknowledgedOp>> {
     let mut statement = conn.prepare(
         "SELECT call, fileid FROM acetate_op
          WHERE id > (SELECT max(id) FROM acetate_op) - ?1 AND id <= ?2 AND call IS NOT NULL
@@ -156,7 +160,7 @@ pub fn late_changes(conn: &Connection, last: i64, now: Time) -> Result<Vec<LateC
     let changes = statement.query_map([i64::from(LATE_ROWS), last, since], |row| {
         let (call, fileid): (i64, i64) = (row.get(0)?, row.get(1)?);
         let (call, fileid) = (CallId(call.cast_unsigned()), FileId(fileid.cast_unsigned()));
-        Ok(LateChange { call, fileid })
+        Ok(UnacknowledgedOp { call, fileid })
     })?;
     Ok(changes.collect::<rusqlite::Result<_>>()?)
 }

@@ -94,14 +94,14 @@ pub enum Order {
 #[derive(Debug, Default)]
 pub struct AuditPage {
     /// The rows with their ids, in the requested order.
-    pub rows: Vec<(i64, std::result::Result<AuditRow, OddRow>)>,
+    pub rows: Vec<(i64, std::result::Result<AuditRow, InvalidRow>)>,
     /// The range of ids of the remaining rows; `None` after the last page.
     pub rest: Option<RangeInclusive<i64>>,
 }
 
 /// A row that cannot be decoded: another program wrote or changed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OddRow {
+pub struct InvalidRow {
     /// The column with an invalid value.
     pub column: &'static str,
 }
@@ -416,8 +416,8 @@ fn has_two_paths(procedure: AuditProcedure) -> bool {
 }
 
 /// Decodes a row strictly: an unexpected value in any column is an error.
-fn decode(row: &Row<'_>) -> std::result::Result<AuditRow, OddRow> {
-    let odd = |column| OddRow { column };
+fn decode(row: &Row<'_>) -> std::result::Result<AuditRow, InvalidRow> {
+    let odd = |column| InvalidRow { column };
     let number = |at: usize, column| row.get::<_, i64>(at).map_err(|_| odd(column));
     let small = |at, column| u32::try_from(number(at, column)?).map_err(|_| odd(column));
     let text = |at: usize, column| {
@@ -471,19 +471,19 @@ fn decode(row: &Row<'_>) -> std::result::Result<AuditRow, OddRow> {
 }
 
 /// Decodes the attributes that a row set.
-fn decode_set(row: &Row<'_>) -> std::result::Result<AuditSet, OddRow> {
+fn decode_set(row: &Row<'_>) -> std::result::Result<AuditSet, InvalidRow> {
     let number = |at: usize| {
-        let odd = OddRow { column: LATER_COLUMNS[at] };
+        let odd = InvalidRow { column: LATER_COLUMNS[at] };
         row.get::<_, Option<i64>>(12 + at).map_err(|_| odd)
     };
     let small = |at: usize| {
-        let odd = OddRow { column: LATER_COLUMNS[at] };
+        let odd = InvalidRow { column: LATER_COLUMNS[at] };
         number(at)?.map(|value| u32::try_from(value).map_err(|_| odd)).transpose()
     };
     let time = |at: usize| {
         let (secs, nanos) = (number(at)?, small(at + 1)?.unwrap_or(0));
         match secs {
-            Some(_) if nanos >= 1_000_000_000 => Err(OddRow { column: LATER_COLUMNS[at + 1] }),
+            Some(_) if nanos >= 1_000_000_000 => Err(InvalidRow { column: LATER_COLUMNS[at + 1] }),
             secs => Ok(secs.map(|secs| Time { secs, nanos })),
         }
     };

@@ -17,7 +17,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::delta::{Result, StoreError};
 
-use crate::delta::sqlite::file::connect::{self, Role, beside};
+use crate::delta::sqlite::file::connect::{self, Role, companion_path};
 use crate::delta::sqlite::file::create::absolute;
 use crate::delta::sqlite::file::error::OpenError;
 use crate::delta::sqlite::file::host::Host;
@@ -102,7 +102,7 @@ fn copy(
     // Keeps other processes from creating a session or a copy under this name.
     let _lock = SessionLock::take(to, true)?;
     require_absent(to)?;
-    let unfinished = Unfinished(beside(to, SUFFIX));
+    let unfinished = Unfinished(companion_path(to, SUFFIX));
     if unfinished.0 == *path {
         return Err(OpenError::Exists { path: path.clone() });
     }
@@ -125,7 +125,7 @@ pub(super) fn require_absent(to: &Path) -> std::result::Result<(), OpenError> {
     if to.symlink_metadata().is_ok() {
         return Err(OpenError::Exists { path: to.to_owned() });
     }
-    let logs = ["-wal", "-journal"].map(|suffix| beside(to, suffix));
+    let logs = ["-wal", "-journal"].map(|suffix| companion_path(to, suffix));
     match logs.into_iter().find(|log| byte_len(log) > 0) {
         Some(log) => Err(OpenError::LeftoverLog { log }),
         None => Ok(()),
@@ -144,7 +144,7 @@ impl Unfinished {
 
     fn remove(&self) -> std::io::Result<()> {
         for suffix in ["", "-journal", "-wal", "-shm"] {
-            match std::fs::remove_file(beside(&self.0, suffix)) {
+            match std::fs::remove_file(companion_path(&self.0, suffix)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
             }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::delta::Compacted;
-use crate::delta::sqlite::file::connect::{self, Role, beside};
+use crate::delta::sqlite::file::connect::{self, Role, companion_path};
 use crate::delta::sqlite::file::disk::byte_len;
 use crate::delta::sqlite::file::error::OpenError;
 use crate::delta::sqlite::file::lock::SessionLock;
@@ -38,7 +38,7 @@ impl Session {
         let store = |error| OpenError::store(path, error);
         let mut conn = connect::open(path, Role::Writer).map_err(store)?;
         connect::prepare_to_write(&conn).map_err(store)?;
-        schedule::write_anew(&conn).map_err(store)?;
+        schedule::rewrite_frames(&conn).map_err(store)?;
         let used = UsedPages::of(&conn).map_err(store)?;
         rewrite::require_room(path, used.bytes())?;
         copy.create().map_err(|error| OpenError::io(&copy.path, error))?;
@@ -46,7 +46,7 @@ impl Session {
         copy.remove().map_err(|error| OpenError::io(&copy.path, error))?;
         conn.busy_timeout(READER_WAIT).map_err(|error| store(error.into()))?;
         schedule::checkpoint(&conn, "TRUNCATE").map_err(store)?;
-        let is_delayed = byte_len(&beside(path, "-wal")) > 0;
+        let is_delayed = byte_len(&companion_path(path, "-wal")) > 0;
         drop(conn);
         Ok(Compacted { before_bytes, after_bytes: rewrite::whole_length(path), is_delayed })
     }

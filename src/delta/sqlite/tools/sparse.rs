@@ -12,7 +12,7 @@ use crate::delta::sqlite::table::value;
 
 /// Names and link targets that are not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct OddNames {
+pub struct NonUtf8Names {
     /// How many there are.
     pub count: u64,
     /// The paths of the first ones; for a link target, the path of the link.
@@ -44,11 +44,11 @@ impl Session {
     ///
     /// # Errors
     /// The session cannot be read.
-    pub fn odd_names(&self, most: usize) -> Result<OddNames> {
+    pub fn odd_names(&self, most: usize) -> Result<NonUtf8Names> {
         let conn = open_read_only(&self.path)?;
         conn.pragma_update(None, "query_only", false)?;
         let paths = InodePaths::new(&conn)?;
-        let mut odd = OddNames::default();
+        let mut odd = NonUtf8Names::default();
         let mut statement = conn.prepare(
             "SELECT ino FROM fs_dentry WHERE typeof(name) = 'blob'
              UNION ALL SELECT ino FROM fs_symlink WHERE typeof(target) = 'blob'",

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::delta::{Limits, PendingCopies, Result, Usage};
 
-use crate::delta::sqlite::file::connect::{beside, page_bytes};
+use crate::delta::sqlite::file::connect::{companion_path, page_bytes};
 use crate::delta::sqlite::file::disk::byte_len;
 use crate::delta::sqlite::file::lock::SessionLock;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
@@ -14,7 +14,7 @@ use crate::delta::sqlite::table::{copy_up, original, quota, schema, value};
 
 /// Counts and sizes of a session file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Figures {
+pub struct SessionStats {
     /// Length of the session file, in bytes.
     pub file_bytes: u64,
     /// Length of the WAL, in bytes.
@@ -68,7 +68,7 @@ impl Session {
     ///
     /// # Errors
     /// The session cannot be read.
-    pub fn figures(&self) -> Result<Figures> {
+    pub fn stats(&self) -> Result<SessionStats> {
         let conn = open_read_only(&self.path)?;
         let conn = conn.unchecked_transaction()?;
         let page_bytes = page_bytes(&conn)?;
@@ -88,11 +88,11 @@ impl Session {
             false => None,
         };
         let has_originals = schema::has_table(&conn, "acetate_original")?;
-        Ok(Figures {
+        Ok(SessionStats {
             usage,
             limits,
             file_bytes: byte_len(&self.path),
-            log_bytes: byte_len(&beside(&self.path, "-wal")),
+            log_bytes: byte_len(&companion_path(&self.path, "-wal")),
             free_bytes: free_pages.saturating_mul(page_bytes),
             page_bytes,
             files,

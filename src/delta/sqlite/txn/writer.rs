@@ -10,7 +10,7 @@
 //! synced WAL or in the synced database.
 //!
 //! **P3: frames of an earlier process are rewritten before the first durable commit**
-//! ([`schedule::write_anew`]). A sync that failed in that process was reported to it alone, and
+//! ([`schedule::rewrite_frames`]). A sync that failed in that process was reported to it alone, and
 //! no later sync writes those pages.
 //!
 //! **P4: a failed sync is never missed.** The kernel reports it once to each open file, and then
@@ -148,7 +148,7 @@ impl SqliteWriter {
 
     /// Rewrites frames of an earlier process, so that the next sync includes them.
     fn take_over_log(&mut self) -> Result<()> {
-        let done = self.log.take_over(&self.batch.conn);
+        let done = self.log.rewrite_inherited(&self.batch.conn);
         done.inspect_err(|error| {
             if matches!(error, StoreError::Io(_) | StoreError::Corrupt(_)) {
                 self.poison.set(error);
@@ -240,7 +240,7 @@ impl SqliteWriter {
     fn copy_if_owed(&mut self) {
         if std::mem::take(&mut self.owes_copy) {
             // A failure makes the next batch fail.
-            let _ = self.poison.keep(self.log.copy_now(&self.batch.conn));
+            let _ = self.poison.keep(self.log.checkpoint_now(&self.batch.conn));
         }
     }
 
@@ -270,7 +270,7 @@ impl Drop for SqliteWriter {
     fn drop(&mut self) {
         if self.poison.is_set() {
             // Fails only for an unusable connection, which cannot checkpoint either.
-            let _ = connect::keep_log(&self.batch.conn);
+            let _ = connect::no_checkpoint_on_close(&self.batch.conn);
         }
     }
 }

@@ -180,6 +180,6 @@ fn run<T: Task>(
 fn open(path: &Path) -> Result<Connection> {
     let conn = connect::open(path, Role::Writer)?;
     connect::prepare_to_write(&conn)?;
-    connect::keep_log(&conn)?;
+    connect::no_checkpoint_on_close(&conn)?;
     Ok(conn)
 }

@@ -216,7 +216,7 @@ mod tests {
         let path = directory.path().join("a.db");
         let writer = writer(&path);
         writer.execute_batch(ROW).unwrap();
-        let log = connect::beside(&path, "-wal");
+        let log = connect::companion_path(&path, "-wal");
         goes_on(&path, |copying| {
             Box::new(move |conn| WalPresync { log, copying }.once(conn).unwrap())
         });

@@ -19,7 +19,7 @@ use crate::delta::{Poison, Result, StoreError};
 use super::background::BackgroundThread;
 use super::checkpointer::{DbPresync, WalCheckpointer, WalPresync, syncs_ahead};
 use super::disk_reserve::DiskReserve;
-use crate::delta::sqlite::file::connect::{self, BUSY_WAIT, beside};
+use crate::delta::sqlite::file::connect::{self, BUSY_WAIT, companion_path};
 use crate::delta::sqlite::file::disk::byte_len;
 use crate::wal_shim;
 
@@ -38,7 +38,7 @@ const RETRY_BYTES: u64 = 8 << 20;
 
 /// WAL length at which the writer waits for such readers, in bytes. Including the largest batch,
 /// the WAL stays below 64 MiB.
-const PATIENCE_BYTES: u64 = 40 << 20;
+const WAIT_FOR_READERS_BYTES: u64 = 40 << 20;
 
 /// How long the writer waits for them. If a reader of another program takes longer, the WAL grows
 /// on; the writer tries again at twice the length.
@@ -131,7 +131,7 @@ impl Wal {
             Ok(())
         }))?;
         let frame_bytes = FRAME_HEADER_BYTES + connect::page_bytes(conn)?;
-        let path = beside(session, "-wal");
+        let path = companion_path(session, "-wal");
         let is_inherited = !is_read && byte_len(&path) > 0;
         let syncs = syncs_ahead(session);
         let copying = WalCheckpointer { pages: Arc::clone(&pages), frame_bytes, syncs };
@@ -202,7 +202,7 @@ impl Wal {
     /// Whether the last commit of this thread restarted the WAL.
     fn has_started_over(&mut self, conn: &Connection) -> bool {
         if wal_shim::sees_wal(conn) {
-            return wal_shim::has_started_over();
+            return wal_shim::has_restarted();
         }
         let header = header(&self.path);
         let before = std::mem::replace(&mut self.header, header);
@@ -214,14 +214,14 @@ impl Wal {
         self.inherited.is_some()
     }
 
-    /// Rewrites frames of an earlier process ([`write_anew`]), if there are any.
+    /// Rewrites frames of an earlier process ([`rewrite_frames`]), if there are any.
     ///
     /// # Errors
-    /// As [`write_anew`]; the caller tries again.
-    pub fn take_over(&mut self, conn: &Connection) -> Result<()> {
+    /// As [`rewrite_frames`]; the caller tries again.
+    pub fn rewrite_inherited(&mut self, conn: &Connection) -> Result<()> {
         if self.inherited.is_some() {
             self.inherited = Some(Instant::now() + TRY_AGAIN);
-            write_anew(conn)?;
+            rewrite_frames(conn)?;
             self.inherited = None;
         }
         Ok(())
@@ -253,7 +253,7 @@ impl Wal {
     /// Whether the writer itself has to checkpoint: the rest after the thread has copied most, or
     /// everything if the thread does not keep up.
     fn is_due(&self) -> bool {
-        self.copying.is_done() || self.length() >= self.due_at.max(PATIENCE_BYTES)
+        self.copying.is_done() || self.length() >= self.due_at.max(WAIT_FOR_READERS_BYTES)
     }
 
     /// Whether the next commit only appends to the WAL: it does not rewrite frames of an earlier
@@ -274,13 +274,13 @@ impl Wal {
         self.copying.acknowledge();
         self.poison.check()?;
         let length = self.length();
-        if length < PATIENCE_BYTES {
+        if length < WAIT_FOR_READERS_BYTES {
             // If a reader keeps the WAL from restarting, try again later.
-            self.due_at = (length + RETRY_BYTES).min(PATIENCE_BYTES);
-            self.copy_by(checkpoint(conn, "PASSIVE"))?;
+            self.due_at = (length + RETRY_BYTES).min(WAIT_FOR_READERS_BYTES);
+            self.note_checkpoint(checkpoint(conn, "PASSIVE"))?;
         } else {
             self.due_at = 2 * length;
-            self.copy_by(checkpoint_within(conn, READERS_WAIT, "RESTART"))?;
+            self.note_checkpoint(checkpoint_within(conn, READERS_WAIT, "RESTART"))?;
         }
         Ok(true)
     }
@@ -329,7 +329,7 @@ impl Wal {
         }
         room.forget();
         self.copying.wait();
-        self.copy_by(checkpoint_within(conn, ROOM_WAIT, "TRUNCATE"))
+        self.note_checkpoint(checkpoint_within(conn, ROOM_WAIT, "TRUNCATE"))
     }
 
     /// Whether [`Wal::make_room`] has work.
@@ -341,13 +341,13 @@ impl Wal {
     ///
     /// # Errors
     /// As [`checkpoint`].
-    pub fn copy_now(&self, conn: &Connection) -> Result<()> {
+    pub fn checkpoint_now(&self, conn: &Connection) -> Result<()> {
         self.copying.wait();
-        self.copy_by(checkpoint(conn, "PASSIVE"))
+        self.note_checkpoint(checkpoint(conn, "PASSIVE"))
     }
 
     /// Records a checkpoint: unless a commit came in between, the next commit may restart the WAL.
-    fn copy_by(&self, copied: Result<u32>) -> Result<()> {
+    fn note_checkpoint(&self, copied: Result<u32>) -> Result<()> {
         self.starts_over.set(true);
         copied.map(drop)
     }
@@ -362,7 +362,7 @@ impl Wal {
 ///
 /// # Errors
 /// Another program writes for too long, or the WAL cannot be read or written.
-pub fn write_anew(conn: &Connection) -> Result<()> {
+pub fn rewrite_frames(conn: &Connection) -> Result<()> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let written = wal_shim::rewrite_log(conn);
     // Fails only if there is nothing to roll back.

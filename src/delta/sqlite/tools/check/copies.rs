@@ -2,7 +2,7 @@
 
 use crate::delta::Result;
 
-use super::Subject;
+use super::CheckedFile;
 use super::found::RuleFindings;
 
 const QUERIES: &[(&str, &str)] = &[
@@ -95,7 +95,7 @@ const PENDING: &[(&str, &str)] = &[
     ),
 ];
 
-pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
+pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Result<()> {
     if subject.chunk_bytes.is_some() {
         PENDING.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;
     }

@@ -2,7 +2,7 @@
 
 use crate::delta::Result;
 
-use super::Subject;
+use super::CheckedFile;
 use super::found::{BreachSubject, RuleFindings};
 
 /// Queries that need the chunk size.
@@ -80,7 +80,7 @@ const REST: &[(&str, &str)] = &[
     ),
 ];
 
-pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
+pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Result<()> {
     if subject.chunk_bytes.is_some() {
         CHUNKS.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;
     } else {

@@ -7,10 +7,10 @@ use crate::delta::Result;
 use crate::delta::sqlite::table::value;
 use crate::vfs::{Name, NameError};
 
-use super::Subject;
+use super::CheckedFile;
 use super::found::{BreachSubject, RuleFindings};
 
-pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
+pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Result<()> {
     let mut statement = subject.conn.prepare("SELECT parent_ino, name, ino FROM fs_dentry")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
@@ -22,21 +22,23 @@ pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<(
         if let Err(error) = Name::check(name) {
             found.add("S10", at(row)?, invalid(error, name));
         }
-        if let Some(what) = misfit(row.get_ref(1)?) {
+        if let Some(what) = storage_type_error(row.get_ref(1)?) {
             found.add("D5", at(row)?, what);
         }
     }
     let mut statement = subject.conn.prepare("SELECT ino, target FROM fs_symlink")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        if let Some(what) = misfit(row.get_ref(1)?) {
+        if let Some(what) = storage_type_error(row.get_ref(1)?) {
             found.add("D5", BreachSubject::Inode(value::int(row, 0)?), what);
         }
     }
     let mut statement = subject.conn.prepare("SELECT path, parent_path FROM fs_whiteout")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        if let Some(what) = misfit(row.get_ref(0)?).or(misfit(row.get_ref(1)?)) {
+        if let Some(what) =
+            storage_type_error(row.get_ref(0)?).or(storage_type_error(row.get_ref(1)?))
+        {
             found.add(
                 "D5",
                 BreachSubject::Path(value::bytes(row, 0)?.to_vec()),
@@ -57,7 +59,7 @@ fn invalid(error: NameError, name: &[u8]) -> String {
 }
 
 /// Describes a wrong storage type of a name, target or path; `None` if it is right.
-pub(in crate::delta::sqlite) fn misfit(stored: ValueRef<'_>) -> Option<&'static str> {
+pub(in crate::delta::sqlite) fn storage_type_error(stored: ValueRef<'_>) -> Option<&'static str> {
     let (ValueRef::Text(bytes) | ValueRef::Blob(bytes)) = stored else {
         return Some("neither TEXT nor BLOB");
     };

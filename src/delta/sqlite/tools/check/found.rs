@@ -8,7 +8,7 @@ use crate::delta::Result;
 use crate::delta::sqlite::table::value;
 
 use super::rules::{RULES, is_tolerated};
-use super::{Breach, Broken, INTEGRITY, Subject};
+use super::{Breach, Broken, CheckedFile, INTEGRITY};
 
 /// Maximum depth of a tree; a longer chain of parents counts as endless.
 const MOST_STEPS: usize = 4096;
@@ -62,7 +62,7 @@ impl RuleFindings {
     /// name, and a description; NULL where a column does not apply. `:chunk` is the chunk size.
     pub(super) fn ask(
         &mut self,
-        subject: &Subject<'_>,
+        subject: &CheckedFile<'_>,
         rule: &'static str,
         query: &str,
     ) -> Result<()> {

@@ -26,7 +26,7 @@ use crate::delta::sqlite::file::error::OpenError;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::file::{config, epoch, probe};
 use crate::delta::sqlite::table::{dentry, inode, meta, schema};
-pub(super) use entries::misfit;
+pub(super) use entries::storage_type_error;
 pub(super) use found::InodePaths;
 use found::RuleFindings;
 pub(super) use redirects::shown_at_its_place;
@@ -122,7 +122,7 @@ impl Session {
 }
 
 /// The file that is checked.
-struct Subject<'c> {
+struct CheckedFile<'c> {
     conn: &'c Connection,
     /// Chunk size, in bytes; `None` if the recorded one is invalid.
     chunk_bytes: Option<i64>,
@@ -137,7 +137,7 @@ pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<CheckRe
     // One snapshot for all checks.
     conn.execute_batch("BEGIN")?;
     stand_in(conn)?;
-    let subject = Subject {
+    let subject = CheckedFile {
         conn,
         chunk_bytes: config::chunk_bytes(conn).ok().and_then(|bytes| i64::try_from(bytes).ok()),
         is_served: conn.prepare("SELECT 1 FROM acetate_meta")?.exists([])?,
@@ -182,7 +182,7 @@ fn stand_in(conn: &Connection) -> Result<()> {
 
 /// Whether another implementation created the file, or added entries since acetate closed it. In
 /// that case, acetate recounts links when it next opens the file.
-fn is_foreign(subject: &Subject<'_>) -> Result<bool> {
+fn is_foreign(subject: &CheckedFile<'_>) -> Result<bool> {
     let conn = subject.conn;
     let id: i64 = conn.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     if !subject.is_served || id != i64::from(crate::delta::sqlite::file::create::APPLICATION_ID) {
@@ -194,7 +194,7 @@ fn is_foreign(subject: &Subject<'_>) -> Result<bool> {
 }
 
 /// Runs SQLite's own integrity check.
-fn integrity(subject: &Subject<'_>, found: &mut RuleFindings) {
+fn integrity(subject: &CheckedFile<'_>, found: &mut RuleFindings) {
     let asked = || -> Result<Vec<String>> {
         let mut statement = subject.conn.prepare("PRAGMA integrity_check")?;
         let lines = statement.query_map([], |row| row.get::<_, String>(0))?;

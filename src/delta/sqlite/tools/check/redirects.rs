@@ -8,9 +8,9 @@ use crate::delta::{Ino, MergedPath, Result};
 use crate::vfs::{FileKind, Name};
 
 use super::found::{BreachSubject, InodePaths, RuleFindings};
-use super::{RedirectedDir, Subject};
+use super::{CheckedFile, RedirectedDir};
 
-pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
+pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Result<()> {
     let query = "SELECT delta_ino, base_path FROM acetate_redirect";
     let mut statement = subject.conn.prepare(query)?;
     let mut rows = statement.query([])?;

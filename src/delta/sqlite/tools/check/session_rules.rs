@@ -2,7 +2,7 @@
 
 use crate::delta::{Result, StoreError};
 
-use super::Subject;
+use super::CheckedFile;
 use super::found::{BreachSubject, RuleFindings};
 use crate::delta::sqlite::table::hide;
 
@@ -91,7 +91,7 @@ const QUERIES: &[(&str, &str)] = &[
 ];
 
 /// Adds the violations of these rules to `found`, if acetate ever served the file.
-pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
+pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Result<()> {
     if !subject.is_served {
         return Ok(());
     }

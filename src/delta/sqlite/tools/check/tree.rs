@@ -2,7 +2,7 @@
 
 use crate::delta::Result;
 
-use super::Subject;
+use super::CheckedFile;
 use super::found::RuleFindings;
 
 /// SQL: whether the mode's type bits are those of a directory.
@@ -111,7 +111,7 @@ const QUERIES: &[(&str, &str)] = &[
     ),
 ];
 
-pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
+pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Result<()> {
     subject.conn.execute_batch(PREPARE)?;
     QUERIES.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))
 }

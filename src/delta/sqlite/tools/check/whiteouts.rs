@@ -6,10 +6,10 @@ use crate::delta::sqlite::table::value;
 use crate::delta::{MergedPath, Result};
 use crate::vfs::Name;
 
-use super::Subject;
+use super::CheckedFile;
 use super::found::{BreachSubject, RuleFindings};
 
-pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<()> {
+pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Result<()> {
     // Sorted, so that paths of one directory are adjacent.
     let query = "SELECT path, parent_path FROM fs_whiteout ORDER BY path";
     let mut statement = subject.conn.prepare(query)?;
@@ -39,7 +39,7 @@ pub(super) fn check(subject: &Subject<'_>, found: &mut RuleFindings) -> Result<(
 
 /// The components of the last path, each with the inode that it leads to, if there is one.
 struct PathDescent<'s, 'c> {
-    subject: &'s Subject<'c>,
+    subject: &'s CheckedFile<'c>,
     /// Whether any name is stored as BLOB; otherwise lookups as BLOB are skipped.
     has_blobs: bool,
     steps: Vec<(Name, Option<i64>)>,

@@ -36,7 +36,7 @@ struct ChunkLayout {
 }
 
 /// A chunk in the old form.
-struct Old {
+struct OldChunk {
     rowid: i64,
     offset: i64,
     bytes: u64,
@@ -88,7 +88,7 @@ fn each_chunk(
     conn: &Connection,
     table: &str,
     ino: &Value,
-    mut each: impl FnMut(&Old) -> Result<()>,
+    mut each: impl FnMut(&OldChunk) -> Result<()>,
 ) -> Result<()> {
     let mut statement = conn.prepare(&format!(
         "SELECT rowid, offset, octet_length(data) FROM {table} WHERE ino = ?1
@@ -97,7 +97,7 @@ fn each_chunk(
     let mut rows = statement.query([ino])?;
     while let Some(row) = rows.next()? {
         let (rowid, offset) = (row.get(0)?, value::int(row, 1)?);
-        each(&Old { rowid, offset, bytes: value::unsigned(row, 2)? })?;
+        each(&OldChunk { rowid, offset, bytes: value::unsigned(row, 2)? })?;
     }
     Ok(())
 }
@@ -130,7 +130,13 @@ impl ChunkLayout {
 }
 
 /// Copies a chunk's content to byte `at` of the file.
-fn copy(conn: &Connection, old: &str, chunk: &Old, at: u64, cutter: &mut Cutter<'_>) -> Result<()> {
+fn copy(
+    conn: &Connection,
+    old: &str,
+    chunk: &OldChunk,
+    at: u64,
+    cutter: &mut Cutter<'_>,
+) -> Result<()> {
     let mut statement =
         conn.prepare_cached(&format!("SELECT typeof(data) FROM {old} WHERE rowid = ?1"))?;
     let kind: String = statement.query_row([chunk.rowid], |row| row.get(0))?;

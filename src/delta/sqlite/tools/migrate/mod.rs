@@ -16,7 +16,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use crate::delta::Result;
 
-use crate::delta::sqlite::file::connect::{self, Role, beside};
+use crate::delta::sqlite::file::connect::{self, Role, companion_path};
 use crate::delta::sqlite::file::error::OpenError;
 use crate::delta::sqlite::file::host::Host;
 use crate::delta::sqlite::file::lock::SessionLock;
@@ -82,7 +82,7 @@ impl Session {
         let _lock = SessionLock::take(path, true)?;
         // Read again under the lock: another program may have changed the file before.
         migrated.from = version(path)?;
-        let default = beside(path, BACKUP_SUFFIX);
+        let default = companion_path(path, BACKUP_SUFFIX);
         let copy = options.backup.unwrap_or(&default);
         let (steps, copied) = write(path, copy, host, tell)?;
         (migrated.steps, migrated.backup) = (steps, Some(copied));
@@ -136,7 +136,7 @@ fn write(
     let store = |error| OpenError::store(path, error);
     let conn = connect::open(path, Role::Writer).map_err(store)?;
     connect::prepare_to_write(&conn).map_err(store)?;
-    schedule::write_anew(&conn).map_err(store)?;
+    schedule::rewrite_frames(&conn).map_err(store)?;
     // ALTER TABLE RENAME must not rewrite references to the table: they name its replacement.
     conn.pragma_update(None, "legacy_alter_table", true).map_err(|error| store(error.into()))?;
     // From here on no other program can write, so the backup has all rows.

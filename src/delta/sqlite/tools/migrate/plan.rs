@@ -10,7 +10,7 @@ use crate::delta::sqlite::table::schema::{self, SPEC_TABLES};
 use crate::delta::sqlite::tools::check::{self, Broken, CheckOptions};
 
 use super::chunks;
-use super::rebuild::Odd;
+use super::rebuild::OutdatedTable;
 
 /// One step of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct MigrationStep {
 /// All steps of a migration.
 pub(super) struct MigrationPlan {
     /// The tables to rebuild.
-    pub odd: Vec<Odd>,
+    pub odd: Vec<OutdatedTable>,
     /// The chunk size to record, in bytes, if the file does not have one.
     pub chunk_bytes: Option<u64>,
     /// All steps, as descriptions.
@@ -36,7 +36,7 @@ impl MigrationPlan {
     pub(super) fn of(conn: &Connection) -> Result<Self> {
         let mut plan = Self { odd: Vec::new(), chunk_bytes: None, steps: Vec::new() };
         for &pair in SPEC_TABLES {
-            match Odd::find(conn, pair)? {
+            match OutdatedTable::find(conn, pair)? {
                 Some(odd) => plan.add(odd, conn)?,
                 None if !schema::has_table(conn, pair.0)? => plan.say(pair.0, "is made, empty"),
                 None => {}
@@ -51,7 +51,7 @@ impl MigrationPlan {
         self.steps.push(MigrationStep { table, what: what.into() });
     }
 
-    fn add(&mut self, odd: Odd, conn: &Connection) -> Result<()> {
+    fn add(&mut self, odd: OutdatedTable, conn: &Connection) -> Result<()> {
         if is_first(&odd) {
             let survey = chunks::survey(conn, "main.fs_data")?;
             let bytes = chunk_bytes(conn, true)?;
@@ -113,7 +113,7 @@ impl MigrationPlan {
 }
 
 /// Whether the table has chunks in the form of version 0.0.
-pub(super) fn is_first(odd: &Odd) -> bool {
+pub(super) fn is_first(odd: &OutdatedTable) -> bool {
     odd.table == "fs_data" && !odd.now.has("chunk_index")
 }
 

@@ -8,7 +8,7 @@ use crate::delta::sqlite::table::{dentry_ids, schema};
 use super::shape::{Column, Shape};
 
 /// A table that differs from acetate's form.
-pub(super) struct Odd {
+pub(super) struct OutdatedTable {
     pub table: &'static str,
     /// The column definitions of acetate's form, as SQL.
     ddl: &'static str,
@@ -16,7 +16,7 @@ pub(super) struct Odd {
     pub wanted: Shape,
 }
 
-impl Odd {
+impl OutdatedTable {
     /// Compares a table of the file; `None` if it has acetate's form or does not exist.
     pub(super) fn find(
         conn: &Connection,

@@ -5,10 +5,10 @@ use crate::delta::sqlite::table::{redirect, value};
 use crate::delta::sqlite::tools::check;
 use crate::delta::{Ino, Result};
 
-use super::mender::Mender;
+use super::mender::Repairer;
 use super::whiteouts;
 
-pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
+pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
     mender.change(
         "O1",
         "DELETE FROM acetate_origin WHERE delta_ino NOT IN (SELECT ino FROM fs_inode)",
@@ -75,7 +75,7 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
 
 /// C1: a pending range lies within the file and within the base file. Without an origin the range
 /// is unknown and stays as it is.
-fn pending(mender: &mut Mender<'_>) -> Result<()> {
+fn pending(mender: &mut Repairer<'_>) -> Result<()> {
     mender.change(
         "C1",
         "DELETE FROM acetate_copy_up
@@ -103,7 +103,7 @@ fn pending(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// W3: only directories have a mark; the root and redirected directories have none.
-fn opaque(mender: &mut Mender<'_>) -> Result<()> {
+fn opaque(mender: &mut Repairer<'_>) -> Result<()> {
     mender.change(
         "W3",
         "DELETE FROM acetate_opaque WHERE delta_ino = 1
@@ -114,7 +114,7 @@ fn opaque(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// R1: only directories have a redirect, and no base directory shows twice.
-fn redirects(mender: &mut Mender<'_>) -> Result<()> {
+fn redirects(mender: &mut Repairer<'_>) -> Result<()> {
     mender.change(
         "R1",
         "DELETE FROM acetate_redirect
@@ -150,7 +150,7 @@ fn redirects(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// Removes a redirect, and hides what the base has at the directory's own place.
-fn drop_redirect(mender: &mut Mender<'_>, ino: i64, why: &str) -> Result<()> {
+fn drop_redirect(mender: &mut Repairer<'_>, ino: i64, why: &str) -> Result<()> {
     let dir = Ino(ino.cast_unsigned());
     let was = "SELECT base_path FROM acetate_redirect WHERE delta_ino = ?1";
     let was: rusqlite::types::Value = mender.conn.query_row(was, [ino], |row| row.get(0))?;

@@ -8,12 +8,12 @@ use crate::delta::sqlite::table::chunk::Chunks;
 use crate::delta::sqlite::table::inode;
 use crate::delta::{Ino, InodeRow, Result, StoreError};
 
-use super::mender::Mender;
+use super::mender::Repairer;
 
 /// Mode of a regular file that only its owner may read.
 const FILE: u32 = 0o100_600;
 
-pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
+pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
     numbers(mender)?;
     without_file(mender)?;
     too_long(mender)?;
@@ -22,7 +22,7 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// D2: chunks without a valid number become files of their own.
-fn numbers(mender: &mut Mender<'_>) -> Result<()> {
+fn numbers(mender: &mut Repairer<'_>) -> Result<()> {
     // Also excludes numbers beyond the largest file size.
     let most = i64::MAX.cast_unsigned() / mender.chunk - 1;
     for rowid in mender.numbers(&format!(
@@ -37,7 +37,7 @@ fn numbers(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// D2: the chunks of an inode that is no regular file become a new file.
-fn without_file(mender: &mut Mender<'_>) -> Result<()> {
+fn without_file(mender: &mut Repairer<'_>) -> Result<()> {
     let mut statement = mender.conn.prepare(
         "SELECT DISTINCT d.ino FROM fs_data d LEFT JOIN fs_inode i ON i.ino = d.ino
          WHERE i.mode & 61440 IS NOT 32768 ORDER BY d.ino",
@@ -59,7 +59,7 @@ fn without_file(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// Sets a file's size to the end of its last chunk.
-fn fit(mender: &Mender<'_>, ino: i64) -> Result<()> {
+fn fit(mender: &Repairer<'_>, ino: i64) -> Result<()> {
     let chunk = mender.chunk;
     mender.conn.execute(
         &format!(
@@ -73,7 +73,7 @@ fn fit(mender: &Mender<'_>, ino: i64) -> Result<()> {
 }
 
 /// D1: content of a chunk beyond the chunk size is invisible; it becomes a file of its own.
-fn too_long(mender: &mut Mender<'_>) -> Result<()> {
+fn too_long(mender: &mut Repairer<'_>) -> Result<()> {
     let chunk = mender.chunk;
     for rowid in mender.numbers(&format!(
         "SELECT rowid FROM fs_data WHERE octet_length(data) > {chunk} ORDER BY rowid"
@@ -88,7 +88,7 @@ fn too_long(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// Content beyond a file's end, without gaps, as a file of its own.
-struct Tail {
+struct LostChunks {
     row: InodeRow,
     /// Offset in the original file where it begins, in bytes.
     begin: u64,
@@ -97,7 +97,7 @@ struct Tail {
 }
 
 /// D2, D1: content beyond a file's end, except zeros, becomes files of its own.
-fn behind(mender: &mut Mender<'_>) -> Result<()> {
+fn behind(mender: &mut Repairer<'_>) -> Result<()> {
     let chunk = mender.chunk;
     for ino in mender.numbers(&format!(
         "SELECT DISTINCT d.ino FROM fs_data d JOIN fs_inode i ON i.ino = d.ino
@@ -117,10 +117,10 @@ fn behind(mender: &mut Mender<'_>) -> Result<()> {
 
 /// Cuts a file's chunks at its size. Returns whether a whole chunk was beyond the end, and the
 /// paths of the new files.
-fn cut(mender: &mut Mender<'_>, ino: i64, size: u64) -> Result<(bool, Vec<String>)> {
+fn cut(mender: &mut Repairer<'_>, ino: i64, size: u64) -> Result<(bool, Vec<String>)> {
     let chunk = mender.chunk;
     let (mut is_behind, mut paths) = (false, Vec::new());
-    let mut tail: Option<Tail> = None;
+    let mut tail: Option<LostChunks> = None;
     for (rowid, index) in rows_from(mender, ino, size / chunk)? {
         let from = size.saturating_sub(index * chunk).min(chunk);
         let data = read(mender, rowid, from, chunk as usize)?;
@@ -131,7 +131,7 @@ fn cut(mender: &mut Mender<'_>, ino: i64, size: u64) -> Result<(bool, Vec<String
             }
             let tail = match &mut tail {
                 Some(tail) => tail,
-                None => tail.insert(Tail { row: made(mender)?, begin, next: index }),
+                None => tail.insert(LostChunks { row: made(mender)?, begin, next: index }),
             };
             let chunks = Chunks::of(mender.conn, tail.row.ino, chunk);
             chunks.write(&mut tail.row, begin - tail.begin, &data)?;
@@ -153,20 +153,20 @@ fn cut(mender: &mut Mender<'_>, ino: i64, size: u64) -> Result<(bool, Vec<String
 }
 
 /// Adds an entry for a tail of the file `ino`; returns the path.
-fn keep(mender: &mut Mender<'_>, ino: i64, tail: &Tail) -> Result<String> {
+fn keep(mender: &mut Repairer<'_>, ino: i64, tail: &LostChunks) -> Result<String> {
     inode::put(mender.conn, &tail.row, None)?;
     mender.attach(tail.row.ino.0.cast_signed(), format!("{ino}.tail").as_bytes())
 }
 
 /// Creates an empty file.
-fn made(mender: &mut Mender<'_>) -> Result<InodeRow> {
+fn made(mender: &mut Repairer<'_>) -> Result<InodeRow> {
     let ino = mender.make(FILE, 0)?;
     let row = inode::get(mender.conn, Ino(ino.cast_unsigned()))?;
     row.ok_or_else(|| StoreError::Corrupt(format!("no row for inode {ino}, which was made")))
 }
 
 /// The chunks of a file from the number `first` on: rowid and number.
-fn rows_from(mender: &Mender<'_>, ino: i64, first: u64) -> Result<Vec<(i64, u64)>> {
+fn rows_from(mender: &Repairer<'_>, ino: i64, first: u64) -> Result<Vec<(i64, u64)>> {
     let mut statement = mender.conn.prepare_cached(
         "SELECT rowid, chunk_index FROM fs_data WHERE ino = ?1 AND chunk_index >= ?2
          ORDER BY chunk_index",
@@ -178,7 +178,7 @@ fn rows_from(mender: &Mender<'_>, ino: i64, first: u64) -> Result<Vec<(i64, u64)
 }
 
 /// D1: pads short chunks with zeros, which is how they read, and converts chunks to BLOB.
-fn lengths(mender: &mut Mender<'_>) -> Result<()> {
+fn lengths(mender: &mut Repairer<'_>) -> Result<()> {
     let chunk = mender.chunk;
     let sql = format!(
         "SELECT d.rowid FROM fs_data d JOIN fs_inode i ON i.ino = d.ino
@@ -205,7 +205,7 @@ fn lengths(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// Makes a file of a chunk's bytes from `from` on; returns the chunk's inode and the new path.
-fn rescue(mender: &mut Mender<'_>, rowid: i64, what: &str, from: u64) -> Result<(i64, String)> {
+fn rescue(mender: &mut Repairer<'_>, rowid: i64, what: &str, from: u64) -> Result<(i64, String)> {
     let query = "SELECT ino, octet_length(data) FROM fs_data WHERE rowid = ?1";
     let (ino, all): (i64, i64) =
         mender.conn.query_row(query, [rowid], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -222,7 +222,7 @@ fn rescue(mender: &mut Mender<'_>, rowid: i64, what: &str, from: u64) -> Result<
 }
 
 /// Up to `length` bytes of a chunk's data from byte `from` on; the data may have any type.
-fn read(mender: &Mender<'_>, rowid: i64, from: u64, length: usize) -> Result<Vec<u8>> {
+fn read(mender: &Repairer<'_>, rowid: i64, from: u64, length: usize) -> Result<Vec<u8>> {
     let query = "SELECT typeof(data) IN ('blob', 'text') FROM fs_data WHERE rowid = ?1";
     if !mender.conn.query_row(query, [rowid], |row| row.get(0))? {
         // A number: its digits.
@@ -240,7 +240,7 @@ fn read(mender: &Mender<'_>, rowid: i64, from: u64, length: usize) -> Result<Vec
     Ok(data)
 }
 
-fn store(mender: &Mender<'_>, ino: i64, index: u64, data: &[u8]) -> Result<()> {
+fn store(mender: &Repairer<'_>, ino: i64, index: u64, data: &[u8]) -> Result<()> {
     let mut insert = mender
         .conn
         .prepare_cached("INSERT INTO fs_data (ino, chunk_index, data) VALUES (?1, ?2, ?3)")?;

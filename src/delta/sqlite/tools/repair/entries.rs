@@ -4,13 +4,13 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::delta::sqlite::table::value::{self, Bytes};
-use crate::delta::sqlite::tools::check::misfit;
+use crate::delta::sqlite::tools::check::storage_type_error;
 use crate::delta::{Ino, Result};
 use crate::vfs::Name;
 
-use super::mender::Mender;
+use super::mender::Repairer;
 
-pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
+pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
     mender.change(
         "S2",
         "DELETE FROM fs_dentry WHERE ino NOT IN (SELECT ino FROM fs_inode) OR ino IS NULL",
@@ -39,7 +39,7 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// S3: a missing directory is created for its entries; entries of a non-directory are moved.
-fn parents(mender: &mut Mender<'_>) -> Result<()> {
+fn parents(mender: &mut Repairer<'_>) -> Result<()> {
     for ino in mender.numbers(
         "SELECT DISTINCT parent_ino FROM fs_dentry WHERE typeof(parent_ino) = 'integer'
            AND parent_ino > 1 AND parent_ino NOT IN (SELECT ino FROM fs_inode)",
@@ -69,7 +69,7 @@ fn entry(conn: &Connection, id: i64) -> Result<(i64, Vec<u8>, i64)> {
 }
 
 /// S10, S4, D5: each entry gets a valid, unique name in the right storage type.
-fn names(mender: &mut Mender<'_>) -> Result<()> {
+fn names(mender: &mut Repairer<'_>) -> Result<()> {
     for (id, rule) in odd_names(mender.conn)? {
         let (parent, name, _) = entry(mender.conn, id)?;
         let dir = Ino(parent.cast_unsigned());
@@ -104,7 +104,7 @@ fn odd_names(conn: &Connection) -> Result<Vec<(i64, &'static str)>> {
     while let Some(row) = rows.next()? {
         if Name::check(value::bytes(row, 1)?).is_err() {
             odd.push((row.get(0)?, "S10"));
-        } else if misfit(row.get_ref(1)?).is_some() {
+        } else if storage_type_error(row.get_ref(1)?).is_some() {
             odd.push((row.get(0)?, "D5"));
         }
     }
@@ -120,12 +120,12 @@ fn odd_names(conn: &Connection) -> Result<Vec<(i64, &'static str)>> {
 }
 
 /// D5: storage types of link targets.
-fn targets(mender: &mut Mender<'_>) -> Result<()> {
+fn targets(mender: &mut Repairer<'_>) -> Result<()> {
     let mut statement = mender.conn.prepare("SELECT ino, target FROM fs_symlink")?;
     let mut rows = statement.query([])?;
     let mut odd = Vec::new();
     while let Some(row) = rows.next()? {
-        if misfit(row.get_ref(1)?).is_some() {
+        if storage_type_error(row.get_ref(1)?).is_some() {
             odd.push((value::int(row, 0)?, value::bytes(row, 1)?.to_vec()));
         }
     }
@@ -138,7 +138,7 @@ fn targets(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// S8: detaches one directory of each cycle.
-fn cycles(mender: &mut Mender<'_>) -> Result<()> {
+fn cycles(mender: &mut Repairer<'_>) -> Result<()> {
     let unreached = "WITH RECURSIVE
          dirs (parent_ino, ino) AS MATERIALIZED (SELECT d.parent_ino, d.ino
            FROM fs_dentry d JOIN fs_inode i ON i.ino = d.ino WHERE i.mode & 61440 = 16384),

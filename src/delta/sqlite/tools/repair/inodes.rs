@@ -5,9 +5,9 @@ use rusqlite::OptionalExtension;
 use crate::delta::Result;
 use crate::delta::sqlite::table::value;
 
-use super::mender::Mender;
+use super::mender::Repairer;
 
-pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
+pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
     modes(mender)?;
     root(mender)?;
     links(mender)?;
@@ -30,7 +30,7 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// S5: an inode without a valid type gets the one that its rows suggest, or regular file.
-fn modes(mender: &mut Mender<'_>) -> Result<()> {
+fn modes(mender: &mut Repairer<'_>) -> Result<()> {
     mender.change(
         "S5",
         "UPDATE fs_inode SET mode = CAST(mode AS INTEGER) & 65535
@@ -52,7 +52,7 @@ fn modes(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// S1: creates the root, or makes it a directory. Content of the old root moves to a new inode.
-fn root(mender: &mut Mender<'_>) -> Result<()> {
+fn root(mender: &mut Repairer<'_>) -> Result<()> {
     let query = "SELECT mode FROM fs_inode WHERE ino = 1";
     let mode = mender.conn.query_row(query, [], |row| value::int(row, 0)).optional()?;
     match mode {
@@ -82,7 +82,7 @@ fn root(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// D6: a symbolic link without a target becomes a file; a target without a link gets one.
-fn links(mender: &mut Mender<'_>) -> Result<()> {
+fn links(mender: &mut Repairer<'_>) -> Result<()> {
     mender.change(
         "D6",
         "UPDATE fs_inode SET mode = 33152
@@ -102,7 +102,7 @@ fn links(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// S9: an invalid size becomes the end of the last chunk.
-fn sizes(mender: &mut Mender<'_>) -> Result<()> {
+fn sizes(mender: &mut Repairer<'_>) -> Result<()> {
     let sql = format!(
         "UPDATE fs_inode SET size = ifnull((SELECT chunk_index * {0} + min(octet_length(data), {0})
            FROM fs_data d WHERE d.ino = fs_inode.ino AND typeof(chunk_index) = 'integer'

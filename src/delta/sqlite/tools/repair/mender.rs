@@ -38,7 +38,7 @@ pub type AskBase<'a> = dyn Fn(&BasePath) -> BaseListing + 'a;
 
 /// The repairs for one rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mended {
+pub struct Repairs {
     /// The rule's number in docs/SCHEMA.md.
     pub rule: &'static str,
     /// Number of repairs.
@@ -48,7 +48,7 @@ pub struct Mended {
 }
 
 /// A repair in progress.
-pub(super) struct Mender<'a> {
+pub(super) struct Repairer<'a> {
     pub conn: &'a Connection,
     pub host: &'a Host,
     pub base: &'a AskBase<'a>,
@@ -60,7 +60,7 @@ pub(super) struct Mender<'a> {
     mended: BTreeMap<&'static str, (u64, Vec<String>)>,
 }
 
-impl<'a> Mender<'a> {
+impl<'a> Repairer<'a> {
     /// A repair that reports the first `most` repairs of each rule.
     pub(super) fn new(
         conn: &'a Connection,
@@ -105,11 +105,11 @@ impl<'a> Mender<'a> {
     }
 
     /// All repairs, in the order of the rules.
-    pub(super) fn end(mut self) -> Result<Vec<Mended>> {
+    pub(super) fn end(mut self) -> Result<Vec<Repairs>> {
         inode_numbers::put_mark(self.conn, self.numbers.last())?;
         let all = RULES.iter().filter_map(|&rule| {
             let (count, first) = self.mended.remove(rule)?;
-            Some(Mended { rule, count, first })
+            Some(Repairs { rule, count, first })
         });
         Ok(all.collect())
     }

@@ -18,7 +18,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::delta::{Result, StoreError};
 
-use crate::delta::sqlite::file::connect::{self, Role, beside};
+use crate::delta::sqlite::file::connect::{self, Role, companion_path};
 use crate::delta::sqlite::file::error::OpenError;
 use crate::delta::sqlite::file::host::Host;
 use crate::delta::sqlite::file::lock::SessionLock;
@@ -28,8 +28,8 @@ use crate::delta::sqlite::table::{chunk, dentry, inode, meta, schema};
 use crate::delta::sqlite::tools::backup::{self, SessionCopy};
 use crate::delta::sqlite::tools::check::{CheckOptions, INTEGRITY};
 use crate::delta::sqlite::wal::schedule;
-use mender::Mender;
-pub use mender::{AskBase, BaseListing, Mended};
+use mender::Repairer;
+pub use mender::{AskBase, BaseListing, Repairs};
 
 /// Suffix of the backup's name.
 const BACKUP_SUFFIX: &str = ".before-repair";
@@ -49,7 +49,7 @@ pub struct RepairOptions<'p> {
 #[derive(Debug)]
 pub struct RepairReport {
     /// The repairs that were done, or would be, by rule.
-    pub mended: Vec<Mended>,
+    pub mended: Vec<Repairs>,
     /// The backup of the old session; `None` if nothing was written.
     pub backup: Option<SessionCopy>,
 }
@@ -91,7 +91,7 @@ impl Session {
         if checked.broken.is_empty() {
             return Ok(RepairReport { mended: Vec::new(), backup: None });
         }
-        let default = beside(path, BACKUP_SUFFIX);
+        let default = companion_path(path, BACKUP_SUFFIX);
         let copy = options.backup.unwrap_or(&default);
         if !options.dry_run {
             backup::require_absent(copy)?;
@@ -100,7 +100,7 @@ impl Session {
         let conn = connect::open(path, Role::Writer).map_err(store)?;
         if !options.dry_run {
             connect::prepare_to_write(&conn).map_err(store)?;
-            schedule::write_anew(&conn).map_err(store)?;
+            schedule::rewrite_frames(&conn).map_err(store)?;
         }
         let transaction = Transaction::new_unchecked(&conn, TransactionBehavior::Immediate)
             .map_err(|error| store(error.into()))?;
@@ -123,7 +123,7 @@ fn mend(
     options: &RepairOptions<'_>,
     base: &AskBase<'_>,
     host: &Host,
-) -> Result<Vec<Mended>> {
+) -> Result<Vec<Repairs>> {
     let was_served = schema::has_table(conn, "acetate_meta")?
         && conn.prepare("SELECT 1 FROM acetate_meta")?.exists([])?;
     schema::complete(conn)?;
@@ -135,7 +135,7 @@ fn mend(
         Vec::new()
     };
     let (bytes, is_told) = session_rules::chunk_bytes(conn)?;
-    let mut mender = Mender::new(conn, host, base, bytes, options.most)?;
+    let mut mender = Repairer::new(conn, host, base, bytes, options.most)?;
     known.into_iter().for_each(|(rule, what)| mender.mended(rule, what));
     if is_told {
         mender.mended("D1", format!("the chunks say that chunk_size is {bytes}"));
@@ -151,7 +151,7 @@ fn mend(
 }
 
 /// S7, D3 and C2: link counts and holes; also the subdirectory counts.
-fn counts(mender: &mut Mender<'_>) -> Result<()> {
+fn counts(mender: &mut Repairer<'_>) -> Result<()> {
     let conn = mender.conn;
     let links = inode::recount(conn)? as u64;
     mender.mended_all("S7", links, "a link count is counted anew".to_owned());

@@ -8,7 +8,7 @@ use crate::delta::sqlite::file::config;
 use crate::delta::sqlite::table::{hide, inode_numbers::InodeNumbers, meta};
 use crate::vfs::{Pattern, PatternSet};
 
-use super::mender::Mender;
+use super::mender::Repairer;
 
 /// Keys with integer values.
 const NUMBERS: &str =
@@ -72,7 +72,7 @@ pub(super) fn before(conn: &Connection) -> Result<Vec<(&'static str, &'static st
 }
 
 /// Repairs the rest.
-pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
+pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
     let (conn, host) = (mender.conn, mender.host);
     let is_sound = |key: &str, test: &str| -> Result<bool> {
         let sql = format!("SELECT 1 FROM acetate_meta WHERE key = ?1 AND {test}");

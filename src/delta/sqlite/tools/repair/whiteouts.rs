@@ -2,13 +2,13 @@
 
 use crate::base::BasePath;
 use crate::delta::sqlite::table::{dentry, inode, opaque, redirect, value, whiteout};
-use crate::delta::sqlite::tools::check::misfit;
+use crate::delta::sqlite::tools::check::storage_type_error;
 use crate::delta::{Ino, MergedPath, Result};
 use crate::vfs::{FileKind, Time};
 
-use super::mender::{BaseListing, Mender};
+use super::mender::{BaseListing, Repairer};
 
-pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
+pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
     rows(mender)?;
     let hiding = hiding(mender)?;
     for (path, ino) in hiding {
@@ -22,13 +22,13 @@ pub(super) fn mend(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// Adds whiteouts.
-pub(super) fn add(mender: &Mender<'_>, paths: &[MergedPath]) -> Result<()> {
+pub(super) fn add(mender: &Repairer<'_>, paths: &[MergedPath]) -> Result<()> {
     let now = mender.host.now;
     paths.iter().try_for_each(|path| whiteout::add(mender.conn, path, now).map(drop))
 }
 
 /// W2 and D5: valid paths, the right parent, and the right storage types.
-fn rows(mender: &mut Mender<'_>) -> Result<()> {
+fn rows(mender: &mut Repairer<'_>) -> Result<()> {
     let mut statement =
         mender.conn.prepare("SELECT rowid, path, parent_path, created_at FROM fs_whiteout")?;
     let mut rows = statement.query([])?;
@@ -37,7 +37,8 @@ fn rows(mender: &mut Mender<'_>) -> Result<()> {
         let (bytes, parent) = (value::bytes(row, 1)?, value::bytes(row, 2)?);
         let path = MergedPath::from_bytes(bytes).filter(|path| path.name().is_some());
         let is_derived = path.as_ref().is_some_and(|path| path.parent().as_bytes() == parent);
-        let is_odd = misfit(row.get_ref(1)?).is_some() || misfit(row.get_ref(2)?).is_some();
+        let is_odd = storage_type_error(row.get_ref(1)?).is_some()
+            || storage_type_error(row.get_ref(2)?).is_some();
         if is_derived && !is_odd {
             continue;
         }
@@ -58,7 +59,7 @@ fn rows(mender: &mut Mender<'_>) -> Result<()> {
 }
 
 /// Whiteouts that hide an entry of the session; parents before children.
-fn hiding(mender: &Mender<'_>) -> Result<Vec<(MergedPath, Ino)>> {
+fn hiding(mender: &Repairer<'_>) -> Result<Vec<(MergedPath, Ino)>> {
     let mut statement = mender.conn.prepare("SELECT path FROM fs_whiteout ORDER BY path")?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
@@ -79,7 +80,7 @@ fn hiding(mender: &Mender<'_>) -> Result<Vec<(MergedPath, Ino)>> {
 /// The whiteouts needed to keep base names hidden once the directory `ino` at `path` is no longer
 /// whited out; `None` if the base cannot be listed.
 pub(super) fn masks_at(
-    mender: &Mender<'_>,
+    mender: &Repairer<'_>,
     ino: Ino,
     path: &MergedPath,
 ) -> Result<Option<Vec<MergedPath>>> {
@@ -113,7 +114,7 @@ pub(super) fn masks_at(
     Ok(Some(masks))
 }
 
-fn is_dir(mender: &Mender<'_>, ino: Ino) -> Result<bool> {
+fn is_dir(mender: &Repairer<'_>, ino: Ino) -> Result<bool> {
     let row = inode::get(mender.conn, ino)?;
     Ok(row.is_some_and(|row| row.kind == FileKind::Directory))
 }

@@ -208,7 +208,7 @@ fn write(
             return Err(error.with_hint("nothing was written"));
         }
         let mut report = report?;
-        report.skipped.retain(|skipped| !kept.contains(&skipped.path));
+        report.skipped.retain(|skipped| !plan.left_to_base().contains(&skipped.path));
         let drifted = plan.drifted.iter().map(|drifted| &drifted.path);
         undo::tell_copies(args, drifted, report.kept.as_deref())?;
         let ending = tell(args, opened, &report)?;

@@ -1,6 +1,6 @@
 //! Whether everything can be done, before anything is: a refusal in the middle helps nobody.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
 use super::planner::Planner;
@@ -45,9 +45,7 @@ impl Planner<'_> {
     /// Refuses if something would come to where the base has what was moved on, and that move is
     /// not chosen: what is there would be put aside, and taken for gone.
     pub(super) fn check_chosen(&self) -> Result<()> {
-        let left: HashSet<_> = self.plan.refused.iter().map(|(change, _)| *change).collect();
-        let puts = self.plan.steps.puts.iter().filter(|put| put.over.is_none());
-        for put in puts.filter(|put| !left.contains(&put.change)) {
+        for put in self.plan.steps.puts.iter().filter(|put| put.over.is_none()) {
             if let Some(moved) = self.staying.get(&put.to) {
                 let (shown, moved) = (self.place.shown(&put.to), moved.display());
                 let what = format!("{}: what is there was moved to {moved}", shown.display());

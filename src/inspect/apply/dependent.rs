@@ -1,13 +1,71 @@
-//! Changes that cannot be applied because of a move that the plan leaves out by a rule of its own.
-//! Where the user did not choose that move, the plan is refused instead, with the path to name.
+//! Changes that cannot be applied because of others that the plan leaves out by rules of its own.
+//!
+//! What comes into a directory that is not made, moved or retyped has no place, nor has what comes
+//! to where the base has something whose move is left out. A directory from which something was to
+//! move away stays with it.
+//! Where the user did not choose a move, the plan is refused instead, with the path to name.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::Skipped;
+use super::plan::{ApplyPlan, ChangeSize, target_path};
 use super::planner::Planner;
+use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::overlay::Change;
+use crate::vfs::FileKind;
+use crate::writeback::{Shelf, StagingSlot};
+
+/// What the steps of a plan need of each other.
+struct Dependencies {
+    /// The changes by path.
+    paths: BTreeMap<MergedPath, usize>,
+    /// The changes that put something.
+    placing: HashSet<usize>,
+    /// The changes that put something to where nothing is, by that path.
+    puts: HashMap<BasePath, usize>,
+    /// The changes that take something away, by where it is.
+    takes: BTreeMap<BasePath, TakenAway>,
+    /// The paths that changes take something from.
+    sources: HashMap<usize, Vec<BasePath>>,
+}
+
+/// What takes something away from where the base has it.
+#[derive(Clone, Copy)]
+struct TakenAway {
+    change: usize,
+    /// It is put elsewhere.
+    is_moved: bool,
+}
+
+impl Dependencies {
+    fn of(plan: &ApplyPlan) -> Self {
+        let changes = plan.changes.iter().enumerate();
+        let paths = changes.map(|(number, change)| (change.path.clone(), number)).collect();
+        let puts = plan.steps.puts.iter();
+        let placing = puts.clone().map(|put| put.change).collect();
+        let moved: HashSet<_> =
+            puts.clone().filter(|put| put.shelf == Shelf::Taken).map(|put| put.slot).collect();
+        let puts = puts.filter(|put| put.over.is_none());
+        let puts = puts.map(|put| (put.to.clone(), put.change)).collect();
+        let (mut takes, mut sources) = (BTreeMap::new(), HashMap::<_, Vec<_>>::new());
+        for take in plan.steps.takes.iter().filter(|take| !take.stays) {
+            let (change, is_moved) = (take.change, moved.contains(&take.slot));
+            takes.insert(take.from.clone(), TakenAway { change, is_moved });
+            sources.entry(change).or_default().push(take.from.clone());
+        }
+        Self { paths, placing, puts, takes, sources }
+    }
+
+    /// The changes below a path.
+    fn below<'a>(&'a self, top: &'a MergedPath) -> impl Iterator<Item = usize> + 'a {
+        let below = self.paths.range(top.clone()..).skip_while(move |(path, _)| *path == top);
+        // Other names sort between a directory and what is in it.
+        let below = below.take_while(|(path, _)| path.as_bytes().starts_with(top.as_bytes()));
+        below.filter(move |(path, _)| path.is_within(top)).map(|(_, number)| *number)
+    }
+}
 
 impl Planner<'_> {
     /// Leaves out, by name, a change in a directory whose move is left out; whether it is left out.
@@ -23,49 +81,157 @@ impl Planner<'_> {
         Ok(true)
     }
 
-    /// Leaves out what would come to where the base has something of which the move is left out,
-    /// and all that would come into it. Each of these may be a move itself.
-    pub(super) fn leave_out_where_moves_stay(&mut self) {
-        if self.staying.is_empty() || self.plan.left_out.is_empty() {
-            return;
+    /// Leaves out what depends on what is left out; more may depend on each of these.
+    pub(super) fn leave_out_dependents(&mut self) -> Result<()> {
+        if self.plan.left_out.is_empty() {
+            return Ok(());
         }
-        let mut by_rule: BTreeSet<MergedPath> =
-            self.plan.left_out.iter().map(|left| left.path.clone()).collect();
-        let mut refused: HashSet<_> = self.plan.refused.iter().map(|(change, _)| *change).collect();
-        loop {
-            let puts = self.plan.steps.puts.iter();
-            let blocked = puts.filter(|put| put.over.is_none() && !refused.contains(&put.change));
-            let blocked: Vec<_> = blocked
-                .filter_map(|put| Some((put.change, self.staying.get(&put.to)?.clone())))
-                .filter(|(_, moved)| by_rule.contains(moved))
-                .collect();
-            if blocked.is_empty() {
-                return;
+        let needs = Dependencies::of(&self.plan);
+        let mut kept: BTreeSet<_> = self.plan.kept_in_base().cloned().collect();
+        let mut missing = BTreeSet::new();
+        let by_rule: BTreeSet<_> = self.plan.left_out.iter().map(|left| &left.path).collect();
+        let staying = self.staying.iter().filter(|(_, moved)| by_rule.contains(moved));
+        let staying: Vec<_> = staying.map(|(from, to)| (from.clone(), to.clone())).collect();
+        for (from, to) in staying {
+            self.leave_out_around(&needs, &from, Some(&to));
+        }
+        let mut next = 0;
+        while let Some(number) = self.plan.refused.get(next).map(|(number, _)| *number) {
+            next += 1;
+            let path = self.plan.changes[number].path.clone();
+            if self.lacks_directory(&needs, number)? {
+                self.leave_out_inside(&needs, &path, &mut kept);
+                missing.insert(path.clone());
             }
-            for (number, moved) in blocked {
-                let top = self.plan.changes[number].path.clone();
-                let why =
-                    format!("what is there was moved to {}, and that is left out", moved.display());
-                self.refuse_with(number, why, &mut refused);
-                for inside in 0..self.plan.changes.len() {
-                    let path = &self.plan.changes[inside].path;
-                    if path.is_within(&top) && *path != top {
-                        let why = format!("in {}, which is left out", top.display());
-                        self.refuse_with(inside, why, &mut refused);
-                    }
+            for from in needs.sources.get(&number).into_iter().flatten() {
+                let is_moved = needs.takes.get(from).is_some_and(|take| take.is_moved);
+                if is_moved {
+                    self.staying.insert(from.clone(), path.clone());
                 }
+                self.leave_out_around(&needs, from, is_moved.then_some(&path));
             }
-            by_rule.extend(self.plan.left_out.iter().map(|left| left.path.clone()));
+        }
+        self.plan.left_to_base = kept;
+        self.drop_refused(&missing);
+        Ok(())
+    }
+
+    /// Leaves out what is in a directory that is not made, moved or retyped. What is in one of the
+    /// `kept`, which are left to the base, is left to it too.
+    fn leave_out_inside(
+        &mut self,
+        needs: &Dependencies,
+        top: &MergedPath,
+        kept: &mut BTreeSet<MergedPath>,
+    ) {
+        let is_kept = kept.contains(top);
+        for inside in needs.below(top) {
+            if is_kept {
+                kept.insert(self.plan.changes[inside].path.clone());
+            }
+            if !self.refused.contains(&inside) {
+                self.refuse_with(inside, format!("in {}, which is left out", top.display()));
+            }
         }
     }
 
-    /// Leaves out a change; what it would take away stays.
-    fn refuse_with(&mut self, number: usize, why: String, refused: &mut HashSet<usize>) {
+    /// Whether the directory of a change is not there without that, and not only has other
+    /// attributes.
+    fn lacks_directory(&self, needs: &Dependencies, number: usize) -> Result<bool> {
+        let change = &self.plan.changes[number];
+        if change.object.is_none() || needs.placing.contains(&number) {
+            return Ok(change.object.is_some());
+        }
+        let home = target_path(change.from.as_ref().unwrap_or(&change.path));
+        let there = self.place.stat(&home)?;
+        Ok(there.is_none_or(|there| there.kind != FileKind::Directory))
+    }
+
+    /// Leaves out what cannot be while a base object stays where it is: it was to be moved to `to`,
+    /// or else to be removed.
+    fn leave_out_around(&mut self, needs: &Dependencies, from: &BasePath, to: Option<&MergedPath>) {
+        let mut above = from.split().map(|(above, _)| above);
+        while let Some(dir) = above {
+            let take = needs.takes.get(&dir);
+            if let Some(take) = take.filter(|take| !self.refused.contains(&take.change)) {
+                // What was to be removed moves with its directory.
+                if to.is_some() || !take.is_moved {
+                    let holds = MergedPath::of_base(from);
+                    let what = match to {
+                        Some(to) => format!("was moved to {}", to.display()),
+                        None => "was removed".to_owned(),
+                    };
+                    let why =
+                        format!("holds {}, which {what}, and that is left out", holds.display());
+                    self.refuse_with(take.change, why);
+                }
+                return;
+            }
+            above = dir.split().map(|(above, _)| above);
+        }
+        if let Some(&number) = needs.puts.get(from) {
+            let why = match to {
+                Some(to) => {
+                    format!("what is there was moved to {}, and that is left out", to.display())
+                }
+                None => "what is there was removed, and that is left out".to_owned(),
+            };
+            self.refuse_with(number, why);
+        }
+    }
+
+    fn refuse_with(&mut self, number: usize, why: String) {
         let path = self.plan.changes[number].path.clone();
-        let takes = self.plan.steps.takes.iter();
-        let taken = takes.filter(|take| take.change == number && !take.stays);
-        self.staying.extend(taken.map(|take| (take.from.clone(), path.clone())));
-        refused.insert(number);
         self.refuse(number, Skipped { path, why });
+    }
+
+    /// Takes what is left out from the steps, and from all that the plan counts and names. The
+    /// directories at the `missing` paths are left out.
+    fn drop_refused(&mut self, missing: &BTreeSet<MergedPath>) {
+        self.make_at_first_name_left();
+        let is_done = |change: usize| !self.refused.contains(&change);
+        let plan = &mut self.plan;
+        plan.makes.retain(|make| is_done(make.change));
+        plan.steps.takes.retain(|take| is_done(take.change));
+        plan.steps.puts.retain(|put| is_done(put.change));
+        // Where a directory is left out, the base may have another one.
+        let is_apart = |path: &BasePath| {
+            let path = MergedPath::of_base(path);
+            missing.contains(&path) || path.above().any(|above| missing.contains(&above))
+        };
+        plan.steps.sets.retain(|set| set.change.map_or(!is_apart(&set.path), is_done));
+        self.counts.retain(|change, _| is_done(*change));
+        let paths: BTreeSet<_> = plan.refused.iter().map(|(_, skipped)| &skipped.path).collect();
+        plan.merged.retain(|merged| !paths.contains(&merged.path));
+        plan.special.retain(|special| !paths.contains(&special.path));
+        plan.losses.retain(|loss| !paths.contains(&loss.path));
+    }
+
+    /// Makes a file of several names at the first one that is not left out.
+    fn make_at_first_name_left(&mut self) {
+        let mut instead: HashMap<StagingSlot, Option<StagingSlot>> = HashMap::new();
+        let mut sizes: HashMap<StagingSlot, ChangeSize> = HashMap::new();
+        for make in &mut self.plan.makes {
+            let is_left_out = self.refused.contains(&make.change);
+            match make.link {
+                None if is_left_out => {
+                    instead.insert(make.slot, None);
+                    let size = self.counts.get(&make.change).copied().unwrap_or_default();
+                    sizes.insert(make.slot, size);
+                }
+                Some(of) if !is_left_out && let Some(first) = instead.get_mut(&of) => {
+                    make.link = *first;
+                    if first.is_none() {
+                        *first = Some(make.slot);
+                        let size = sizes.get(&of).copied().unwrap_or_default();
+                        let own = self.counts.entry(make.change).or_default();
+                        own.files += size.files;
+                        own.bytes += size.bytes;
+                        own.data_bytes += size.data_bytes;
+                    }
+                }
+                _ => {}
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What is to be done.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,6 +90,8 @@ pub struct ApplyPlan {
     pub(super) fingerprints: HashSet<u64>,
     /// What drifted and is left out, to keep what the base has, with the change that it is of.
     pub(super) kept_in_base: BTreeMap<MergedPath, MergedPath>,
+    /// The changes that are left out with that, and what is in directories among them.
+    pub(super) left_to_base: BTreeSet<MergedPath>,
     pub(super) steps: Steps,
     pub(super) makes: Vec<Make>,
     /// What the top gets when all is done.
@@ -167,8 +169,13 @@ impl ApplyPlan {
 
     /// How many changes are left out, but for those that an option leaves to the base.
     pub fn left_out_unasked(&self) -> usize {
-        let asked: HashSet<_> = self.kept_in_base().collect();
-        self.left_out.iter().filter(|left| !asked.contains(&left.path)).count()
+        self.left_out.iter().filter(|left| !self.left_to_base.contains(&left.path)).count()
+    }
+
+    /// The paths of what an option leaves to the base ([`ApplyOptions::take_base`]): changes, and
+    /// all changes in a directory among them.
+    pub fn left_to_base(&self) -> &BTreeSet<MergedPath> {
+        &self.left_to_base
     }
 
     /// The paths of the changes that are left out for that reason.

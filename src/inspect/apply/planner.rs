@@ -94,6 +94,8 @@ pub(super) struct Planner<'a> {
     pub(super) kept: HashMap<Locator, bool>,
     /// Objects that are made, for their further names; with the base file that each is merged with.
     pub(super) made: HashMap<(Locator, Option<FileId>), StagingSlot>,
+    /// The changes that are left out though they have steps, by number.
+    pub(super) refused: HashSet<usize>,
     pub(super) slots: StagingSlot,
 }
 
@@ -144,6 +146,7 @@ impl<'a> Planner<'a> {
             log_begun: None,
             kept: HashMap::new(),
             made: HashMap::new(),
+            refused: HashSet::new(),
             slots: 0,
         }
     }
@@ -173,7 +176,7 @@ impl<'a> Planner<'a> {
         self.look_for_changes_in_same_second()?;
         self.settle_drift();
         self.look_for_unseen()?;
-        self.leave_out_where_moves_stay();
+        self.leave_out_dependents()?;
         self.plan.count(self.counts.values());
         for at in 0..self.plan.changes.len() {
             let is_whole = !self.has_left_out(&self.plan.changes[at].path);

@@ -223,10 +223,9 @@ impl Planner<'_> {
 
     /// Leaves out a change that has steps already; once.
     pub(super) fn refuse(&mut self, change: usize, skipped: Skipped) {
-        if self.plan.refused.iter().any(|(known, _)| *known == change) {
+        if !self.refused.insert(change) {
             return;
         }
-        self.counts.remove(&change);
         self.left_out.insert(skipped.path.clone());
         self.plan.left_out.push(skipped.clone());
         self.plan.refused.push((change, skipped));

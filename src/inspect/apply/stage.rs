@@ -1,7 +1,7 @@
 //! Making everything that is to be placed, beside the tree: until that is done, nothing of the
 //! tree has changed. What cannot be made is left out, and the rest is made all the same.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use super::merge::{self, StepContent};
@@ -57,10 +57,8 @@ pub(super) fn stage(
 ) -> Result<Option<Staged>> {
     let skipped = plan.refused.iter().map(|(change, what)| (Some(*change), what.clone()));
     let staged = Staged { skipped: skipped.collect(), ..Staged::default() };
-    let refused = plan.refused.iter().map(|(change, _)| *change).collect();
     let (all, failed) = (plan.data_bytes, HashMap::new());
-    let mut stage =
-        StagingRun { view, place, staging, watch, all, done: 0, staged, failed, refused };
+    let mut stage = StagingRun { view, place, staging, watch, all, done: 0, staged, failed };
     for make in &plan.makes {
         if stage.tell().is_break() {
             return Ok(None);
@@ -85,15 +83,10 @@ struct StagingRun<'a, 'w> {
     staged: Staged,
     /// What could not be made, and why.
     failed: HashMap<StagingSlot, String>,
-    /// Changes that are left out by the plan.
-    refused: HashSet<usize>,
 }
 
 impl StagingRun<'_, '_> {
     fn make(&mut self, make: &Make) -> Result<ControlFlow<()>> {
-        if self.refused.contains(&make.change) {
-            return Ok(ControlFlow::Continue(()));
-        }
         if let Some(of) = make.link {
             if let Some(why) = self.failed.get(&of) {
                 let skipped = Skipped { path: make.path.clone(), why: why.clone() };

@@ -15,6 +15,7 @@ mod refused;
 mod resume;
 mod session_meanwhile;
 mod sizes;
+mod skip_random;
 mod special;
 mod unchanged;
 mod undo;

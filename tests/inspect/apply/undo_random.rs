@@ -21,14 +21,14 @@ use crate::support::world::World;
 const CASES: u64 = 16;
 
 /// Numbers that are the same every time (xorshift64*).
-struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self(seed * 2 + 0x9e37_79b9_7f4a_7c15)
     }
 
-    fn below(&mut self, below: usize) -> usize {
+    pub fn below(&mut self, below: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -36,7 +36,7 @@ impl Random {
     }
 
     /// One of the few names, up to three of them deep.
-    fn path(&mut self) -> String {
+    pub fn path(&mut self) -> String {
         let depth = 1 + self.below(3);
         let names: Vec<_> = (0..depth).map(|_| ["a", "b", "c", "d", "e"][self.below(5)]).collect();
         names.join("/")
@@ -44,7 +44,7 @@ impl Random {
 }
 
 /// Some of these fail, since nothing is there, or something is.
-fn change_session(world: &World, random: &mut Random, number: usize) {
+pub(super) fn change_session(world: &World, random: &mut Random, number: usize) {
     let (at, to) = (random.path(), random.path());
     let has_dir = |path: &str| path.rsplit_once('/').is_none_or(|(dir, _)| world.exists(dir));
     if !has_dir(&at) || !has_dir(&to) {
@@ -69,7 +69,7 @@ fn change_session(world: &World, random: &mut Random, number: usize) {
 }
 
 /// What a person wrote.
-fn change_base(base: &Path, random: &mut Random, number: usize) -> Option<String> {
+pub(super) fn change_base(base: &Path, random: &mut Random, number: usize) -> Option<String> {
     let at = base.join(random.path());
     let text = format!("person {number}\n");
     match random.below(5) {
@@ -89,7 +89,7 @@ fn change_base(base: &Path, random: &mut Random, number: usize) -> Option<String
 }
 
 /// All texts in a directory that a person wrote.
-fn texts(base: &Path, written: &BTreeSet<String>) -> BTreeSet<String> {
+pub(super) fn texts(base: &Path, written: &BTreeSet<String>) -> BTreeSet<String> {
     let tree = on_host(base);
     let has = |text: &&String| {
         let text = text.trim_end().as_bytes();
@@ -126,7 +126,7 @@ fn check(world: &World, random: &mut Random, written: &BTreeSet<String>) -> bool
     true
 }
 
-fn now() -> i64 {
+pub(super) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
 }
 

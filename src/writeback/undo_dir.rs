@@ -146,7 +146,7 @@ impl UndoDir {
     }
 
     /// Replaces a file in it by a copy, which no other name leads to; or by a further name of
-    /// `copy`, which is one.
+    /// `copy`, which is one. That changes the times of the directory that it is in.
     ///
     /// # Errors
     /// The host refuses.
@@ -169,10 +169,7 @@ impl UndoDir {
                 }
             }
             let (dir, name) = self.target.parent(place)?;
-            // Moving a file changes its directory.
-            let above = rustix::fs::fstat(&dir)?;
-            rustix::fs::renameat(&self.dir, temporary.as_bytes(), &dir, name)?;
-            super::attrs::restore_times(dir.as_fd(), &above)
+            Ok(rustix::fs::renameat(&self.dir, temporary.as_bytes(), &dir, name)?)
         };
         done().map_err(|source| self.target.error(place, source))
     }

@@ -129,6 +129,21 @@ impl PlacedDescendant {
     }
 }
 
+impl KeptHardLink {
+    pub fn json(&self) -> Value {
+        let below = bytes(self.below.as_bytes());
+        json!({ "slot": self.slot, "below": below, "seen": seen(&self.seen) })
+    }
+
+    pub fn read(value: &Value) -> Option<Self> {
+        Some(Self {
+            slot: value.get("slot")?.as_u64()?,
+            below: to_path(value.get("below")?)?,
+            seen: to_seen(value.get("seen")?)?,
+        })
+    }
+}
+
 impl Before {
     pub fn json(&self) -> Value {
         json!({
@@ -270,8 +285,7 @@ impl Record {
             line(json!({ "removed": { "path": path, "slot": slot, "change": change }}))?;
         }
         for shared in &self.shared {
-            let (slot, below) = (shared.slot, bytes(shared.below.as_bytes()));
-            line(json!({ "shared": { "slot": slot, "below": below, "seen": seen(&shared.seen) }}))?;
+            line(json!({ "shared": shared.json() }))?;
         }
         self.inside.iter().try_for_each(|inside| line(json!({ "inside": inside.json() })))?;
         self.before.iter().try_for_each(|before| line(json!({ "before": before.json() })))
@@ -322,11 +336,7 @@ impl Record {
                 slot: value.get("slot")?.as_u64()?,
                 change: to_index(value.get("change")?)?,
             }),
-            "shared" => self.shared.push(KeptHardLink {
-                slot: value.get("slot")?.as_u64()?,
-                below: to_path(value.get("below")?)?,
-                seen: to_seen(value.get("seen")?)?,
-            }),
+            "shared" => self.shared.push(KeptHardLink::read(value)?),
             "inside" => self.inside.push(PlacedDescendant::read(value)?),
             "before" => self.before.push(Before::read(value)?),
             _ => return None,

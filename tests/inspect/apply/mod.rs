@@ -18,6 +18,7 @@ mod sizes;
 mod special;
 mod unchanged;
 mod undo;
+mod undo_killed;
 mod undo_random;
 mod unseen;
 mod xattrs;

@@ -20,7 +20,8 @@ use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::overlay::BlobDigest;
 use crate::writeback::{
-    Attrs, Cloner, LEFT_OUT, Shelf, Staging, StagingSlot, TargetError, TargetObject, UndoDir,
+    Attrs, Cloner, LEFT_OUT, Shelf, Staging, StagingSlot, Target, TargetError, TargetObject,
+    UndoDir,
 };
 
 /// The most that an apply keeps of what it replaces and removes, in bytes, where no option says
@@ -203,6 +204,23 @@ pub(super) fn kept_name(slot: StagingSlot, path: &BasePath) -> Vec<u8> {
     [format!("{slot}-").as_bytes(), &name[..name.len().min(200)]].concat()
 }
 
+/// A digest of the content or target of an object; `None` of a directory, of a file that is larger
+/// than [`MAX_DIGEST_BYTES`], and of what we may not read.
+pub(super) fn digest(
+    target: &Target,
+    path: &BasePath,
+    object: &TargetObject,
+) -> Result<Option<Vec<u8>>> {
+    if object.is_dir() {
+        return Ok(None);
+    }
+    let content = match target.content(path, MAX_DIGEST_BYTES) {
+        Err(error) if error.is_of_object() => None,
+        content => content?,
+    };
+    Ok(content.map(|content| BlobDigest::of(&content).to_vec()))
+}
+
 /// What is kept, by the record.
 fn copies(dir: &UndoDir, record: &Record) -> Vec<KeptCopy> {
     let moves = record.moves();
@@ -301,14 +319,7 @@ impl Keeping<'_> {
     }
 
     fn left(&self, path: &BasePath, now: TargetObject) -> Result<Left> {
-        let content = match now.is_dir() {
-            true => None,
-            false => match self.place.target.content(path, MAX_DIGEST_BYTES) {
-                Err(error) if error.is_of_object() => None,
-                content => content?,
-            },
-        };
-        let digest = content.map(|content| BlobDigest::of(&content).to_vec());
+        let digest = digest(&self.place.target, path, &now)?;
         Ok(Left { seen: now.seen, attrs: now.attrs, digest })
     }
 

@@ -33,6 +33,7 @@ mod target_dir;
 mod unchanged;
 mod undo;
 mod undo_change;
+mod undo_drift;
 mod undo_plan;
 
 use std::io::ErrorKind;

@@ -90,6 +90,8 @@ pub(super) struct PlacedDescendant {
     pub path: BasePath,
     pub seen: SeenObject,
     pub mode: u32,
+    /// As [`Left::digest`].
+    pub digest: Option<Vec<u8>>,
 }
 
 /// Attributes of an object from before the first step, which steps set or moved.
@@ -117,6 +119,7 @@ impl PlacedDescendant {
     pub fn json(&self) -> Value {
         json!({
             "path": bytes(self.path.as_bytes()), "seen": seen(&self.seen), "mode": self.mode,
+            "digest": self.digest,
         })
     }
 
@@ -125,6 +128,7 @@ impl PlacedDescendant {
             path: to_path(value.get("path")?)?,
             seen: to_seen(value.get("seen")?)?,
             mode: u32::try_from(value.get("mode")?.as_u64()?).ok()?,
+            digest: optional(value.get("digest").unwrap_or(&Value::Null), to_bytes)?,
         })
     }
 }

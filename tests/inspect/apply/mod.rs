@@ -11,6 +11,7 @@ mod meanwhile;
 mod merge;
 mod parts;
 mod pending;
+mod redo;
 mod refused;
 mod resume;
 mod session_meanwhile;

@@ -145,11 +145,3 @@ fn times(dir: BorrowedFd<'_>, name: &[u8], mtime: Time) -> Result<(), Errno> {
     };
     rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)
 }
-
-/// Restores the mtime of an open directory.
-// The fields' types differ from platform to platform.
-#[allow(clippy::unnecessary_cast)]
-pub(super) fn restore_times(dir: BorrowedFd<'_>, had: &Stat) -> io::Result<()> {
-    let mtime = Time { secs: had.st_mtime as i64, nanos: had.st_mtime_nsec as u32 };
-    Ok(times(dir, b".", mtime)?)
-}

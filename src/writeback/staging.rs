@@ -296,7 +296,8 @@ impl Staging {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC;
             let mode = Mode::RUSR | Mode::WUSR;
             let mut file: File = rustix::fs::openat(&self.dir, NOTES, flags, mode)?.into();
-            file.write_all(format!("{line}\n").as_bytes())?;
+            // A line of an interrupted run may have no end.
+            file.write_all(format!("\n{line}\n").as_bytes())?;
             sync_all(&self.dir)
         };
         noted().map_err(|source| self.error(source))

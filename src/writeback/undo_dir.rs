@@ -170,10 +170,7 @@ impl UndoDir {
                 }
             }
             let (dir, name) = self.target.parent(place)?;
-            // Renaming into a directory changes its mtime.
-            let above = rustix::fs::fstat(&dir)?;
-            rustix::fs::renameat(&self.dir, temporary.as_bytes(), &dir, name)?;
-            super::attrs::restore_times(dir.as_fd(), &above)
+            Ok(rustix::fs::renameat(&self.dir, temporary.as_bytes(), &dir, name)?)
         };
         done().map_err(|source| self.target.error(place, source))
     }

@@ -15,7 +15,7 @@ use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::overlay::Change;
 use crate::vfs::FileKind;
-use crate::writeback::{Shelf, StagingSlot};
+use crate::writeback::{StagingDir, StagingSlot};
 
 /// What the steps of a plan need of each other.
 struct Dependencies {
@@ -46,7 +46,7 @@ impl Dependencies {
         let puts = plan.steps.puts.iter();
         let placing = puts.clone().map(|put| put.change).collect();
         let moved: HashSet<_> =
-            puts.clone().filter(|put| put.shelf == Shelf::Taken).map(|put| put.slot).collect();
+            puts.clone().filter(|put| put.shelf == StagingDir::Taken).map(|put| put.slot).collect();
         let puts = puts.filter(|put| put.over.is_none());
         let puts = puts.map(|put| (put.to.clone(), put.change)).collect();
         let (mut takes, mut sources) = (BTreeMap::new(), HashMap::<_, Vec<_>>::new());

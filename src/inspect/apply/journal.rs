@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::Skipped;
 use super::record::{Before, PlacedDescendant};
+use super::shared::SharedFiles;
 use super::steps::{AppliedChange, PutStep, Set, Steps, Take};
 use crate::base::BasePath;
 use crate::delta::MergedPath;
@@ -59,6 +60,8 @@ pub(super) struct Notes {
     pub is_told: bool,
     /// Nothing is kept after all.
     pub keeps_nothing: bool,
+    /// The kept files that have further names in the target.
+    pub shared: Option<SharedFiles>,
     /// The changes that are not made, and why.
     pub skipped: Vec<(Option<usize>, Skipped)>,
 }
@@ -199,6 +202,11 @@ impl Notes {
         json!({ "skipped": { "change": change, "path": path, "why": skipped.why } }).to_string()
     }
 
+    /// The line for the kept files that have further names in the target.
+    pub fn shared(shared: &SharedFiles) -> String {
+        json!({ "shared": shared.json() }).to_string()
+    }
+
     /// Reads the lines. One that was not written to its end is as if it was not there: what it
     /// says will be found again.
     pub fn read(file: File) -> io::Result<Self> {
@@ -208,6 +216,7 @@ impl Notes {
             notes.is_taken |= value.contains_key("taken");
             notes.is_told |= value.contains_key("told");
             notes.keeps_nothing |= value.contains_key("keeps_nothing");
+            notes.shared = value.get("shared").and_then(SharedFiles::read).or(notes.shared);
             notes.skipped.extend(value.get("skipped").and_then(|skipped| {
                 let change = skipped.get("change")?.as_u64();
                 let path = to_merged(skipped.get("path")?)?;

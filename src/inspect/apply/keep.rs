@@ -6,19 +6,22 @@
 //! target still lead to is copied, since it may change there.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use super::journal::Journal;
-use super::record::{Before, KeptHardLink, Left, Moves, Placed, Record, RemovedByApply, round};
+use super::record::{Before, Left, Moves, Placed, Record, RemovedByApply, round};
+use super::shared::SharedFiles;
 use super::steps::Steps;
 use super::target_dir::ApplyTarget;
+use super::{ApplyEvent, ApplyWatch};
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::overlay::BlobDigest;
 use crate::writeback::{
-    Attrs, Cloner, LEFT_OUT, SeenObject, Staging, StagingDir, StagingSlot, TargetError,
-    TargetObject, UndoDir,
+    Attrs, Cloner, LEFT_OUT, Staging, StagingDir, StagingSlot, Target, TargetError, TargetObject,
+    UndoDir,
 };
 
 /// The most that an apply keeps of what it replaces and removes, in bytes, where no option says
@@ -127,35 +130,36 @@ pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<
 }
 
 /// What is kept of one object, and where it is in the staging.
-struct KeptItem {
-    shelf: StagingDir,
-    slot: StagingSlot,
+pub(super) struct KeptItem {
+    pub shelf: StagingDir,
+    pub slot: StagingSlot,
     /// Where it goes.
-    to: BasePath,
+    pub to: BasePath,
 }
 
-/// A file in an item: which one, and the path below that.
-type KeptFile = (usize, BasePath);
-
 /// Work in progress.
-struct Keeping<'a> {
-    place: &'a ApplyTarget<'a>,
-    staging: &'a Staging,
+pub(super) struct Keeping<'a> {
+    pub place: &'a ApplyTarget<'a>,
+    pub staging: &'a Staging,
     journal: &'a Journal,
+    /// The changes that were not made.
     skipped: &'a HashSet<usize>,
-    dir: &'a UndoDir,
+    /// The shared files that an interrupted run found.
+    pub noted: Option<SharedFiles>,
+    pub dir: &'a UndoDir,
     round: String,
 }
 
 /// Keeps what was replaced and removed, when all steps are done; `top` is what the top will have.
-/// Returns what is kept. May be done again.
+/// Returns what is kept; `None` if it was broken off. May be done again.
 pub(super) fn keep(
     place: &ApplyTarget<'_>,
     staging: &Staging,
     journal: &Journal,
-    skipped: &HashSet<usize>,
+    (skipped, noted): (&HashSet<usize>, Option<SharedFiles>),
     top: &Attrs,
-) -> Result<Vec<KeptCopy>> {
+    watch: &mut ApplyWatch<'_>,
+) -> Result<Option<Vec<KeptCopy>>> {
     let path = place.undo_dir();
     let dir = UndoDir::open(&path, true)?;
     let dir = dir.ok_or_else(|| TargetError {
@@ -166,10 +170,10 @@ pub(super) fn keep(
     let old = read(&dir)?;
     if let Some(done) = old.as_ref().filter(|old| old.round() == round) {
         dir.sweep_all_but(&round)?;
-        return Ok(copies(&dir, done));
+        return Ok(Some(copies(&dir, done)));
     }
-    let keeping = Keeping { place, staging, journal, skipped, dir: &dir, round };
-    keeping.run(old.as_ref(), top)
+    let keeping = Keeping { place, staging, journal, skipped, noted, dir: &dir, round };
+    keeping.run(old.as_ref(), top, watch)
 }
 
 /// Removes what was kept.
@@ -200,6 +204,23 @@ pub(super) fn kept_name(slot: StagingSlot, path: &BasePath) -> Vec<u8> {
     [format!("{slot}-").as_bytes(), &name[..name.len().min(200)]].concat()
 }
 
+/// A digest of the content or target of an object; `None` of a directory, of a file that is larger
+/// than [`MAX_DIGEST_BYTES`], and of what we may not read.
+pub(super) fn digest(
+    target: &Target,
+    path: &BasePath,
+    object: &TargetObject,
+) -> Result<Option<Vec<u8>>> {
+    if object.is_dir() {
+        return Ok(None);
+    }
+    let content = match target.content(path, MAX_DIGEST_BYTES) {
+        Err(error) if error.is_of_object() => None,
+        content => content?,
+    };
+    Ok(content.map(|content| BlobDigest::of(&content).to_vec()))
+}
+
 /// What is kept, by the record.
 fn copies(dir: &UndoDir, record: &Record) -> Vec<KeptCopy> {
     let moves = record.moves();
@@ -216,7 +237,12 @@ fn copies(dir: &UndoDir, record: &Record) -> Vec<KeptCopy> {
 }
 
 impl Keeping<'_> {
-    fn run(&self, old: Option<&Record>, top: &Attrs) -> Result<Vec<KeptCopy>> {
+    fn run(
+        &self,
+        old: Option<&Record>,
+        top: &Attrs,
+        watch: &mut ApplyWatch<'_>,
+    ) -> Result<Option<Vec<KeptCopy>>> {
         let mut record = Record {
             session: self.journal.session.clone(),
             target: self.place.target.path().to_owned(),
@@ -233,34 +259,28 @@ impl Keeping<'_> {
         // What an earlier apply replaced is not given up for an apply that did nothing.
         let stays = !self.journal.is_undo && record.changes_nothing();
         if let Some(old) = old.filter(|_| stays) {
-            return Ok(self.dir.sweep_all_but(&old.round()).map(|()| Vec::new())?);
+            return Ok(self.dir.sweep_all_but(&old.round()).map(|()| Some(Vec::new()))?);
         }
         self.dir.begin(&self.round)?;
         let items = self.items(&record);
-        let groups = self.shared_files(&items)?;
-        let mut cloner = Cloner::default();
-        for item in &items {
-            if self.is_staged(item)? {
-                let from = Staging::path_of(item.shelf, item.slot);
-                self.dir.receive((&self.place.target, &from), &item.to, &mut cloner)?;
-            }
-        }
-        for (seen, names) in groups {
-            self.separate(&names, &items)?;
-            let shared = names.into_iter().map(|(item, below)| KeptHardLink {
-                slot: items[item].slot,
-                below,
-                seen: seen.clone(),
-            });
-            record.shared.extend(shared);
-        }
+        let Some(shared) = self.receive(&items, watch)? else { return Ok(None) };
+        record.shared = shared;
         record.inside.clone_from(&self.journal.inside);
         let mut kept = copies(self.dir, &record);
         if let Some(old) = old.filter(|_| self.journal.is_undo) {
             kept.extend(self.carry_over(old)?);
         }
+        if self.tell(watch).is_break() {
+            return Ok(None);
+        }
         self.dir.commit(&self.round, &mut |out| record.write(out))?;
-        Ok(kept)
+        Ok(Some(kept))
+    }
+
+    /// All steps are done, and what they replaced and removed is not kept yet.
+    pub fn tell(&self, watch: &mut ApplyWatch<'_>) -> ControlFlow<()> {
+        let all = self.journal.steps.len();
+        watch(ApplyEvent::Step { done: all, all })
     }
 
     /// The changes of which only hunks were applied.
@@ -299,14 +319,7 @@ impl Keeping<'_> {
     }
 
     fn left(&self, path: &BasePath, now: TargetObject) -> Result<Left> {
-        let content = match now.is_dir() {
-            true => None,
-            false => match self.place.target.content(path, MAX_DIGEST_BYTES) {
-                Err(error) if error.is_of_object() => None,
-                content => content?,
-            },
-        };
-        let digest = content.map(|content| BlobDigest::of(&content).to_vec());
+        let digest = digest(&self.place.target, path, &now)?;
         Ok(Left { seen: now.seen, attrs: now.attrs, digest })
     }
 
@@ -340,56 +353,6 @@ impl Keeping<'_> {
             Some(item(StagingDir::Replaced, placed.over?, &path))
         });
         removed.chain(replaced).collect()
-    }
-
-    fn is_staged(&self, item: &KeptItem) -> Result<bool> {
-        Ok(self.staging.look(item.shelf, item.slot)?.is_some())
-    }
-
-    /// Files that have further names which are not kept, by the items that have them.
-    fn shared_files(&self, items: &[KeptItem]) -> Result<Vec<(SeenObject, Vec<KeptFile>)>> {
-        let mut files: BTreeMap<(u64, u64), (TargetObject, Vec<KeptFile>)> = BTreeMap::new();
-        for (at, item) in items.iter().enumerate() {
-            let staged = Staging::path_of(item.shelf, item.slot);
-            let (target, top) = match self.is_staged(item)? {
-                true => (&self.place.target, &staged),
-                false => (self.dir.target(), &item.to),
-            };
-            target.walk(top, &mut |path, object| {
-                if !object.is_dir() && object.nlink > 1 {
-                    let rest = path.as_bytes().get(top.as_bytes().len() + 1..).unwrap_or_default();
-                    let below = BasePath::from_bytes(rest).unwrap_or_default();
-                    let known = files.entry(object.id());
-                    known.or_insert_with(|| (object.clone(), Vec::new())).1.push((at, below));
-                }
-                true
-            })?;
-        }
-        let files = files.into_values();
-        let shared = files.filter(|(object, names)| object.nlink > names.len() as u64);
-        Ok(shared.map(|(object, names)| (object.seen, names)).collect())
-    }
-
-    /// Makes a copy of a file of which these are the kept names.
-    fn separate(&self, names: &[KeptFile], items: &[KeptItem]) -> Result<()> {
-        let mut first = None;
-        for (item, below) in names {
-            let path = match below.is_root() {
-                true => items[*item].to.clone(),
-                false => {
-                    let path = [items[*item].to.as_bytes(), b"/", below.as_bytes()].concat();
-                    BasePath::from_bytes(&path).unwrap_or_default()
-                }
-            };
-            let Some(object) = self.dir.target().object(&path)? else { continue };
-            if object.nlink <= names.len() as u64 {
-                // It was copied from another filesystem.
-                return Ok(());
-            }
-            self.dir.separate(&path, first.as_ref())?;
-            first.get_or_insert(path);
-        }
-        Ok(())
     }
 
     /// The attributes from before, with those that were left.

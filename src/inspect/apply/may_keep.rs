@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use super::journal::Notes;
 use super::keep::read;
 use super::plan::ApplyPlan;
 use super::record::Record;
@@ -73,6 +74,18 @@ pub fn check_not_taken_back(opened: &Opened, to: Option<&Path>, plan: &ApplyPlan
     match changes_nothing(&place, plan)? {
         true => Ok(()),
         false => refuse_taken_back(&place, opened.session().id()),
+    }
+}
+
+/// Notes that an interrupted run keeps nothing of what it replaced and removed.
+///
+/// # Errors
+/// Another apply is at work, or the host refuses.
+pub fn keep_nothing(opened: &Opened, to: Option<&Path>) -> Result<()> {
+    let place = ApplyTarget::open(opened, to)?;
+    match super::open(&place.target, false)? {
+        Some(staging) => Ok(staging.note(Notes::KEEPS_NOTHING)?),
+        None => Ok(()),
     }
 }
 

@@ -26,12 +26,14 @@ mod planner;
 mod record;
 mod refused;
 mod session_check;
+mod shared;
 mod stage;
 mod steps;
 mod target_dir;
 mod unchanged;
 mod undo;
 mod undo_change;
+mod undo_drift;
 mod undo_plan;
 
 use std::io::ErrorKind;
@@ -58,7 +60,7 @@ pub use consent::{Consent, ShowPlan};
 pub use drift::{Drifted, Why};
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
 pub use last::{KeptForUndo, LastApply, kept, last_apply};
-pub use may_keep::check_not_taken_back;
+pub use may_keep::{check_not_taken_back, keep_nothing};
 pub use plan::{ApplyOptions, ApplyPlan, AttributeCounts, Loss, Merged, Special};
 pub use stage::NotSet;
 pub use steps::AppliedChange;
@@ -83,7 +85,8 @@ pub enum ApplyEvent {
     },
     /// What the session still has in the base is being copied into it: so much is left.
     Copying(PendingCopies),
-    /// The tree is being changed: before the next step, and after the last one.
+    /// The tree is being changed: before the next step, after the last one, and between the
+    /// objects that are kept then.
     Step {
         /// Steps that were done.
         done: usize,
@@ -147,6 +150,12 @@ pub struct Report {
     pub is_redo: bool,
     /// What is kept of what it replaced and removed; `None` if nothing is to be.
     pub kept: Option<Vec<KeptCopy>>,
+}
+
+impl Report {
+    fn broken_off_at(self, steps: (usize, usize)) -> Self {
+        Self { broken_off: Some(steps), applied: Vec::new(), ..self }
+    }
 }
 
 /// Says what would be done, and calls `each` for every difference of it.
@@ -410,15 +419,15 @@ fn finish(
         is_redo: journal.is_redo,
         kept: None,
     };
+    let steps = (commit.done, journal.steps.len());
     if !is_done {
-        report.broken_off = Some((commit.done, journal.steps.len()));
-        report.applied.clear();
-        return Ok(report);
+        return Ok(report.broken_off_at(steps));
     }
     let (is_first, keeps_nothing) = (!commit.notes.is_told, commit.notes.keeps_nothing);
     if session.is_kept_in_step() {
         commit.note_base_ctimes(&mut report.applied);
     }
+    let shared = commit.notes.shared.take();
     let (skipped, keeps) = (commit.into_skipped(), journal.keeps && !keeps_nothing);
     let mut top = journal.top.clone();
     if keeps {
@@ -426,7 +435,10 @@ fn finish(
         top = top.map_or_else(now, |top| Ok(Some(top)))?;
     }
     let kept = match top.as_ref().filter(|_| keeps) {
-        Some(top) => keep::keep(place, &staging, journal, &skipped, top).map(Some),
+        Some(top) => match keep::keep(place, &staging, journal, (&skipped, shared), top, watch) {
+            Ok(None) => return Ok(report.broken_off_at(steps)),
+            kept => kept,
+        },
         None if journal.leaves_kept => Ok(None),
         None => {
             if let Err(error) = keep::remove(place) {
@@ -454,18 +466,6 @@ fn finish(
         report.not_set.add(target.set(&BasePath::root(), top)?);
     }
     Ok(report)
-}
-
-/// Notes that an interrupted run keeps nothing of what it replaced and removed.
-///
-/// # Errors
-/// Another apply is at work, or the host refuses.
-pub fn keep_nothing(opened: &Opened, to: Option<&Path>) -> Result<()> {
-    let place = ApplyTarget::open(opened, to)?;
-    match open(&place.target, false)? {
-        Some(staging) => Ok(staging.note(Notes::KEEPS_NOTHING)?),
-        None => Ok(()),
-    }
 }
 
 /// Opens the staging, unless another process has it.

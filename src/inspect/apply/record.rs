@@ -90,6 +90,8 @@ pub(super) struct PlacedDescendant {
     pub path: BasePath,
     pub seen: SeenObject,
     pub mode: u32,
+    /// As [`Left::digest`].
+    pub digest: Option<Vec<u8>>,
 }
 
 /// Attributes of an object from before the first step, which steps set or moved.
@@ -117,6 +119,7 @@ impl PlacedDescendant {
     pub fn json(&self) -> Value {
         json!({
             "path": bytes(self.path.as_bytes()), "seen": seen(&self.seen), "mode": self.mode,
+            "digest": self.digest,
         })
     }
 
@@ -125,6 +128,22 @@ impl PlacedDescendant {
             path: to_path(value.get("path")?)?,
             seen: to_seen(value.get("seen")?)?,
             mode: u32::try_from(value.get("mode")?.as_u64()?).ok()?,
+            digest: optional(value.get("digest").unwrap_or(&Value::Null), to_bytes)?,
+        })
+    }
+}
+
+impl KeptHardLink {
+    pub fn json(&self) -> Value {
+        let below = bytes(self.below.as_bytes());
+        json!({ "slot": self.slot, "below": below, "seen": seen(&self.seen) })
+    }
+
+    pub fn read(value: &Value) -> Option<Self> {
+        Some(Self {
+            slot: value.get("slot")?.as_u64()?,
+            below: to_path(value.get("below")?)?,
+            seen: to_seen(value.get("seen")?)?,
         })
     }
 }
@@ -270,8 +289,7 @@ impl Record {
             line(json!({ "removed": { "path": path, "slot": slot, "change": change }}))?;
         }
         for shared in &self.shared {
-            let (slot, below) = (shared.slot, bytes(shared.below.as_bytes()));
-            line(json!({ "shared": { "slot": slot, "below": below, "seen": seen(&shared.seen) }}))?;
+            line(json!({ "shared": shared.json() }))?;
         }
         self.inside.iter().try_for_each(|inside| line(json!({ "inside": inside.json() })))?;
         self.before.iter().try_for_each(|before| line(json!({ "before": before.json() })))
@@ -322,11 +340,7 @@ impl Record {
                 slot: value.get("slot")?.as_u64()?,
                 change: to_index(value.get("change")?)?,
             }),
-            "shared" => self.shared.push(KeptHardLink {
-                slot: value.get("slot")?.as_u64()?,
-                below: to_path(value.get("below")?)?,
-                seen: to_seen(value.get("seen")?)?,
-            }),
+            "shared" => self.shared.push(KeptHardLink::read(value)?),
             "inside" => self.inside.push(PlacedDescendant::read(value)?),
             "before" => self.before.push(Before::read(value)?),
             _ => return None,

@@ -175,16 +175,21 @@ fn inside(place: &ApplyTarget<'_>, restores: &[Restore]) -> Result<Vec<PlacedDes
     let mut inside = Vec::new();
     for restore in restores {
         let top = Staging::path_of(StagingDir::New, restore.slot);
+        let mut made = Vec::new();
         place.target.walk(&top, &mut |path, object| {
-            let below = &path.as_bytes()[top.as_bytes().len()..];
-            let path = [restore.path.as_bytes(), below].concat();
-            if !below.is_empty() {
-                let path = BasePath::from_bytes(&path).unwrap_or_default();
-                let (seen, mode) = (object.seen.clone(), object.attrs.mode);
-                inside.push(PlacedDescendant { path, seen, mode });
+            if *path != top {
+                made.push((path.clone(), object.clone()));
             }
             true
         })?;
+        for (staged, object) in made {
+            let below = &staged.as_bytes()[top.as_bytes().len()..];
+            let path = [restore.path.as_bytes(), below].concat();
+            let path = BasePath::from_bytes(&path).unwrap_or_default();
+            let digest = keep::digest(&place.target, &staged, &object)?;
+            let (seen, mode) = (object.seen, object.attrs.mode);
+            inside.push(PlacedDescendant { path, seen, mode, digest });
+        }
     }
     Ok(inside)
 }

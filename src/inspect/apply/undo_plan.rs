@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::keep::kept_name;
-use super::record::{Before, Left, Moves, Placed, PlacedDescendant, Record, RemovedByApply};
+use super::record::{Before, Moves, Placed, PlacedDescendant, Record, RemovedByApply};
 use super::steps::{PutStep, Set, Steps, Take};
 use super::target_dir::ApplyTarget;
 use super::undo_change::{DirContents, UndoChange, UndoDrift, UndoKind};
+use super::undo_drift::{GoingNames, LeftObject};
 use crate::base::{BasePath, STAGING};
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
-use crate::overlay::BlobDigest;
 use crate::vfs::FileKind;
 use crate::writeback::{Attrs, SeenObject, StagingDir, StagingSlot, TargetObject};
 
@@ -84,6 +84,8 @@ pub(super) struct UndoPlanner<'a> {
     moves: Moves,
     /// What is in directories that were put somewhere as a whole.
     inside: HashMap<&'a BasePath, &'a PlacedDescendant>,
+    /// The names that go.
+    going: GoingNames,
     /// What is at each placed path now.
     now: Vec<Option<TargetObject>>,
     drifts: BTreeMap<(usize, MergedPath), UndoDrift>,
@@ -101,6 +103,7 @@ impl<'a> UndoPlanner<'a> {
             options,
             moves: record.moves(),
             inside: record.inside.iter().map(|inside| (&inside.path, inside)).collect(),
+            going: GoingNames::of(record),
             now: Vec::new(),
             drifts: BTreeMap::new(),
             left_out: HashSet::new(),
@@ -161,7 +164,11 @@ impl<'a> UndoPlanner<'a> {
             (_, None) => self.note(&placed.path, GONE, placed.from.is_some(), placed.change),
             (None, Some(_)) => self.note(&placed.path, CAME, false, placed.change),
             (Some(left), Some(now)) => {
-                if !self.is_unchanged(&placed.path, left, now)? {
+                // What is moved back keeps its mode: no other name may change that.
+                let going =
+                    if placed.from.is_none() { &self.going } else { &GoingNames::default() };
+                let left = LeftObject::from(left);
+                if !left.is_now(&self.place.target, &placed.path, now, going)? {
                     // A directory is not replaced by a file.
                     let is_lost = now.is_dir() && placed.from.is_none() && placed.over.is_some();
                     self.note(&placed.path, CHANGED, is_lost, placed.change);
@@ -169,29 +176,6 @@ impl<'a> UndoPlanner<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Whether an object has the type, content and mode that was left; of a directory, the type.
-    fn is_unchanged(&self, path: &BasePath, left: &Left, now: &TargetObject) -> Result<bool> {
-        if left.seen.kind != now.seen.kind {
-            return Ok(false);
-        }
-        if now.is_dir() {
-            return Ok(true);
-        }
-        if left.seen.kind != FileKind::Symlink && left.attrs.mode != now.attrs.mode {
-            return Ok(false);
-        }
-        // Device numbers may be others after a restart.
-        let seen = SeenObject { dev: now.seen.dev, ..left.seen.clone() };
-        if seen.is_as_seen(&now.seen) {
-            return Ok(true);
-        }
-        let Some(digest) = left.digest.as_ref().filter(|_| left.seen.size == now.seen.size) else {
-            return Ok(false);
-        };
-        let content = self.place.target.content(path, now.seen.size)?;
-        Ok(content.is_some_and(|content| BlobDigest::of(&content)[..] == digest[..]))
     }
 
     /// The placed paths that are taken away or back, with what is there.
@@ -275,33 +259,30 @@ impl<'a> UndoPlanner<'a> {
         taken: &HashMap<&BasePath, &TargetObject>,
         each: &mut dyn FnMut(BasePath, &'static str),
     ) -> Result<()> {
-        self.place
-            .target
-            .walk(&placed.path, &mut |path, object| {
-                if *path == placed.path {
-                    return true;
-                }
-                if taken.contains_key(path) || self.in_the_way.contains_key(path) {
-                    return false;
-                }
-                let Some(inside) = self.inside.get(path) else {
-                    each(path.clone(), CAME);
-                    return false;
-                };
-                let seen = SeenObject { dev: object.seen.dev, ..inside.seen.clone() };
-                let has_mode = object.is_dir()
-                    || object.seen.kind == FileKind::Symlink
-                    || object.attrs.mode == inside.mode;
-                let is_same = match object.is_dir() {
-                    true => seen.kind == object.seen.kind,
-                    false => has_mode && seen.is_as_seen(&object.seen),
-                };
-                if !is_same {
-                    each(path.clone(), CHANGED);
-                }
-                is_same
-            })
-            .map_err(Into::into)
+        let mut failed = None;
+        self.place.target.walk(&placed.path, &mut |path, object| {
+            if *path == placed.path {
+                return true;
+            }
+            if taken.contains_key(path) || self.in_the_way.contains_key(path) {
+                return false;
+            }
+            let Some(inside) = self.inside.get(path) else {
+                each(path.clone(), CAME);
+                return false;
+            };
+            let left = LeftObject::from(*inside);
+            let is_same = left.is_now(&self.place.target, path, object, &self.going);
+            let is_same = is_same.unwrap_or_else(|error| {
+                failed.get_or_insert(error);
+                false
+            });
+            if !is_same {
+                each(path.clone(), CHANGED);
+            }
+            is_same
+        })?;
+        failed.map_or(Ok(()), Err)
     }
 
     fn add_placed(&mut self, plan: &mut UndoPlan) {

@@ -72,9 +72,9 @@ fn seen(world: &World, plan: &ApplyPlan) -> Vec<(String, String)> {
     let tree = merged(&world.session(), Some(&world.base()));
     let names: BTreeSet<_> =
         other.iter().filter_map(|path| tree.get(path)).map(|object| &object.first).collect();
-    let same = tree.iter().filter(|(path, object)| {
-        !other.contains(*path) && !names.contains(&object.first)
-    });
+    let same = tree
+        .iter()
+        .filter(|(path, object)| !other.contains(*path) && !names.contains(&object.first));
     same.map(|(path, object)| {
         let path = path.escape_ascii().to_string();
         (path, format!("{:?} {}", object.kind, object.content.escape_ascii()))
@@ -103,7 +103,8 @@ fn check(world: &mut World, written: &BTreeSet<String>) -> bool {
     assert_eq!(paths(&left_out(&again)), paths(&left), "what is left out again");
     let host = on_host(&base);
     let report = apply_served(world, &options);
-    let skipped: BTreeSet<_> = report.skipped.iter().map(|s| s.path.display().to_string()).collect();
+    let skipped: BTreeSet<_> =
+        report.skipped.iter().map(|s| s.path.display().to_string()).collect();
     assert_eq!(skipped, paths(&left));
     let (text, host) = (|tree| format!("{tree:?}"), host);
     assert_eq!(text(on_host(&base)), text(host));

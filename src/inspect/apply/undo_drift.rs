@@ -1,0 +1,86 @@
+//! Whether an object is still as an apply or undo left it.
+
+use std::collections::HashMap;
+
+use super::record::{Left, PlacedDescendant, Record};
+use crate::base::BasePath;
+use crate::inspect::error::Result;
+use crate::overlay::BlobDigest;
+use crate::vfs::FileKind;
+use crate::writeback::{SeenObject, Target, TargetObject};
+
+/// What was left of an object, as far as it tells a change.
+pub(super) struct LeftObject<'a> {
+    seen: &'a SeenObject,
+    mode: u32,
+    digest: Option<&'a [u8]>,
+}
+
+/// How many names of each file go, by inode number.
+#[derive(Debug, Default)]
+pub(super) struct GoingNames(HashMap<u64, u64>);
+
+impl GoingNames {
+    /// The names that were put where nothing comes back from.
+    pub fn of(record: &Record) -> Self {
+        let mut going = Self::default();
+        let placed = record.placed.iter().filter(|placed| placed.from.is_none());
+        let placed = placed.filter_map(|placed| Some(&placed.left.as_ref()?.seen));
+        for seen in placed.chain(record.inside.iter().map(|inside| &inside.seen)) {
+            *going.0.entry(seen.ino).or_default() += 1;
+        }
+        going
+    }
+
+    /// Whether a file has further names, which stay and keep its mode.
+    fn leave(&self, now: &TargetObject) -> bool {
+        !now.is_dir() && self.0.get(&now.seen.ino).is_some_and(|going| *going < now.nlink)
+    }
+}
+
+impl<'a> From<&'a Left> for LeftObject<'a> {
+    fn from(left: &'a Left) -> Self {
+        Self { seen: &left.seen, mode: left.attrs.mode, digest: left.digest.as_deref() }
+    }
+}
+
+impl<'a> From<&'a PlacedDescendant> for LeftObject<'a> {
+    fn from(inside: &'a PlacedDescendant) -> Self {
+        Self { seen: &inside.seen, mode: inside.mode, digest: inside.digest.as_deref() }
+    }
+}
+
+impl LeftObject<'_> {
+    /// Whether what is at `path` now has the type, content and mode that was left; of a directory,
+    /// the type. A mode that another name keeps is not lost.
+    pub fn is_now(
+        &self,
+        target: &Target,
+        path: &BasePath,
+        now: &TargetObject,
+        going: &GoingNames,
+    ) -> Result<bool> {
+        if self.seen.kind != now.seen.kind {
+            return Ok(false);
+        }
+        if now.is_dir() {
+            return Ok(true);
+        }
+        let has_mode = now.seen.kind == FileKind::Symlink || now.attrs.mode == self.mode;
+        if !has_mode && !going.leave(now) {
+            return Ok(false);
+        }
+        // Device numbers may be others after a restart.
+        let seen = SeenObject { dev: now.seen.dev, ..self.seen.clone() };
+        if seen.is_as_seen(&now.seen) {
+            return Ok(true);
+        }
+        let Some(digest) = self.digest.filter(|_| self.seen.size == now.seen.size) else {
+            return Ok(false);
+        };
+        match target.content(path, now.seen.size) {
+            Err(error) if error.is_of_object() => Ok(false),
+            content => Ok(content?.is_some_and(|content| BlobDigest::of(&content)[..] == *digest)),
+        }
+    }
+}

@@ -83,6 +83,7 @@ mod validator_child;
 mod when;
 mod write;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -184,7 +185,14 @@ pub fn run() -> ExitCode {
     if completing::answer() {
         return ExitCode::SUCCESS;
     }
-    let parsed = command().try_get_matches().and_then(|args| Cli::from_arg_matches(&args));
+    let parse = |args: &[OsString]| {
+        command().try_get_matches_from(args).and_then(|args| Cli::from_arg_matches(&args))
+    };
+    let given: Vec<_> = std::env::args_os().collect();
+    let parsed = parse(&given).or_else(|error| {
+        let as_clap = diff::with_equals_sign(given.iter().cloned());
+        if as_clap == given { Err(error) } else { parse(&as_clap) }
+    });
     let cli = match parsed {
         Ok(cli) => cli,
         Err(mut error) => {

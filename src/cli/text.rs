@@ -6,6 +6,7 @@ use std::fmt::Display;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use crate::inspect::counts::ChangeCounts;
 use crate::vfs::{Attr, FileKind, Time};
 
 /// The version of the JSON output: fields may be added, but existing ones do not change.
@@ -79,6 +80,22 @@ pub(super) fn name(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// The path of a directory as [`name`] has it, with a slash at its end.
+pub(super) fn dir_name(path: &[u8]) -> String {
+    let slash = if path.ends_with(b"/") { "" } else { "/" };
+    name(path) + slash
+}
+
+/// How many changes of each kind there are.
+pub(super) fn changes(counts: ChangeCounts) -> String {
+    let ChangeCounts { added, deleted, modified, renamed, retyped } = counts;
+    let of_type = match retyped {
+        0 => String::new(),
+        retyped => format!(" ({retyped} of another type)"),
+    };
+    format!("{added} added, {deleted} deleted, {modified} modified{of_type}, {renamed} renamed")
 }
 
 /// Escapes a text for one line, like [`name`], but leaves backslashes.

@@ -10,9 +10,9 @@ use super::mounting::note::Note;
 use super::mounting::point::MountPoint;
 use super::mounting::{privilege, table};
 use super::output::Out;
-use super::{Ending, text};
+use super::{Ending, output, text};
+use crate::inspect::counts::count_changes;
 use crate::inspect::opened::Opened;
-use crate::inspect::status::touched;
 
 /// Unmount a session, and stop its server if `acetate mount` started it.
 ///
@@ -25,7 +25,7 @@ pub(super) struct Args {
     dir: Option<PathBuf>,
 
     /// Stop the servers that killed runs (`acetate run`) have left, where no process is left that
-    /// they serve.
+    /// they serve; say so if there are none.
     #[arg(long, conflicts_with_all = ["dir", "lazy", "force", "json"])]
     dead: bool,
 
@@ -47,8 +47,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     privilege::check(None, &privilege::as_root())?;
     let Some(dir) = &args.dir else {
-        let ending = if release_dead(None)? > 0 { Ending::Done } else { Ending::Findings };
-        return Ok(ending);
+        return stop_dead();
     };
     let point = MountPoint::find(dir).map_err(|error| match dir.exists() {
         true => error,
@@ -79,6 +78,18 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     };
     let server = release(&note, None, args.lazy)?;
     told(args, &note, &server)
+}
+
+/// Stops the servers that killed runs have left; says so where there are none.
+fn stop_dead() -> Result<Ending, CliError> {
+    let stopped = release_dead(None).map_err(|error| match error.hint() {
+        Some(_) => error,
+        None => error.with_hint("`acetate sessions` shows which servers are left"),
+    })?;
+    if stopped == 0 {
+        output::line(format_args!("no run was killed: nothing to stop"));
+    }
+    Ok(Ending::Done)
 }
 
 /// A mount whose server is away cannot write what programs wrote last.
@@ -120,13 +131,6 @@ fn told(args: &Args, note: &Note, server: &ServerFate) -> Result<Ending, CliErro
 
 /// What the session holds, if that can be told.
 fn sum(session: &Path) -> Option<String> {
-    let found = touched(&Opened::open(session, None).ok()?).ok()?;
-    Some(format!(
-        "{}: {} added, {} deleted, {} modified, {} renamed",
-        session.display(),
-        found.added,
-        found.deleted,
-        found.modified,
-        found.renamed,
-    ))
+    let counts = count_changes(&Opened::open(session, None).ok()?).ok()?;
+    Some(format!("{}: {}", session.display(), text::changes(counts)))
 }

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::error::{InspectError, Result};
+use super::log::is_top_set;
 use super::opened::Opened;
 use super::selection::Selection;
 use super::split;
@@ -88,6 +89,11 @@ pub fn diff(
     each: &mut dyn FnMut(&TreeView<'_>, Difference) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
     opened.look(|view| {
+        if let Some(top) = top(opened, view, options)?
+            && each(view, top)?.is_break()
+        {
+            return Ok(());
+        }
         let mut failed = None;
         let done =
             view.changes(&mut |change| match compare_parts(opened, view, options, change, each) {
@@ -102,6 +108,43 @@ pub fn diff(
             None => done.map(|_went_through| ()).map_err(InspectError::from),
         }
     })
+}
+
+/// What the session changed of the mode and owner of the top, which is in no directory and so no
+/// [`Change`]. The session has them from its beginning: what it did not set is the base's.
+pub(super) fn top(
+    opened: &Opened,
+    view: &TreeView<'_>,
+    options: &DiffOptions,
+) -> Result<Option<Difference>> {
+    let (root, path) = (MergedPath::root(), BasePath::root());
+    if opened.base_path().is_none() || !options.selection.has(view, &root, true) {
+        return Ok(None);
+    }
+    let attr = opened.base().stat(&path).map_err(|source| base_error(opened, &path, source))?;
+    let before = BaseObject { path, attr };
+    let after = view.root().map_err(|source| at(&root, source))?;
+    let differs = Differs { mtime: false, ..attributes_differ(options, &before, &after) };
+    let is_changed = differs != Differs::default() && is_top_set(opened)?;
+    Ok(is_changed.then(|| of_top(before, after, differs)))
+}
+
+/// A difference of the top.
+pub(super) fn of_top(before: BaseObject, after: TreeObject, differs: Differs) -> Difference {
+    let change = Change {
+        path: MergedPath::root(),
+        before: Some(before),
+        after: Some(after),
+        replaced: None,
+        is_moved: false,
+        is_carried: false,
+        is_link: false,
+        original: None,
+        is_drifted: false,
+        is_replaced_drifted: false,
+    };
+    let (kind, old) = (DifferenceKind::Modified, change.before.clone());
+    Difference { kind, differs, path: MergedPath::root(), old, change }
 }
 
 /// Calls `each` for the difference that a change makes, or for its selected parts.
@@ -210,7 +253,7 @@ pub(super) fn started_from(change: &Change) -> Option<&Original> {
 }
 
 /// The earlier state that a change is compared with.
-fn old_object(change: &Change) -> Option<BaseObject> {
+pub(super) fn old_object(change: &Change) -> Option<BaseObject> {
     if change.is_link {
         return None;
     }

@@ -51,6 +51,8 @@ pub struct Folded {
     pub path: MergedPath,
     /// Why they are folded.
     pub reason: Reason,
+    /// The number of paths, those in removed directories included.
+    pub paths: u64,
     /// The number of objects that are not directories.
     pub files: u64,
     /// The sum of the sizes of the files.
@@ -123,6 +125,24 @@ pub fn entries(
         entries.sort_by(|a, b| a.path().cmp(b.path()));
         Ok(entries)
     })
+}
+
+/// The differences with one for each path, in their order: what was in a directory that is gone
+/// has one of its own.
+///
+/// # Errors
+/// The session or the base cannot be read.
+pub fn each_path(
+    opened: &Opened,
+    options: &DiffOptions,
+    differences: Vec<Difference>,
+) -> Result<Vec<Difference>> {
+    let lines = entries(opened, options, FoldOptions { dirs: false, own: false }, differences)?;
+    let one = |line| match line {
+        FoldedLine::One(difference) => Some(*difference),
+        FoldedLine::Folded(_) => None,
+    };
+    Ok(lines.into_iter().filter_map(one).collect())
 }
 
 impl FoldedLine {
@@ -206,13 +226,14 @@ impl<'a> Folder<'a> {
         rest: &mut Vec<Difference>,
     ) -> Result<()> {
         let Some(base) = dir.change.before.clone() else { return Ok(()) };
-        let (mut files, mut bytes, mut below) = (0, 0, Vec::new());
+        let (mut paths, mut files, mut bytes, mut below) = (0, 0, 0, Vec::new());
         walk_base(self.opened, &base, &mut |path, attr| {
             let is_dir = attr.kind == FileKind::Directory;
             let object = BaseObject { path: path.clone(), attr: attr.clone() };
             if self.is_elsewhere(&object)? {
                 return Ok(false);
             }
+            paths += 1;
             files += u64::from(!is_dir);
             bytes += if attr.kind == FileKind::Regular { attr.size } else { 0 };
             if !is_folded && *path != base.path {
@@ -228,7 +249,7 @@ impl<'a> Folder<'a> {
         match is_folded && files > 0 {
             true => {
                 let differences = vec![dir];
-                let folded = Folded { path, reason, files, bytes, differences };
+                let folded = Folded { path, reason, paths, files, bytes, differences };
                 self.entries.push(FoldedLine::Folded(folded));
             }
             false => {
@@ -262,6 +283,7 @@ impl<'a> Folder<'a> {
                 Folded {
                     path: root,
                     reason: Reason::Own(owner),
+                    paths: 0,
                     files: 0,
                     bytes: 0,
                     differences: Vec::new(),
@@ -292,6 +314,7 @@ impl<'a> Folder<'a> {
 
 impl Folded {
     fn take(&mut self, mut other: Self) {
+        self.paths += other.paths;
         self.files += other.files;
         self.bytes += other.bytes;
         self.differences.append(&mut other.differences);
@@ -315,5 +338,6 @@ fn folded(path: MergedPath, reason: Reason, differences: Vec<Difference>) -> Fol
     let files = attrs().filter(|(kind, _)| *kind != FileKind::Directory).count() as u64;
     let sizes = attrs().filter(|(kind, _)| *kind == FileKind::Regular).map(|(_, size)| size);
     let bytes = sizes.fold(0, u64::saturating_add);
-    Folded { path, reason, files, bytes, differences }
+    let paths = differences.len() as u64;
+    Folded { path, reason, paths, files, bytes, differences }
 }

@@ -10,7 +10,7 @@ use super::error::{InspectError, Result};
 use super::names::{PathHistory, PathWatch};
 use super::opened::Opened;
 use crate::delta::sqlite::{AuditFilter, AuditReader, InvalidRow, Order, Session};
-use crate::delta::{AuditRow, Dropped, MergedPath, StoreError};
+use crate::delta::{AuditProcedure, AuditRow, Dropped, MergedPath, StoreError};
 use crate::vfs::Time;
 
 pub use super::names::Now;
@@ -65,6 +65,27 @@ pub fn now(opened: &Opened, path: &MergedPath) -> Now {
         Ok(Ok(None)) => Now::Nothing,
         Ok(Err(_)) | Err(_) => Now::Unknown,
     }
+}
+
+/// Whether the session set attributes of the top since it last had those of the base.
+///
+/// # Errors
+/// The session cannot be read.
+pub(super) fn is_top_set(opened: &Opened) -> Result<bool> {
+    let procedures = vec![AuditProcedure::Setattr, AuditProcedure::Apply, AuditProcedure::Discard];
+    let filter = AuditFilter { procedures, ..AuditFilter::default() };
+    let options = LogOptions { filter, order: Order::NewestFirst, ..LogOptions::default() };
+    let mut log = match AuditLog::open(opened.session(), options) {
+        Err(InspectError::NoAudit { .. }) => return Ok(false),
+        log => log?,
+    };
+    let mut last = None;
+    log.read(&mut |_, row| {
+        let of_top = row.ok().filter(|row| row.path == MergedPath::root());
+        last = of_top.map(|row| row.procedure);
+        if last.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(last == Some(AuditProcedure::Setattr))
 }
 
 impl AuditLog {

@@ -7,6 +7,7 @@ pub mod apply;
 pub mod check;
 pub mod compact;
 mod content;
+pub mod counts;
 pub mod diff;
 pub mod discard;
 mod error;

@@ -1,10 +1,15 @@
 //! The status of a session: its content, its changes, and its server.
 
-use super::diff::is_dropping;
+use std::collections::HashSet;
+
+use super::counts::ChangeCounts;
+use super::diff::{DiffOptions, DifferenceKind, is_chosen, old_object, top};
 use super::error::{InspectError, Result};
 use super::opened::Opened;
+use super::split::walk_base;
 use crate::base::BaseAttr;
 use crate::delta::sqlite::SessionStats;
+use crate::overlay::{BaseObject, Change};
 use crate::vfs::{Attr, FileKind};
 
 /// The status of a session.
@@ -23,7 +28,7 @@ pub struct SessionStatus {
 pub struct TouchedCounts {
     /// Objects that the session created.
     pub added: u64,
-    /// Deleted objects; a directory counts as one, with all its content.
+    /// Deleted objects, those in removed directories included.
     pub deleted: u64,
     /// Objects copied up or replaced at their path, and directories with another mode or owner.
     pub modified: u64,
@@ -45,43 +50,70 @@ pub fn status(opened: &Opened) -> Result<SessionStatus> {
     Ok(SessionStatus { figures, served_by: session.served_by(), touched: touched(opened)? })
 }
 
-/// Counts the objects that a session changed.
+/// Counts the paths that a session changed, as [`ChangeCounts`] does.
 ///
 /// # Errors
 /// The session or its base cannot be read.
 pub fn touched(opened: &Opened) -> Result<TouchedCounts> {
-    let mut sum = TouchedCounts::default();
+    let options = DiffOptions::default();
+    let (mut counts, mut drifted) = (ChangeCounts::default(), 0);
+    let (mut gone, mut moved) = (Vec::new(), HashSet::new());
     opened.look(|view| {
-        let counted = view.changes(&mut |change| {
-            let path = change.after.as_ref().map(|after| after.path());
-            if path.is_some_and(is_dropping) {
+        if top(opened, view, &options)?.is_some() {
+            counts.add(DifferenceKind::Modified);
+        }
+        let all = view.changes(&mut |change| {
+            if !is_chosen(&options, view, &change) {
                 return true;
             }
-            sum.drifted += u64::from(change.has_drifted());
-            if change.is_carried {
-                return true;
-            }
-            match (&change.before, &change.after) {
-                (_, None) => sum.deleted += 1,
-                (None, Some(_)) => sum.added += 1,
-                (Some(_), Some(_)) if change.is_link => sum.added += 1,
-                (Some(before), Some(after)) => {
-                    let path = after.path().as_bytes();
-                    let is_dir = after.attr().kind == FileKind::Directory;
-                    if before.path.as_bytes() != &path[1..] {
-                        sum.renamed += 1;
-                    } else if !(is_dir && before.attr.kind == FileKind::Directory)
-                        || has_other_rights(&before.attr, after.attr())
-                    {
-                        sum.modified += 1;
-                    }
+            drifted += u64::from(change.has_drifted());
+            let old = old_object(&change);
+            let Some(kind) = kind_of(&change, old.as_ref()) else { return true };
+            match (kind, old) {
+                (DifferenceKind::Deleted, Some(old)) if old.attr.kind == FileKind::Directory => {
+                    gone.push(old);
                 }
+                (DifferenceKind::Renamed, Some(old)) => {
+                    moved.insert(old.path);
+                    counts.add(kind);
+                }
+                _ => counts.add(kind),
             }
             true
         });
-        counted.map(|_all| ()).map_err(InspectError::from)
+        all.map(|_all| ()).map_err(InspectError::from)
     })?;
-    Ok(sum)
+    for dir in &gone {
+        walk_base(opened, dir, &mut |path, _| {
+            let is_gone = !moved.contains(path);
+            counts.deleted += u64::from(is_gone);
+            Ok(is_gone)
+        })?;
+    }
+    let ChangeCounts { added, deleted, modified, renamed, .. } = counts;
+    Ok(TouchedCounts { added, deleted, modified, renamed, drifted })
+}
+
+/// What happened to an object, without a look into its content; `None` for a directory that only
+/// leads to others.
+fn kind_of(change: &Change, old: Option<&BaseObject>) -> Option<DifferenceKind> {
+    let (before, after) = match (old, &change.after) {
+        (_, None) => return Some(DifferenceKind::Deleted),
+        (None, Some(_)) => return Some(DifferenceKind::Added),
+        (Some(before), Some(after)) => (before, after),
+    };
+    if before.attr.kind != after.attr().kind {
+        return Some(DifferenceKind::Retyped);
+    }
+    let is_moved = change.is_moved || before.path.as_bytes() != &after.path().as_bytes()[1..];
+    let is_dir = after.attr().kind == FileKind::Directory;
+    let only_leads = is_dir && !has_other_rights(&before.attr, after.attr());
+    match (is_moved, only_leads) {
+        (true, true) if change.is_carried => None,
+        (true, _) => Some(DifferenceKind::Renamed),
+        (false, true) => None,
+        (false, false) => Some(DifferenceKind::Modified),
+    }
 }
 
 fn has_other_rights(before: &BaseAttr, after: &Attr) -> bool {

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use imara_diff::{Algorithm, Diff, InternedInput};
+use gix_imara_diff::{Algorithm, Diff, InternedInput};
 
 /// The marker before the lines of the base.
 const BEFORE_BASE: &[u8] = b"<<<<<<< base";

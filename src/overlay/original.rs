@@ -254,6 +254,8 @@ impl View<'_> {
         if original.kind != now.kind {
             return Ok(false);
         }
+        // Writes through a mapping that come after the page's first may leave the times as they are
+        // (docs/SEMANTICS.md): when the original was taken is not known.
         let times = (original.fileid, original.size, original.mtime, original.ctime);
         if times == (now.fileid, now.size, now.mtime, now.ctime) {
             return Ok(true);

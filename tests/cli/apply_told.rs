@@ -87,3 +87,21 @@ fn a_copy_in_which_nothing_changed_is_dropped_where_nothing_else_is_applied() {
     assert_eq!(done(&["cat", "s.db", "sub/file"]), "person");
     assert!(done(&["apply", "s.db", "--yes"]).starts_with("nothing to apply"));
 }
+
+/// A directory whose time alone changes has no line in the plan, and does not count.
+#[test]
+fn what_was_applied_is_counted_as_the_plan_and_diff_count() {
+    let tree = "dir/file \"1\"\nother \"other\"\ngone/a \"a\"\ngone/b \"b\"\ngone/c \"c\"\n";
+    let mut world = World::new(tree);
+    world.write("other", 0, b"mine!").unwrap();
+    world.put("dir/new", "new");
+    world.rm_rf("gone");
+    world.close();
+    let base = world.change_base();
+    fs::write(base.join("other"), "a\nperson's\n").unwrap();
+    let session = world.session();
+    let names = run(world.scratch(), &["diff", session.to_str().unwrap(), "--name-only"]).stdout;
+    assert_eq!(names.iter().filter(|&&byte| byte == b'\n').count(), 6);
+    let (out, _) = said(&apply(&world, &["--yes", "--skip-drifted"]), 1);
+    assert!(out.ends_with(": 5 applied, 1 skipped: the session keeps those\n"), "{out}");
+}

@@ -93,8 +93,8 @@ fn directories_that_are_new_or_gone_are_one_line() {
         ["A /made/", "A /made/deep/ (1 file, 200 B)", "A /made/two"],
         "what is named is opened"
     );
-    assert_eq!(lines(&["--name-only"]).len(), 10, "a line for each difference");
-    assert_eq!(lines(&["--json"]).len(), 10);
+    assert_eq!(lines(&["--name-only"]).len(), 12, "a line for each path");
+    assert_eq!(lines(&["--json"]).len(), 12);
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn stat_counts_and_fits_the_terminal() {
     assert_eq!(
         lines[7..],
         [
-            "11 changes: 6 added, 1 deleted, 3 modified, 1 renamed",
-            "3 directories, 2 of git's own, 1 only in mode or owner",
+            "13 changes: 6 added, 3 deleted, 3 modified, 1 renamed",
+            "4 directories, 2 of git's own, 1 only in mode or owner",
             " 6 files changed, 105 insertions(+), 3 deletions(-)"
         ]
     );

@@ -13,6 +13,7 @@ mod config;
 mod ctx;
 mod cycles;
 mod diff;
+mod diff_paths;
 mod errors;
 mod export;
 mod exports;

@@ -31,7 +31,7 @@ fn it_counts_what_the_session_holds_and_changed() {
     let found = status(&world, 0);
     for (key, value) in [
         ("added", 2),
-        ("deleted", 1),
+        ("deleted", 2),
         ("modified", 1),
         ("renamed", 1),
         ("files", 3),

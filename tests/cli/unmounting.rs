@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -100,6 +101,26 @@ fn left_copying(place: &Place) -> Left {
     umount.kill().unwrap();
     umount.wait().unwrap();
     left
+}
+
+/// What the session holds is counted as `diff` and `run` count it.
+#[test]
+fn umount_counts_what_differs() {
+    let Some(place) = Place::new("exit 0") else { return };
+    fs::create_dir(place.path("base/old")).unwrap();
+    for file in ["same", "old/a", "old/b"] {
+        fs::write(place.path("base").join(file), "content").unwrap();
+    }
+    let mode = fs::Permissions::from_mode(0o644);
+    fs::set_permissions(place.path("base/same"), mode).unwrap();
+    assert!(place.run(&["init", "s.db", "--base", "base"]).status.success());
+    assert!(place.run(&["rm", "-r", "s.db", "/old"]).status.success());
+    assert!(place.run(&["chmod", "s.db", "600", "/same"]).status.success());
+    assert!(place.run(&["chmod", "s.db", "644", "/same"]).status.success());
+    let _left = Left::new(&place, "s.db", "at");
+    let output = place.run(&["umount", "at"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.ends_with("s.db: 0 added, 3 deleted, 0 modified, 0 renamed\n"), "{said}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `acetate apply`: writes what a session changed to its base.
 
+mod counting;
 mod forgetting;
 mod printing;
 mod progress;
@@ -29,6 +30,7 @@ use crate::inspect::apply::{
 use crate::inspect::hunks::ChosenHunks;
 use crate::inspect::opened::Opened;
 use crate::inspect::selection::Selection;
+use counting::PathCounts;
 use forgetting::Forgetting;
 use printing::{PlanPrinter, is_time_of_directory};
 use progress::ApplyProgress;
@@ -185,7 +187,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         output::line(format_args!("nothing was written"));
         return Ok(Ending::Findings);
     }
-    write(args, &opened, &options, &plan)
+    write(args, &opened, &options, (&plan, &shown))
 }
 
 /// Writes what was agreed to, and says what came of it.
@@ -193,7 +195,7 @@ fn write(
     args: &Args,
     opened: &Opened,
     options: &ApplyOptions,
-    plan: &ApplyPlan,
+    (plan, shown): (&ApplyPlan, &PlanPrinter<'_>),
 ) -> Result<Ending, CliError> {
     let kept: BTreeSet<_> = plan.kept_in_base().cloned().collect();
     let ending = with_book(args, opened, |book| {
@@ -211,7 +213,8 @@ fn write(
         report.skipped.retain(|skipped| !plan.left_to_base().contains(&skipped.path));
         let drifted = plan.drifted.iter().map(|drifted| &drifted.path);
         undo::tell_copies(args, drifted, report.kept.as_deref())?;
-        let ending = tell(args, opened, &report)?;
+        let paths = if args.yes { &made.paths } else { &shown.paths };
+        let ending = tell(args, opened, &report, paths)?;
         if args.skip_drifted && !report.skipped.is_empty() && !plan.drifted.is_empty() {
             note_next(args);
         }
@@ -356,7 +359,7 @@ fn finish(args: &Args, opened: &Opened) -> Result<Ending, CliError> {
         let report = resume(opened, args.to.as_deref(), book, &mut |event| progress.tell(event));
         progress.end();
         match report? {
-            Some(report) => tell(args, opened, &report),
+            Some(report) => tell(args, opened, &report, &PathCounts::default()),
             None => Ok(Ending::Done),
         }
     })

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use serde_json::Value;
 
+use super::counting::PathCounts;
 use super::report::{lost, put_counts};
 use super::{Args, target};
 use crate::cli::error::CliError;
@@ -21,8 +22,7 @@ pub(super) struct PlanPrinter<'a> {
     args: &'a Args,
     opened: &'a Opened,
     differences: Vec<Difference>,
-    /// How many differences have no line.
-    quiet: usize,
+    pub paths: PathCounts,
     /// Whether the plan leaves something out, once it is there.
     pub leaves_out: Option<bool>,
     /// Why the plan could not be printed.
@@ -31,30 +31,31 @@ pub(super) struct PlanPrinter<'a> {
 
 impl<'a> PlanPrinter<'a> {
     pub fn new(args: &'a Args, opened: &'a Opened) -> Self {
-        Self { args, opened, differences: Vec::new(), quiet: 0, leaves_out: None, failed: None }
+        let (differences, paths) = (Vec::new(), PathCounts::default());
+        Self { args, opened, differences, paths, leaves_out: None, failed: None }
     }
 
-    /// How many changes are shown and not left out.
+    /// How many paths are shown and not left out.
     pub fn count(&self, plan: &ApplyPlan) -> usize {
         let left: HashSet<_> = plan.left_out.iter().map(|left| &left.path).collect();
-        let is_done = |d: &&Difference| !left.contains(&d.change.path);
-        let shown = self.differences.iter().filter(is_done).count();
-        if shown == 0 { self.quiet } else { shown }
+        let shown = self.differences.iter().map(|difference| &difference.change.path);
+        self.paths.sum(shown.filter(|path| !left.contains(path)).chain(&self.paths.quiet))
     }
 
-    pub fn print(&self, plan: &ApplyPlan) -> Result<(), CliError> {
+    pub fn print(&mut self, plan: &ApplyPlan) -> Result<(), CliError> {
         let json = |d: &Difference| output::json_text(&Value::Object(diff::json(d)));
         let lines = match self.args.json {
             true => self.differences.iter().map(json).collect(),
             // By a view of its own: an apply shows its plan while it looks at the session.
             false => {
                 let opened = self.args.source.open()?;
+                self.paths.count(&opened, &self.differences)?;
                 let has_line = |d: &&Difference| !is_told_as_drifted(plan, d);
                 let differences = self.differences.iter().filter(has_line).cloned().collect();
                 diff::lines(&opened, self.args.all, differences)?
             }
         };
-        print_plan(self.args, self.opened, plan, &lines, self.quiet)
+        print_plan(self.args, self.opened, plan, &lines, self.paths.quiet.len())
     }
 }
 
@@ -62,7 +63,7 @@ impl ShowPlan for PlanPrinter<'_> {
     fn difference(&mut self, difference: &Difference) {
         // Every directory of which an entry changed.
         if is_time_of_directory(difference) && !self.args.json {
-            self.quiet += 1;
+            self.paths.quiet.insert(difference.change.path.clone());
         } else {
             self.differences.push(difference.clone());
         }

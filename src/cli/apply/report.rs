@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::Args;
+use super::counting::PathCounts;
 use crate::cli::error::CliError;
 use crate::cli::mounting::privilege::quoted;
 use crate::cli::output::{self, Out};
@@ -13,7 +14,12 @@ use crate::inspect::apply::{AppliedChange, Loss, NotSet, Report};
 use crate::inspect::opened::Opened;
 
 /// Says what came of it.
-pub(super) fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Ending, CliError> {
+pub(super) fn tell(
+    args: &Args,
+    opened: &Opened,
+    report: &Report,
+    paths: &PathCounts,
+) -> Result<Ending, CliError> {
     match report.broken_off {
         Some((0, 0)) => return Err(CliError::new("interrupted: nothing was written")),
         Some((done, all)) => {
@@ -28,7 +34,7 @@ pub(super) fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Endi
         let path = text::name(loss.path.as_bytes());
         output::line(format_args!("warning: {path} {}", lost(loss)));
     }
-    let shown = show(args, opened, report);
+    let shown = show(args, opened, report, paths);
     let is_undone_whole = |applied: &AppliedChange| applied.part.is_none();
     if report.kept.is_some() && report.applied.iter().any(is_undone_whole) {
         note_undo(args, report);
@@ -41,7 +47,7 @@ pub(super) fn tell(args: &Args, opened: &Opened, report: &Report) -> Result<Endi
 }
 
 /// Prints what was skipped, and the sum.
-fn show(args: &Args, opened: &Opened, report: &Report) -> Result<(), CliError> {
+fn show(args: &Args, opened: &Opened, report: &Report, paths: &PathCounts) -> Result<(), CliError> {
     let mut out = Out::new();
     for skipped in &report.skipped {
         let path = skipped.path.as_bytes();
@@ -55,7 +61,8 @@ fn show(args: &Args, opened: &Opened, report: &Report) -> Result<(), CliError> {
         }
     }
     let dir = super::target(args, opened);
-    let (count, skipped) = (report.applied.len(), report.skipped.len());
+    let count = paths.sum(report.applied.iter().map(|applied| &applied.path));
+    let skipped = report.skipped.len();
     if args.json {
         let mut object = text::json("applied");
         text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());

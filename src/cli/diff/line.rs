@@ -14,8 +14,8 @@ pub(super) fn entry(entry: &FoldedLine) -> (char, String) {
     match entry {
         FoldedLine::One(difference) => (letter(difference.kind), line(difference)[2..].to_owned()),
         FoldedLine::Folded(folded) => {
-            let path = text::name(folded.path.as_bytes());
-            (folded_letter(folded), format!("{path}/ ({})", held(folded)))
+            let path = text::dir_name(folded.path.as_bytes());
+            (folded_letter(folded), format!("{path} ({})", held(folded)))
         }
     }
 }
@@ -36,7 +36,7 @@ pub(super) fn held(folded: &Folded) -> String {
         Reason::Added | Reason::Deleted => "",
     };
     if folded.files == 0 {
-        return text::count(folded.differences.len().saturating_sub(1), "directory");
+        return text::count(folded.paths.saturating_sub(1), "directory");
     }
     let files = text::count(folded.files, "file");
     let is_drifted = folded.differences.iter().any(|difference| difference.change.has_drifted());
@@ -59,8 +59,8 @@ pub(super) fn shown(difference: &Difference) -> String {
         (None, Some(before)) => before.attr.kind,
         (None, None) => FileKind::Regular,
     };
-    let slash = if kind == FileKind::Directory { "/" } else { "" };
-    text::name(difference.path.as_bytes()) + slash
+    let path = difference.path.as_bytes();
+    if kind == FileKind::Directory { text::dir_name(path) } else { text::name(path) }
 }
 
 /// A difference in a line.

@@ -16,7 +16,7 @@ use super::source::LookSource;
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{DiffOptions, Difference};
-use crate::inspect::fold::{FoldOptions, FoldedLine, entries, sorted};
+use crate::inspect::fold::{FoldOptions, FoldedLine, each_path, entries, sorted};
 use crate::inspect::opened::Opened;
 use crate::inspect::patch::{FileStat, Style, stats};
 pub(super) use line::{json, line, whose};
@@ -59,15 +59,15 @@ pub(super) struct Args {
     #[arg(long, group = "form", hide_short_help = true)]
     shortstat: bool,
 
-    /// Only the paths.
+    /// Only the paths, each in a line: nothing is folded.
     #[arg(long, group = "form")]
     name_only: bool,
 
-    /// The letters and the paths: as without any option.
+    /// The letters and the paths, each in a line: nothing is folded.
     #[arg(long, group = "form", hide_short_help = true)]
     name_status: bool,
 
-    /// Print a JSON object for each difference.
+    /// Print a JSON object for each path that differs: nothing is folded.
     #[arg(long, group = "form")]
     json: bool,
 
@@ -100,7 +100,8 @@ pub(super) struct Args {
 
     /// Find renames by similarity [default: 50 percent].
     ///
-    /// Takes new files that are like ones that are gone for renamed: by PERCENT or more.
+    /// Takes new files that are like ones that are gone for renamed: by PERCENT or more. `-M`,
+    /// `-M70`, `-M70%`, `--find-renames=70`.
     #[arg(short = 'M', long, value_name = "PERCENT", value_parser = percent)]
     #[arg(num_args = 0..=1, default_missing_value = "50", require_equals = true)]
     find_renames: Option<u8>,
@@ -157,20 +158,21 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let differences = sorted(&opened, &options, &moved)?;
     let is_any = !differences.is_empty();
     let mut out = output(args);
+    let each = || each_path(&opened, &options, differences.clone());
     let print = &mut |out: &mut Out| match args {
         Args { numstat: true, .. } => stat::numstat(&files, out),
         Args { shortstat: true, .. } => stat::shortstat(&files, out),
         Args { stat: true, .. } => {
             let look = stat::StatStyle { colour: args.color.is_on(), most_rows: usize::MAX };
             let folded = entries(&opened, &options, folding(args), differences.clone())?;
-            stat::print(&folded, &differences, &files, &look, &mut |text| out.raw_line(text))
+            stat::print(&folded, &each()?, &files, &look, &mut |text| out.raw_line(text))
         }
         Args { hunks: true, .. } => {
             differences.iter().try_for_each(|d| hunks::print(&opened, d, out))
         }
-        Args { json: true, .. } => differences.iter().try_for_each(|d| out.json(json(d))),
+        Args { json: true, .. } => each()?.iter().try_for_each(|d| out.json(json(d))),
         Args { name_only: true, .. } => {
-            differences.iter().try_for_each(|d| out.line(format_args!("{}", line::shown(d))))
+            each()?.iter().try_for_each(|d| out.line(format_args!("{}", line::shown(d))))
         }
         _ => list(&entries(&opened, &options, folding(args), differences.clone())?, args, out),
     };
@@ -187,7 +189,10 @@ fn output(args: &Args) -> Out {
 }
 
 fn folding(args: &Args) -> FoldOptions {
-    FoldOptions { dirs: !args.no_fold, own: !args.all }
+    match args.name_status {
+        true => FoldOptions { dirs: false, own: false },
+        false => FoldOptions { dirs: !args.no_fold, own: !args.all },
+    }
 }
 
 fn file_stats(
@@ -240,6 +245,27 @@ fn list(entries: &[FoldedLine], args: &Args, out: &mut Out) -> Result<(), CliErr
         }
     }
     Ok(())
+}
+
+/// The arguments with `-M70` as `-M=70`, the form that clap takes.
+pub(super) fn with_equals_sign(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut is_option = true;
+    let rewritten = |arg: OsString| {
+        is_option &= arg != "--";
+        let text = arg.to_str().filter(|_| is_option).and_then(|text| text.strip_prefix('-'));
+        let at = text.and_then(|text| text.find('M').map(|at| text.split_at(at + 1)));
+        match at {
+            // `-pM70`: flags without values may stand before it.
+            Some((flags, value))
+                if flags.bytes().all(|flag| b"pwM".contains(&flag))
+                    && value.starts_with(|first: char| first.is_ascii_digit()) =>
+            {
+                format!("-{flags}={value}").into()
+            }
+            _ => arg,
+        }
+    };
+    args.map(rewritten).collect()
 }
 
 fn percent(text: &str) -> Result<u8, String> {

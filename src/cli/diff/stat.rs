@@ -9,6 +9,7 @@ use crate::cli::CliError;
 use crate::cli::output;
 use crate::cli::output::Out;
 use crate::delta::MergedPath;
+use crate::inspect::counts::ChangeCounts;
 use crate::inspect::diff::{Difference, DifferenceKind};
 use crate::inspect::fold::{Folded, FoldedLine, Reason};
 use crate::inspect::own::OwnedBy;
@@ -49,7 +50,7 @@ struct StatRow {
     text: String,
 }
 
-/// Prints a row for each entry, and the sum of all.
+/// Prints a row for each entry, and the sum of all differences: each is a path.
 pub(super) fn print(
     entries: &[FoldedLine],
     differences: &[Difference],
@@ -69,19 +70,8 @@ pub(super) fn print(
     if let more @ 1.. = rows.len().saturating_sub(look.most_rows) {
         line(format_args!("and {more} more"))?;
     }
-    let count = |kind| differences.iter().filter(|difference| difference.kind == kind).count();
-    let kinds = [
-        (DifferenceKind::Added, "added"),
-        (DifferenceKind::Deleted, "deleted"),
-        (DifferenceKind::Modified, "modified"),
-        (DifferenceKind::Renamed, "renamed"),
-    ];
-    let mut counts: Vec<_> = kinds.map(|(kind, word)| format!("{} {word}", count(kind))).into();
-    if let retyped @ 1.. = count(DifferenceKind::Retyped) {
-        counts.push(format!("{retyped} of another type"));
-    }
     let changes = text::count(differences.len(), "change");
-    line(format_args!("{changes}: {}", counts.join(", ")))?;
+    line(format_args!("{changes}: {}", text::changes(ChangeCounts::of(differences))))?;
     let mut others = others(entries, differences);
     let only_attributes = differences.iter().filter(|d| has_only_attributes(d)).count();
     if only_attributes > 0 {
@@ -100,16 +90,16 @@ fn others(entries: &[FoldedLine], differences: &[Difference]) -> Vec<String> {
         after.or(difference.old.as_ref().map(|old| old.attr.kind)) == Some(FileKind::Directory)
     };
     let (mut git, mut nodes) = (0, 0);
-    let mut dirs = differences.iter().filter(is_dir).count();
+    let mut dirs = differences.iter().filter(is_dir).count() as u64;
     for entry in entries {
-        let FoldedLine::Folded(Folded { reason: Reason::Own(owner), differences, .. }) = entry
+        let FoldedLine::Folded(Folded { reason: Reason::Own(owner), paths, files, .. }) = entry
         else {
             continue;
         };
-        dirs = dirs.saturating_sub(differences.iter().filter(is_dir).count());
+        dirs = dirs.saturating_sub(paths - files);
         match owner {
-            OwnedBy::Git => git += differences.len(),
-            OwnedBy::Nodes => nodes += differences.len(),
+            OwnedBy::Git => git += paths,
+            OwnedBy::Nodes => nodes += paths,
         }
     }
     let mut others = Vec::new();
@@ -143,7 +133,7 @@ fn row(
 ) -> StatRow {
     let difference = match entry {
         FoldedLine::Folded(folded) => {
-            let name = text::name(folded.path.as_bytes()) + "/";
+            let name = text::dir_name(folded.path.as_bytes());
             let text = held(folded);
             return StatRow { letter: folded_letter(folded), name, lines: None, text };
         }

@@ -13,8 +13,9 @@ use crate::workspace::layers;
 ///
 /// Without a limit the log grows with every change, by about 130 bytes. With one, each server of
 /// the session deletes the oldest changes, at its start and once a minute, as `acetate log prune`
-/// does: the newest 4,096 changes of the last day stay in any case. With a
-/// number and an age, a change stays if either keeps it.
+/// does. The newest 4,096 changes of the last day stay in any case, also with a smaller number or
+/// age, and so does the last change: a server that was killed needs them. With a number and an
+/// age, a change stays if either keeps it.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// The session file; a server that has it must be stopped to set a limit.
@@ -22,6 +23,7 @@ pub(in crate::cli) struct Args {
     session: PathBuf,
 
     /// Keep so many changes, or those that are younger: 100000, 30d, `2 weeks`; `none` keeps all.
+    /// The newest 4,096 of the last day stay in any case.
     #[arg(value_name = "N|AGE", num_args = 0..=2, value_parser = parse)]
     keep: Vec<LogKeep>,
 

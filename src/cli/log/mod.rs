@@ -6,6 +6,7 @@ mod line;
 mod prune;
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -54,7 +55,8 @@ const NAMED_ROWS: u64 = 10;
 /// With --summary or --by: a line for each path, or tool, client or export, with its first and
 /// last change and how many of which operation there were.
 ///
-/// Exits with 1 if there is nothing to show, or if rows could not be read: those are named.
+/// Exits with 1 if there is nothing to show (on a terminal, a line says so), or if rows could not
+/// be read: those are named.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct Args {
@@ -251,14 +253,32 @@ fn show(args: &Show) -> Result<Ending, CliError> {
             true => Some(own_files(args, session, shown.groups.as_ref())),
             false => None,
         };
+        let has_none = !shown.any && shown.odd == 0;
         let ending = shown.end(own.as_ref())?;
         tell_unmatched(&selection, "change in the log");
+        if has_none && selection.unmatched().next().is_none() {
+            tell_none(args);
+        }
         return Ok(ending);
     }
     loop {
         shown.out.wait(LOOK_EVERY)?;
         log.read_on(&mut |id, row| shown.take(id, row))?;
         shown.check()?;
+    }
+}
+
+/// Says to a person that there is nothing to show; programs have the exit code.
+fn tell_none(args: &Show) {
+    if args.json || !io::stdout().is_terminal() {
+        return;
+    }
+    let Show { since, until, op, uid, client, export, .. } = args;
+    let is_filtered = since.is_some() || until.is_some() || !op.is_empty() || uid.is_some();
+    let is_filtered = is_filtered || client.is_some() || export.is_some();
+    match is_filtered || !args.paths.is_empty() || args.leave_out.is_given() {
+        true => output::line(format_args!("no change in the log is of this kind")),
+        false => output::line(format_args!("no change is in the log")),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is shown when a command of `run` has ended: what this run changed, what the session holds
 //! in all, and what can be done with that.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
@@ -14,7 +15,9 @@ use crate::cli::mounting::user::{User, acting_as};
 use crate::cli::{diff, output, text};
 use crate::delta::MergedPath;
 use crate::inspect::apply::last_apply;
+use crate::inspect::counts::ChangeCounts;
 use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff as compare};
+use crate::inspect::fold::each_path;
 use crate::inspect::opened::{Opened, open_session};
 use crate::inspect::touched::{Touched, last_change};
 
@@ -26,15 +29,6 @@ pub(super) struct SessionBefore {
     session: PathBuf,
     /// The id of the last change before the run, in the audit log.
     last: i64,
-}
-
-/// Changes by kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct KindCounts {
-    added: u64,
-    deleted: u64,
-    modified: u64,
-    renamed: u64,
 }
 
 impl SessionBefore {
@@ -55,20 +49,24 @@ impl SessionBefore {
     ) -> Result<(), CliError> {
         let opened = Opened::open(&self.session, None)?;
         let touched = Touched::since(opened.session(), self.last)?;
-        let (mut this_run, mut in_all) = (KindCounts::default(), KindCounts::default());
-        let (mut differences, mut objects) = (Vec::new(), Vec::new());
-        compare(&opened, &DiffOptions::default(), &mut |_, difference| {
-            in_all.count(&difference);
-            if is_of_run(&touched, &difference) {
-                this_run.count(&difference);
-                if report.is_some() {
-                    objects.push(Value::Object(diff::json(&difference)));
-                }
-                differences.push(difference);
-            }
+        let (options, mut all) = (DiffOptions::default(), Vec::new());
+        compare(&opened, &options, &mut |_, difference| {
+            all.push(difference);
             Ok(ControlFlow::Continue(()))
         })?;
-        let lines = diff::lines(&opened, false, differences)?;
+        let of_run: Vec<_> = all.iter().filter(|d| is_of_run(&touched, d)).cloned().collect();
+        let gone = of_run.iter().filter(|difference| difference.kind == DifferenceKind::Deleted);
+        let gone: BTreeSet<_> = gone.map(|difference| difference.path.clone()).collect();
+        let lines = diff::lines(&opened, false, of_run)?;
+        let all = each_path(&opened, &options, all)?;
+        let in_all = ChangeCounts::of(&all);
+        // What was in a directory that this run removed is gone by this run.
+        let is_gone = |d: &Difference| {
+            d.kind == DifferenceKind::Deleted && d.path.above().any(|dir| gone.contains(&dir))
+        };
+        let of_run: Vec<_> =
+            all.into_iter().filter(|d| is_of_run(&touched, d) || is_gone(d)).collect();
+        let this_run = ChangeCounts::of(&of_run);
         let can_undo = last_apply(opened.session()).is_some_and(|last| !last.is_taken_back);
         self.print(&lines, this_run, in_all, touched.is_complete);
         if can_undo && in_all.sum() > 0 {
@@ -83,17 +81,24 @@ impl SessionBefore {
         let base = base.map(|base| base.to_string_lossy().into_owned());
         json.insert("base".to_owned(), base.into());
         json.insert("exit_code".to_owned(), exit_code.into());
-        json.insert("this_run".to_owned(), this_run.json().into());
-        json.insert("in_all".to_owned(), in_all.json().into());
+        json.insert("this_run".to_owned(), counts_json(this_run).into());
+        json.insert("in_all".to_owned(), counts_json(in_all).into());
         json.insert("complete".to_owned(), touched.is_complete.into());
-        json.insert("changes".to_owned(), objects.into());
+        let objects = of_run.iter().map(|difference| Value::Object(diff::json(difference)));
+        json.insert("changes".to_owned(), objects.collect());
         let line = output::json_text(&Value::Object(json)) + "\n";
         acting_as(user, || fs::write(report, line)).map_err(|error: io::Error| {
             CliError::caused(format_args!("cannot write {}", report.display()), &error)
         })
     }
 
-    fn print(&self, lines: &[String], this_run: KindCounts, in_all: KindCounts, is_complete: bool) {
+    fn print(
+        &self,
+        lines: &[String],
+        this_run: ChangeCounts,
+        in_all: ChangeCounts,
+        is_complete: bool,
+    ) {
         let shown = self.session.display();
         for line in lines.iter().take(MAX_SHOWN) {
             output::line(format_args!("{line}"));
@@ -107,14 +112,14 @@ impl SessionBefore {
                 return;
             }
             (0, _) => output::line(format_args!("this run changed nothing")),
-            _ => output::line(format_args!("this run: {}", this_run.words())),
+            _ => output::line(format_args!("this run: {}", text::changes(this_run))),
         }
         if !is_complete {
             output::line(format_args!(
                 "more may be from this run: the audit log has dropped a part of it"
             ));
         }
-        output::line(format_args!("{shown} holds in all: {}", in_all.words()));
+        output::line(format_args!("{shown} holds in all: {}", text::changes(in_all)));
         let session = quoted(&self.session.to_string_lossy());
         output::line(format_args!("  look      acetate diff {session}"));
         output::line(format_args!("  keep      acetate apply {session}"));
@@ -133,32 +138,12 @@ fn is_of_run(touched: &Touched, difference: &Difference) -> bool {
     touched.has(&difference.path) || from.is_some_and(|from| touched.has(&from))
 }
 
-impl KindCounts {
-    fn count(&mut self, difference: &Difference) {
-        match difference.kind {
-            DifferenceKind::Added => self.added += 1,
-            DifferenceKind::Deleted => self.deleted += 1,
-            DifferenceKind::Modified | DifferenceKind::Retyped => self.modified += 1,
-            DifferenceKind::Renamed => self.renamed += 1,
-        }
-    }
-
-    fn sum(self) -> u64 {
-        self.added + self.deleted + self.modified + self.renamed
-    }
-
-    fn words(self) -> String {
-        let Self { added, deleted, modified, renamed } = self;
-        format!("{added} added, {deleted} deleted, {modified} modified, {renamed} renamed")
-    }
-
-    fn json(self) -> Map<String, Value> {
-        let pairs = [
-            ("added", self.added),
-            ("deleted", self.deleted),
-            ("modified", self.modified),
-            ("renamed", self.renamed),
-        ];
-        pairs.into_iter().map(|(key, count)| (key.to_owned(), count.into())).collect()
-    }
+fn counts_json(counts: ChangeCounts) -> Map<String, Value> {
+    let pairs = [
+        ("added", counts.added),
+        ("deleted", counts.deleted),
+        ("modified", counts.modified),
+        ("renamed", counts.renamed),
+    ];
+    pairs.into_iter().map(|(key, count)| (key.to_owned(), count.into())).collect()
 }

@@ -1,5 +1,4 @@
-//! What the audit log tells: since when the session hides what the base has, and whether it set
-//! attributes of the top.
+//! What the audit log tells: since when the session hides what the base has.
 //!
 //! A session keeps when an object changed last, and when a name was whited out last. Who changed
 //! it before has not seen since what the base has there.
@@ -9,7 +8,7 @@ use std::ops::{Bound, ControlFlow};
 
 use super::drift::Drifted;
 use crate::base::{BaseAttr, BasePath, DELTA_IDS};
-use crate::delta::sqlite::{AuditFilter, Order};
+use crate::delta::sqlite::Order;
 use crate::delta::{AuditProcedure, AuditRow, Dropped, MergedPath, Original};
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
@@ -48,25 +47,6 @@ pub(super) fn begun(opened: &Opened) -> Result<Option<Time>> {
         ControlFlow::Break(())
     })?;
     Ok(begun)
-}
-
-/// Whether the session set attributes of the top since it last had those of the base.
-pub(super) fn set_top(opened: &Opened) -> Result<bool> {
-    let procedures = vec![AuditProcedure::Setattr, AuditProcedure::Apply, AuditProcedure::Discard];
-    let filter = AuditFilter { procedures, ..AuditFilter::default() };
-    let mut last = None;
-    read(
-        opened,
-        LogOptions { filter, order: Order::NewestFirst, ..LogOptions::default() },
-        &mut |row| {
-            if row.path != MergedPath::root() {
-                return ControlFlow::Continue(());
-            }
-            last = Some(row.procedure);
-            ControlFlow::Break(())
-        },
-    )?;
-    Ok(last == Some(AuditProcedure::Setattr))
 }
 
 /// Those that changed in the base after the session had hidden them, with the numbers of the

@@ -13,9 +13,10 @@ use super::unchanged::is_as_it_began;
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
-use crate::inspect::diff::{self, Difference, DifferenceKind};
+use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
 use crate::inspect::hunks::{ChosenHunks, ChosenPart};
+use crate::inspect::log::is_top_set;
 use crate::inspect::opened::Opened;
 use crate::inspect::selection::Selection;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
@@ -220,31 +221,13 @@ impl<'a> Planner<'a> {
             diff::differences(self.opened, self.view, &self.options, &before, &after)?;
         let mut top = attrs(&after);
         // It is in the session from the beginning, so the host's may be later.
-        if (differs.mode || differs.owner) && !history::set_top(self.opened)? {
+        if (differs.mode || differs.owner) && !is_top_set(self.opened)? {
             top = Attrs { mtime: top.mtime, ..attrs_of(&before.attr) };
             (differs.mode, differs.owner) = (false, false);
         }
         self.plan.top = Some(top);
         if differs != diff::Differs::default() {
-            let change = Change {
-                path: root.clone(),
-                before: Some(before),
-                after: Some(after),
-                replaced: None,
-                is_moved: false,
-                is_carried: false,
-                is_link: false,
-                original: None,
-                is_drifted: false,
-                is_replaced_drifted: false,
-            };
-            let difference = Difference {
-                kind: DifferenceKind::Modified,
-                differs,
-                path: root,
-                old: change.before.clone(),
-                change,
-            };
+            let difference = diff::of_top(before, after, differs);
             self.note(&difference)?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-use imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
+use gix_imara_diff::{Algorithm, Diff, Hunk, InternedInput, Token};
 
 use super::limits::MAX_LINES;
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::ops::Range;
 
-use imara_diff::{Algorithm, Diff, InternedInput};
+use gix_imara_diff::{Algorithm, Diff, InternedInput};
 
 use super::PatchResult;
 use super::style::{ColoredPart, Style};

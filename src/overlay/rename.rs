@@ -15,6 +15,7 @@ use super::error::Result;
 use super::guarded::Arrival;
 use super::limits::{MAX_MOVED_WHITEOUT_BYTES, MAX_MOVED_WHITEOUTS, check_moved_path};
 use super::node::{Child, DirPlace, Node};
+use super::resolve::View;
 
 impl Edit<'_> {
     /// RENAME; `validated` are files that may come to guarded paths.
@@ -176,7 +177,7 @@ impl Edit<'_> {
         let new_path = target.place.merged.join(new);
         // Whiteouts in a directory born in the delta hide what the base has at its old path, and
         // stay behind: `acetate` made some in its place of a mark before it had marks.
-        if self.is_born(&row)? {
+        if self.view().is_born(&row)? {
             for name in self.txn.whiteouts_in(&old_path)? {
                 self.txn.remove_whiteout(&old_path.join(&name))?;
             }
@@ -219,7 +220,7 @@ impl Edit<'_> {
     /// The base directory that a delta directory takes along when it moves. One that another
     /// implementation made, and that takes none, counts as born in the delta from now on.
     fn shown_by(&mut self, row: &mut InodeRow) -> Result<Option<BasePath>> {
-        if self.is_born(row)? {
+        if self.view().is_born(row)? {
             self.keep_shown(row.ino)?;
             return Ok(self.txn.redirect(row.ino)?);
         }
@@ -282,7 +283,7 @@ impl Edit<'_> {
             (Some(shown), Some(implied))
                 if *shown == implied
                     && row.origin.is_some()
-                    && !self.is_born(&self.view().inode(target_ino)?)? =>
+                    && !self.view().is_born(&self.view().inode(target_ino)?)? =>
             {
                 Ok(self.txn.remove_redirect(row.ino)?)
             }
@@ -294,11 +295,13 @@ impl Edit<'_> {
             (None, None) => Ok(()),
         }
     }
+}
 
+impl View<'_> {
     /// Whether a directory was born in the delta and has not moved with base entries: it shows
     /// none but at the place where it is. (One that another implementation made may show some,
     /// until its first change tells.)
-    fn is_born(&self, row: &InodeRow) -> Result<bool> {
+    pub fn is_born(&self, row: &InodeRow) -> Result<bool> {
         let ours = row.ino != Ino::ROOT && row.origin.is_none() && row.subdirs.is_some();
         Ok(ours && self.txn.redirect(row.ino)?.is_none())
     }

@@ -1,6 +1,6 @@
 //! How a session stands: what it holds, what it changed, and whether all is well with it.
 
-use super::diff::is_dropping;
+use super::diff::{DiffOptions, compare, is_dropping};
 use super::error::{InspectError, Result};
 use super::opened::Opened;
 use crate::base::BaseAttr;
@@ -45,19 +45,31 @@ pub fn status(opened: &Opened) -> Result<SessionStatus> {
     Ok(SessionStatus { figures, served_by: session.served_by(), touched: touched(opened)? })
 }
 
-/// Counts what a session touched.
+/// Counts what a session touched. What the base changed is counted only where the session did too,
+/// as [`diff`](super::diff::diff()) tells it: there contents are compared.
 ///
 /// # Errors
 /// It, or its base, cannot be read.
 pub fn touched(opened: &Opened) -> Result<TouchedCounts> {
     let mut sum = TouchedCounts::default();
     opened.look(|view| {
+        let mut failed = None;
         let counted = view.changes(&mut |change| {
             let path = change.after.as_ref().map(|after| after.path());
             if path.is_some_and(is_dropping) {
                 return true;
             }
-            sum.drifted += u64::from(change.has_drifted());
+            if change.has_drifted() {
+                let differs = compare(opened, view, &DiffOptions::default(), change.clone());
+                match differs {
+                    Ok(None) => return true,
+                    Ok(Some(_)) => sum.drifted += 1,
+                    Err(error) => {
+                        failed = Some(error);
+                        return false;
+                    }
+                }
+            }
             if change.is_carried {
                 return true;
             }
@@ -79,7 +91,10 @@ pub fn touched(opened: &Opened) -> Result<TouchedCounts> {
             }
             true
         });
-        counted.map(|_all| ()).map_err(InspectError::from)
+        match failed {
+            Some(error) => Err(error),
+            None => counted.map(|_all| ()).map_err(InspectError::from),
+        }
     })?;
     Ok(sum)
 }

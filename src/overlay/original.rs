@@ -17,7 +17,7 @@ use super::edit::Edit;
 use super::error::{OpError, Result};
 use super::node::DirPlace;
 use super::resolve::View;
-use super::tree::TreeView;
+use super::tree::{TreeObject, TreeView};
 
 /// How much of a base file is read at a time to tell whether it has changed, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -347,6 +347,43 @@ impl View<'_> {
 }
 
 impl TreeView<'_> {
+    /// Whether the session has the content of a base file, and the base the mode that it had, where
+    /// no digest tells: then nothing is lost by what the session changed, whatever the times are.
+    pub(super) fn has_same(
+        &self,
+        object: Option<&TreeObject>,
+        base: &BaseObject,
+        original: Option<&Original>,
+    ) -> Result<bool> {
+        let is_known = original.is_some_and(|original| original.digest.is_some());
+        // What is still the base's is lost once the base file has other times.
+        let is_whole = |file: &&TreeObject| file.row().is_some_and(|row| row.copy_up.is_none());
+        let Some(object) = object.filter(is_whole).filter(|_| !is_known) else { return Ok(false) };
+        let (here, there) = (object.attr(), &base.attr);
+        let mode = original.map_or(here.mode, |original| original.mode);
+        let is_file = here.kind == FileKind::Regular && there.kind == FileKind::Regular;
+        if !is_file || (here.size, mode) != (there.size, there.mode) {
+            return Ok(false);
+        }
+        let (mut ours, mut theirs, mut at) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES], 0);
+        while at < there.size {
+            let read = self.view.core.base.read(&base.path, there.fileid, at, &mut theirs);
+            let got = match read {
+                Ok((got, now)) if got > 0 && is_same_file(there, &now) => got,
+                Ok(_) | Err(BaseError::NotFound | BaseError::Changed | BaseError::Denied) => {
+                    return Ok(false);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if self.read_node(object, at, &mut ours[..got])? != got || ours[..got] != theirs[..got]
+            {
+                return Ok(false);
+            }
+            at += got as u64;
+        }
+        Ok(true)
+    }
+
     /// The original that is kept of a base object, and whether the base object still is as that
     /// was; `None` where none is kept.
     ///

@@ -205,6 +205,9 @@ pub(super) fn compare(
     if !is_chosen(options, view, &change) {
         return Ok(None);
     }
+    if is_hollow(opened, view, options.times, &change)? {
+        return Ok(None);
+    }
     let old = old_object(&change);
     let before = old.as_ref();
     let from = before.map(|base| MergedPath::of_base(&base.path));
@@ -245,6 +248,36 @@ pub(super) fn compare(
         }
     };
     Ok(is_other.then_some(Difference { kind, differs, path, old, change }))
+}
+
+/// Whether a change is a directory that the base removed since it was copied up, and in which the
+/// session changed nothing; with `times`, no time either.
+pub(super) fn is_hollow(
+    opened: &Opened,
+    view: &TreeView<'_>,
+    times: bool,
+    change: &Change,
+) -> Result<bool> {
+    let is_lost_dir = |change: &Change| {
+        let after = change.after.as_ref().filter(|_| change.before.is_none() && !change.is_moved);
+        let row = after.and_then(TreeObject::row).filter(|row| row.kind == FileKind::Directory);
+        // Its mtime is as late as its ctime if its entries changed last, and not its attributes.
+        row.zip(row.and_then(|row| row.origin.as_ref()))
+            .is_some_and(|(row, origin)| row.ctime == origin.ctime || row.ctime == row.mtime)
+    };
+    if !is_lost_dir(change) {
+        return Ok(false);
+    }
+    let options = DiffOptions { droppings: true, times, ..DiffOptions::default() };
+    let mut found = Ok(None);
+    let all = view.changes_in(&change.path, &mut |inner| {
+        if !is_lost_dir(&inner) {
+            found = compare(opened, view, &options, inner);
+        }
+        matches!(found, Ok(None))
+    });
+    found?;
+    Ok(all?)
 }
 
 /// The original of a change, if its digest is known and the base object has drifted from it.

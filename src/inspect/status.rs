@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::counts::ChangeCounts;
-use super::diff::{DiffOptions, DifferenceKind, is_chosen, old_object, top};
+use super::diff::{DiffOptions, DifferenceKind, compare, is_chosen, old_object, top};
 use super::error::{InspectError, Result};
 use super::opened::Opened;
 use super::split::walk_base;
@@ -50,7 +50,8 @@ pub fn status(opened: &Opened) -> Result<SessionStatus> {
     Ok(SessionStatus { figures, served_by: session.served_by(), touched: touched(opened)? })
 }
 
-/// Counts the paths that a session changed, as [`ChangeCounts`] does.
+/// Counts the paths that a session changed, as [`ChangeCounts`] does. Contents are compared only
+/// where the base changed too: there, [`diff`](super::diff::diff()) may find no difference.
 ///
 /// # Errors
 /// The session or its base cannot be read.
@@ -62,11 +63,22 @@ pub fn touched(opened: &Opened) -> Result<TouchedCounts> {
         if top(opened, view, &options)?.is_some() {
             counts.add(DifferenceKind::Modified);
         }
+        let mut failed = None;
         let all = view.changes(&mut |change| {
             if !is_chosen(&options, view, &change) {
                 return true;
             }
-            drifted += u64::from(change.has_drifted());
+            if change.has_drifted() {
+                // The base may have changed what the session holds unchanged.
+                match compare(opened, view, &options, change.clone()) {
+                    Ok(None) => return true,
+                    Ok(Some(_)) => drifted += 1,
+                    Err(error) => {
+                        failed = Some(error);
+                        return false;
+                    }
+                }
+            }
             let old = old_object(&change);
             let Some(kind) = kind_of(&change, old.as_ref()) else { return true };
             match (kind, old) {
@@ -81,7 +93,10 @@ pub fn touched(opened: &Opened) -> Result<TouchedCounts> {
             }
             true
         });
-        all.map(|_all| ()).map_err(InspectError::from)
+        match failed {
+            Some(error) => Err(error),
+            None => all.map(|_all| ()).map_err(InspectError::from),
+        }
     })?;
     for dir in &gone {
         walk_base(opened, dir, &mut |path, _| {

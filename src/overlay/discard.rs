@@ -274,6 +274,10 @@ impl Edit<'_> {
     /// Removes whiteouts of names that the base does not have, unless they hide what the session
     /// moved, or removed and has the original of: the base may get that again (another branch).
     fn drop_idle_whiteouts(&mut self, dir: &DirPlace) -> Result<()> {
+        if dir.base_missing {
+            // The base may get the directory again, with all that is hidden in it.
+            return Ok(());
+        }
         for name in self.txn.whiteouts_in(&dir.merged)? {
             if !self.base_has(dir, &name)? && !self.may_come_back(dir, &name)? {
                 self.txn.remove_whiteout(&dir.merged.join(&name))?;

@@ -10,14 +10,14 @@ use sha1::{Digest, Sha1};
 
 use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::delta::{MergedPath, Original};
-use crate::vfs::{FileKind, FsError, Name, Time};
+use crate::vfs::{FileId, FileKind, FsError, Name, Time};
 
 use super::changes::BaseObject;
 use super::edit::Edit;
 use super::error::{OpError, Result};
 use super::node::DirPlace;
 use super::resolve::View;
-use super::tree::TreeView;
+use super::tree::{TreeObject, TreeView};
 
 /// How much of a base file is read at a time to tell whether it has changed, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -83,6 +83,16 @@ impl BlobDigest {
         digest.update(content);
         digest.finish()
     }
+}
+
+/// What the session knows of a directory of the base.
+enum SeenDir {
+    /// It had this number.
+    Numbered(FileId),
+    /// It was not there.
+    Absent,
+    /// Nothing.
+    Unknown,
 }
 
 impl Edit<'_> {
@@ -229,11 +239,16 @@ impl View<'_> {
 
     /// Whether the base changed an object after the session hid it, at `since`.
     ///
-    /// An object that changed in that second, and has no original although its directory has one,
-    /// came after the removal if the directory's mtime differs from that of the original.
+    /// An object without an original came since if the base directory that it is in did: a rename
+    /// changes no ctime below the directory that moves. An object that changed in that second, and
+    /// has no original although its directory has one, came after the removal if the directory's
+    /// mtime differs from that of the original.
     pub fn is_changed_since_hidden(&self, base: &BaseObject, since: Time) -> Result<bool> {
         if let Some((_, is_same)) = self.original_of(base)? {
             return Ok(!is_same);
+        }
+        if self.is_in_unseen_dir(&base.path)? {
+            return Ok(true);
         }
         let changed = base.attr.ctime;
         if changed > since || changed.secs < since.secs {
@@ -247,6 +262,42 @@ impl View<'_> {
         // Something came into the directory, if that has another mtime.
         let now = self.base_attr_at(&parent)?;
         Ok(now.is_none_or(|now| now.mtime != original.mtime))
+    }
+
+    /// Whether a base object is in a directory that came to its place since the session changed or
+    /// removed what was there: the closest directory above of which the session knows that tells.
+    fn is_in_unseen_dir(&self, path: &BasePath) -> Result<bool> {
+        let mut path = path.clone();
+        while let Some((dir, name)) = path.split().filter(|(dir, _)| !dir.is_root()) {
+            match self.seen_dir(&dir, &name)? {
+                SeenDir::Numbered(id) => {
+                    return Ok(self.base_attr_at(&dir)?.is_none_or(|now| now.fileid != id));
+                }
+                SeenDir::Absent => return Ok(true),
+                SeenDir::Unknown => path = dir,
+            }
+        }
+        Ok(false)
+    }
+
+    /// What the base had at the path of a directory when the session removed it, or first changed
+    /// something in it; for what it has now under a name there.
+    fn seen_dir(&self, path: &BasePath, name: &Name) -> Result<SeenDir> {
+        let removed = self.txn.original(path)?;
+        if let Some(removed) = removed.filter(|dir| dir.kind == FileKind::Directory) {
+            return Ok(SeenDir::Numbered(removed.fileid));
+        }
+        let Some(place) = self.place_of_base(path)? else { return Ok(SeenDir::Unknown) };
+        let Some(ino) = place.ino else { return Ok(SeenDir::Unknown) };
+        let row = self.inode(ino)?;
+        Ok(match &row.origin {
+            Some(origin) if origin.path == *path => SeenDir::Numbered(origin.fileid),
+            // It would be opaque if the base had had a directory there, or have a whiteout.
+            None if self.is_born(&row)? && !self.txn.is_whited_out(&place.merged.join(name))? => {
+                SeenDir::Absent
+            }
+            _ => SeenDir::Unknown,
+        })
     }
 
     fn compare_with_original(&self, original: &Original, base: &BaseObject) -> Result<bool> {
@@ -298,6 +349,43 @@ impl View<'_> {
 }
 
 impl TreeView<'_> {
+    /// Whether the session has the content of a base file, and the base the mode that it had, where
+    /// no digest tells: then nothing is lost by what the session changed, whatever the times are.
+    pub(super) fn has_same(
+        &self,
+        object: Option<&TreeObject>,
+        base: &BaseObject,
+        original: Option<&Original>,
+    ) -> Result<bool> {
+        let is_known = original.is_some_and(|original| original.digest.is_some());
+        // What is still the base's is lost once the base file has other times.
+        let is_whole = |file: &&TreeObject| file.row().is_some_and(|row| row.copy_up.is_none());
+        let Some(object) = object.filter(is_whole).filter(|_| !is_known) else { return Ok(false) };
+        let (here, there) = (object.attr(), &base.attr);
+        let mode = original.map_or(here.mode, |original| original.mode);
+        let is_file = here.kind == FileKind::Regular && there.kind == FileKind::Regular;
+        if !is_file || (here.size, mode) != (there.size, there.mode) {
+            return Ok(false);
+        }
+        let (mut ours, mut theirs, mut at) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES], 0);
+        while at < there.size {
+            let read = self.view.core.base.read(&base.path, there.fileid, at, &mut theirs);
+            let got = match read {
+                Ok((got, now)) if got > 0 && is_same_file(there, &now) => got,
+                Ok(_) | Err(BaseError::NotFound | BaseError::Changed | BaseError::Denied) => {
+                    return Ok(false);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if self.read_node(object, at, &mut ours[..got])? != got || ours[..got] != theirs[..got]
+            {
+                return Ok(false);
+            }
+            at += got as u64;
+        }
+        Ok(true)
+    }
+
     /// The original that is kept of a base object, and whether the base object still is as that
     /// was; `None` where none is kept.
     ///

@@ -14,12 +14,14 @@ use super::cache::Invalidation;
 use super::edit::Edit;
 use super::error::Result;
 
-/// A file or link of the session that is as it was in the base when the session began to change it.
+/// A file or link of the session that is as it was in the base when the session began to change it,
+/// or a directory that was copied up and that the base does not have any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnchangedCopy {
     /// Where it is in the merged tree.
     pub path: MergedPath,
-    /// Its number, and the time of its last change: anything else stays.
+    /// Its number, and the time of its last change: anything else stays. Of a directory only the
+    /// number counts.
     pub object: (FileId, Time),
 }
 
@@ -34,8 +36,8 @@ struct Entry {
 
 impl Overlay {
     /// Removes these copies from the session. A file with several entries stays unless all of them
-    /// are among these, each where the base had the file. It is one change, synced before this
-    /// returns.
+    /// are among these, each where the base had the file; so does a directory in which something is
+    /// left. It is one change, synced before this returns.
     ///
     /// # Errors
     /// The session takes no changes, or it or the base cannot be read: nothing has changed.
@@ -71,6 +73,15 @@ impl Edit<'_> {
             }
             self.txn.delete_inode(ino)?;
         }
+        let mut lost: Vec<_> = copies.iter().collect();
+        // What is in a directory goes before it.
+        lost.sort_by(|a, b| b.path.cmp(&a.path));
+        for copy in lost {
+            if self.drop_lost_dir(copy)? {
+                dirs.insert(copy.path.parent());
+                dropped.push(copy.path.clone());
+            }
+        }
         if dropped.is_empty() {
             return Ok(());
         }
@@ -88,7 +99,13 @@ impl Edit<'_> {
     fn entry_of(&self, copy: &UnchangedCopy) -> Result<Option<(Ino, Entry)>> {
         let Some(name) = copy.path.name() else { return Ok(None) };
         let Some(place) = self.visible_dir(&copy.path.parent())? else { return Ok(None) };
-        let (Some(parent), Some(dir)) = (place.ino, &place.base) else { return Ok(None) };
+        let Some(parent) = place.ino else { return Ok(None) };
+        // Where the base had its directory.
+        let lost = match place.base_missing {
+            true => self.view().inode(parent)?.origin.map(|origin| origin.path),
+            false => None,
+        };
+        let Some(dir) = place.base.as_ref().or(lost.as_ref()) else { return Ok(None) };
         let Some(ino) = self.txn.dentry(parent, &name)? else { return Ok(None) };
         let (row, base) = (self.view().inode(ino)?, dir.join(&name));
         let is_it = (row.fileid(), row.ctime) == copy.object && row.kind != FileKind::Directory;
@@ -97,5 +114,26 @@ impl Edit<'_> {
             return Ok(None);
         }
         Ok(Some((ino, Entry { parent, name, path: copy.path.clone(), base })))
+    }
+
+    /// Removes a directory that the base does not have any more, if the session has nothing in it;
+    /// whether it did. What is whited out in it stays hidden if the base gets it again.
+    fn drop_lost_dir(&mut self, copy: &UnchangedCopy) -> Result<bool> {
+        let Some(name) = copy.path.name() else { return Ok(false) };
+        let Some(place) = self.visible_dir(&copy.path)? else { return Ok(false) };
+        let Some(ino) = place.ino.filter(|_| place.base_missing) else { return Ok(false) };
+        let Some((parent, _)) = self.txn.name_of(ino)? else { return Ok(false) };
+        let row = self.view().inode(ino)?;
+        if row.fileid() != copy.object.0
+            || self.txn.redirect(ino)?.is_some()
+            || self.txn.has_dentries(ino)?
+            || !self.txn.whiteouts_in(&place.merged)?.is_empty()
+        {
+            return Ok(false);
+        }
+        self.txn.delete_dentry(parent, &name)?;
+        self.txn.delete_inode(ino)?;
+        self.invalidate(Invalidation::All);
+        Ok(true)
     }
 }

@@ -205,7 +205,12 @@ impl TreeView<'_> {
         self.read_node(file, offset, buffer).map_err(|error| error.into_fs())
     }
 
-    fn read_node(&self, file: &TreeObject, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    pub(super) fn read_node(
+        &self,
+        file: &TreeObject,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
         match &file.node {
             _ if file.attr.kind != FileKind::Regular => Err(FsError::Invalid.into()),
             Node::Delta(row) => {

@@ -54,7 +54,8 @@ impl Bookkeeper for Forgetting<'_> {
     }
 
     fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
-        for some in copies.chunks(limits::MAX_PATHS) {
+        // What is in a directory goes before it.
+        for some in copies.rchunks(limits::MAX_PATHS) {
             let copies = some.iter().map(|dropped| {
                 let (id, time) = dropped.copy.object;
                 ((&dropped.copy.path).into(), (id.0, time.secs, time.nanos))

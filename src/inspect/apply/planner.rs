@@ -305,10 +305,11 @@ impl<'a> Planner<'a> {
         let print = fingerprint(&change);
         let dir = change.after.as_ref().filter(|after| after.attr().kind == FileKind::Directory);
         let dir = dir.map(|after| (target_path(after.path()), attrs(after)));
-        let copy = self.copy_of(&change);
+        let is_hollow = diff::is_hollow(self.opened, self.view, false, &change)?;
+        let copy = self.copy_of(&change, is_hollow);
         let mut difference = self.difference(change)?;
         if let Some(copy) = copy
-            && difference.as_ref().is_none_or(is_as_it_began)
+            && (is_hollow || difference.as_ref().is_none_or(is_as_it_began))
         {
             self.plan.fingerprints.insert(print);
             self.plan.unchanged.push(copy);
@@ -325,7 +326,7 @@ impl<'a> Planner<'a> {
             self.note(&difference)?;
             self.add(&difference)?;
         }
-        if let Some((path, attrs)) = dir {
+        if let Some((path, attrs)) = dir.filter(|_| !is_hollow || number.is_some()) {
             self.plan.steps.sets.push(Set { path, attrs, seen: None, change: number });
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! Copies in which the session changed nothing: they hide what the base has, or gets later.
+//! Copies in which the session changed nothing: they hide what the base has, or gets later. With
+//! them go directories that the base does not have any more, and that hold nothing else.
 
 use super::planner::Planner;
 use crate::inspect::diff::{Difference, DifferenceKind, started_from};
@@ -18,13 +19,13 @@ pub struct DroppedCopy {
 impl Planner<'_> {
     /// The copy of a change that would be dropped if nothing differs: not where the session keeps
     /// its changes, or what the session has is to be written whatever the base has.
-    pub(super) fn copy_of(&self, change: &Change) -> Option<DroppedCopy> {
+    pub(super) fn copy_of(&self, change: &Change, is_hollow: bool) -> Option<DroppedCopy> {
         let after = change.after.as_ref()?;
         let is_named = self.sides.session.iter().any(|named| change.path.is_within(named));
         if self.place.is_copy()
             || self.is_forced
             || is_named
-            || after.attr().kind == FileKind::Directory
+            || (after.attr().kind == FileKind::Directory && !is_hollow)
             || change.is_moved
             || change.is_link
             || change.replaced.is_some()

@@ -4,10 +4,11 @@
 use std::collections::HashSet;
 
 use super::{BaseObject, Change, ChangeSearch, SessionDir};
+use crate::base::{BaseError, BasePath};
 use crate::delta::{Ino, MergedPath};
 use crate::overlay::error::Result;
 use crate::overlay::tree::TreeView;
-use crate::vfs::{FileKind, FsError, Time};
+use crate::vfs::{FileKind, FsError, Name, Time};
 
 impl TreeView<'_> {
     /// Since when a base object is gone at `place`, where it would be: the end of the second, which
@@ -144,5 +145,13 @@ impl ChangeSearch<'_> {
             }
         }
         Ok(false)
+    }
+
+    fn names_in_base(&self, dir: &BasePath) -> Result<Vec<Name>> {
+        match self.view().core.base.list(dir) {
+            Ok(listing) => Ok(listing.entries.iter().map(|entry| entry.name.clone()).collect()),
+            Err(BaseError::NotFound | BaseError::Changed | BaseError::WrongKind) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
+        }
     }
 }

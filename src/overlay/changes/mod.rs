@@ -5,12 +5,13 @@
 //! its directory: the cost is that of the changes, not of the tree. Contents are not compared,
 //! so an object may come up that is in the session and differs in nothing.
 
+mod below;
 mod gone;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::base::{BaseAttr, BaseError, BasePath};
+use crate::base::{BaseAttr, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath, Origin, Original};
 use crate::vfs::{Attr, FileKind, FsError, Name};
 
@@ -128,7 +129,12 @@ impl ChangeSearch<'_> {
 
     fn all(&mut self) -> Result<bool> {
         let root = self.view().place_of_inode(Ino::ROOT, crate::vfs::FileId::ROOT)?;
-        let mut open = vec![self.dir(root, Ino::ROOT, None)?];
+        let root = self.dir(root, Ino::ROOT, None)?;
+        Ok(self.all_in(root)? && self.strays()?)
+    }
+
+    fn all_in(&mut self, dir: SessionDir) -> Result<bool> {
+        let mut open = vec![dir];
         while let Some(dir) = open.pop() {
             let mut below = Vec::new();
             if !self.entries(&dir, &mut below)? || !self.whiteouts(&dir)? {
@@ -136,7 +142,7 @@ impl ChangeSearch<'_> {
             }
             open.extend(below.into_iter().rev());
         }
-        self.strays()
+        Ok(true)
     }
 
     /// A directory, `name` in the directory `above`.
@@ -298,12 +304,17 @@ impl ChangeSearch<'_> {
         // Of a directory that is gone, what is in it is compared too.
         change.original = original.filter(|original| original.kind != FileKind::Directory);
         change.is_drifted = match (&change.original, before, origin) {
-            (Some(original), Some(base), _) => !self.view().is_as_original(original, base)?,
-            (Some(_), None, _) => true,
+            (Some(original), Some(base), _) => {
+                !self.view().is_as_original(original, base)?
+                    && !self.tree.has_same(change.after.as_ref(), base, Some(original))?
+            }
+            // A further name does not need the first one.
+            (Some(_), None, _) => !change.is_link,
             (None, Some(base), Some(origin)) => {
                 change.after.as_ref().is_some_and(|after| drifted(origin, base, after.attr()))
+                    && !self.tree.has_same(change.after.as_ref(), base, None)?
             }
-            (None, None, origin) => origin.is_some(),
+            (None, None, origin) => origin.is_some() && !change.is_link,
             (None, Some(base), None) => match &change.after {
                 Some(after) if !is_dir => self.changed_since(base, after.attr().ctime)?,
                 _ => false,
@@ -435,14 +446,6 @@ impl ChangeSearch<'_> {
         let Some(dir) = self.view().copy_of(dir.attr.fileid, is_dir)? else { return Ok(false) };
         let Some(ino) = self.view().txn.dentry(dir.ino, &name)? else { return Ok(false) };
         Ok(self.view().shown(ino)? == origin.fileid)
-    }
-
-    fn names_in_base(&self, dir: &BasePath) -> Result<Vec<Name>> {
-        match self.view().core.base.list(dir) {
-            Ok(listing) => Ok(listing.entries.iter().map(|entry| entry.name.clone()).collect()),
-            Err(BaseError::NotFound | BaseError::Changed | BaseError::WrongKind) => Ok(Vec::new()),
-            Err(error) => Err(error.into()),
-        }
     }
 
     fn base_object(&self, path: BasePath) -> Result<Option<BaseObject>> {

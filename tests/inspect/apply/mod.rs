@@ -9,6 +9,8 @@ mod history;
 mod kinds;
 mod meanwhile;
 mod merge;
+mod moved_dirs;
+mod moved_dirs_random;
 mod parts;
 mod pending;
 mod redo;

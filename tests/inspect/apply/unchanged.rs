@@ -2,12 +2,17 @@
 //! base.
 
 use std::fs;
+use std::ops::ControlFlow;
+use std::time::{Duration, UNIX_EPOCH};
 
 use acetate::inspect::apply::{ApplyOptions, Why};
+use acetate::inspect::diff::{DiffOptions, diff};
+use acetate::inspect::status::touched;
+use acetate::overlay::CopyLimits;
 
 use super::{apply_served, copy, open, path};
 use crate::support::applied::{all, applied, planned};
-use crate::support::world::World;
+use crate::support::world::{Setup, World};
 
 const TEXT: &str = "1\\n2\\n3\\n4\\n5\\n6\\n7\\n8\\n9\\n";
 
@@ -135,4 +140,119 @@ fn a_file_that_the_base_changed_goes_with_the_further_name_that_is_applied() {
     assert_eq!(inodes(&world), 0);
     let plan = planned(&open(&world), None, &all()).unwrap();
     assert!(plan.changes.is_empty() && plan.unchanged.is_empty(), "{plan:#?}");
+}
+
+/// What `diff` lists; `status` counts drift in none of it.
+fn listed(world: &World) -> Vec<String> {
+    let (opened, mut found) = (open(world), Vec::new());
+    diff(&opened, &DiffOptions::default(), &mut |_, difference| {
+        found.push(difference.path.display().to_string());
+        Ok(ControlFlow::Continue(()))
+    })
+    .unwrap();
+    assert_eq!(touched(&opened).unwrap().drifted, 0);
+    found
+}
+
+#[test]
+fn a_directory_that_the_base_removed_goes_with_the_copies_in_it() {
+    let mut world =
+        over("d/edited \"TEXT\"\nd/s/linked \"TEXT\"\nd/s/t/written \"TEXT\"\nkeep \"TEXT\"");
+    world.chmod("d/edited", 0o600).unwrap();
+    world.chmod("d/edited", 0o644).unwrap();
+    world.write("d/s/t/written", 0, b"1").unwrap();
+    world.link("d/s/linked", "more").unwrap();
+    let base = world.change_base();
+    fs::remove_dir_all(base.join("d")).unwrap();
+    assert_eq!(listed(&world), ["/more"]);
+    let dropped = ["/d", "/d/edited", "/d/s", "/d/s/linked", "/d/s/t", "/d/s/t/written"];
+    assert_eq!(unchanged(&world), dropped.map(|at| (at.to_owned(), true)));
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    assert!(!base.join("d").exists() && !world.exists("d"));
+    assert_eq!(world.cat("more"), TEXT.replace("\\n", "\n"));
+    assert_eq!(inodes(&world), 0);
+}
+
+#[test]
+fn a_directory_that_the_base_removed_stays_with_what_changed_in_it() {
+    let changes: [fn(&World); 4] = [
+        |world| world.put("d/s/new", "new"),
+        |world| world.write("d/edited", 0, b"one").unwrap(),
+        |world| world.mkdir("d/s/made").map(drop).unwrap(),
+        |world| world.chmod("d/s", 0o700).unwrap(),
+    ];
+    for change in changes {
+        let mut world = over("d/edited \"TEXT\"\nd/s/same \"TEXT\"");
+        world.chmod("d/edited", 0o600).unwrap();
+        world.chmod("d/edited", 0o644).unwrap();
+        world.tick(1);
+        change(&world);
+        fs::remove_dir_all(world.change_base().join("d")).unwrap();
+        let plan = planned(&open(&world), None, &all()).unwrap();
+        assert!(plan.drifted.iter().any(|drifted| drifted.why == Why::Removed), "{plan:#?}");
+        assert!(touched(&open(&world)).unwrap().drifted > 0);
+    }
+}
+
+/// It may be of another branch.
+#[test]
+fn what_was_removed_from_a_directory_stays_so_while_the_base_does_not_have_it() {
+    let mut world = over("d/edited \"TEXT\"\nd/removed \"TEXT\"\nkeep \"TEXT\"");
+    world.chmod("d/edited", 0o600).unwrap();
+    world.chmod("d/edited", 0o644).unwrap();
+    world.remove("d/removed").unwrap();
+    world.keep_removed();
+    let base = world.change_base();
+    let away = world.scratch().join("away");
+    fs::rename(base.join("d"), &away).unwrap();
+    assert_eq!(listed(&world), [""; 0]);
+    world.put("new", "new");
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    fs::rename(&away, base.join("d")).unwrap();
+    world.reopen();
+    assert_eq!(world.ls("d"), ["edited"]);
+    assert_eq!(listed(&world), ["/d/removed"]);
+}
+
+#[test]
+fn an_unchanged_copy_that_the_base_changed_is_no_drift_of_the_session() {
+    let mut world = over("edited \"TEXT\"\nremoved \"TEXT\"");
+    for file in ["edited", "removed"] {
+        world.chmod(file, 0o600).unwrap();
+        world.chmod(file, 0o644).unwrap();
+    }
+    let base = world.change_base();
+    fs::write(base.join("edited"), "person").unwrap();
+    fs::remove_file(base.join("removed")).unwrap();
+    assert_eq!(listed(&world), [""; 0]);
+}
+
+/// Its content is compared with the session's.
+#[test]
+fn a_time_alone_is_no_drift_where_no_digest_is_kept() {
+    let copy_up = CopyLimits::keeping_originals(Some(0));
+    let mut world = World::with(Setup {
+        base: Some("file \"content\"\nlater \"content\"".to_owned()),
+        copy_up,
+        ..Setup::default()
+    });
+    for file in ["file", "later"] {
+        world.chmod(file, 0o600).unwrap();
+    }
+    world.finish_copies();
+    let base = world.change_base();
+    let touch = |name: &str| {
+        let file = fs::File::options().write(true).open(base.join(name)).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1_500_000_000)).unwrap();
+    };
+    touch("file");
+    touch("later");
+    assert_eq!(listed(&world), ["/file", "/later"]);
+    assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, []);
+    fs::write(base.join("later"), "Content").unwrap();
+    touch("later");
+    let plan = planned(&open(&world), None, &all()).unwrap();
+    let found: Vec<_> = plan.drifted.iter().map(|d| d.path.display().to_string()).collect();
+    assert_eq!(found, ["/later"]);
+    assert_eq!(touched(&open(&world)).unwrap().drifted, 1);
 }

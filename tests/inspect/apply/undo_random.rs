@@ -21,7 +21,7 @@ use crate::support::world::World;
 const CASES: u64 = 16;
 
 /// Numbers that are the same every time (xorshift64*).
-pub(super) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
@@ -68,11 +68,39 @@ pub(super) fn change_session(world: &World, random: &mut Random, number: usize) 
     };
 }
 
+/// Makes directories outside the base, and returns what a person wrote into them.
+fn set_aside(world: &World, random: &mut Random) -> BTreeSet<String> {
+    let mut written = BTreeSet::new();
+    for number in 0..4 {
+        let at = world.scratch().join("aside").join(random.path());
+        let text = format!("aside {number}\n");
+        let is_written = fs::create_dir_all(at.parent().unwrap()).and_then(|()| {
+            fs::OpenOptions::new().write(true).create_new(true).open(&at)?;
+            fs::write(&at, &text)
+        });
+        written.extend(is_written.ok().map(|()| text));
+    }
+    written
+}
+
+/// A person moves a directory into the base, within it, out of it, or back.
+fn move_dir(base: &Path, random: &mut Random) {
+    let outside = base.with_file_name("aside");
+    let mut places = [&outside, base, base].map(|dir| dir.join(random.path()));
+    places.swap(0, random.below(3));
+    let [from, to, _] = places;
+    if from.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+        let kept = outside.join(format!("old {}", random.below(1_000_000)));
+        let _may_be_absent = fs::rename(&to, kept);
+        let _may_fail = fs::rename(from, to);
+    }
+}
+
 /// What a person wrote.
 pub(super) fn change_base(base: &Path, random: &mut Random, number: usize) -> Option<String> {
     let at = base.join(random.path());
     let text = format!("person {number}\n");
-    match random.below(5) {
+    match random.below(9) {
         0..=2 => match at.symlink_metadata() {
             Ok(meta) if !meta.is_file() => None,
             _ => fs::write(&at, &text).ok().map(|()| text),
@@ -81,15 +109,19 @@ pub(super) fn change_base(base: &Path, random: &mut Random, number: usize) -> Op
             let _may_fail = fs::create_dir(&at);
             None
         }
-        _ => {
+        4 => {
             let _may_fail = fs::rename(&at, base.join(random.path()));
+            None
+        }
+        _ => {
+            move_dir(base, random);
             None
         }
     }
 }
 
 /// All texts in a directory that a person wrote.
-pub(super) fn texts(base: &Path, written: &BTreeSet<String>) -> BTreeSet<String> {
+pub fn texts(base: &Path, written: &BTreeSet<String>) -> BTreeSet<String> {
     let tree = on_host(base);
     let has = |text: &&String| {
         let text = text.trim_end().as_bytes();
@@ -126,7 +158,7 @@ fn check(world: &World, random: &mut Random, written: &BTreeSet<String>) -> bool
     true
 }
 
-pub(super) fn now() -> i64 {
+pub fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
@@ -136,7 +168,9 @@ fn nothing_of_a_person_is_lost_and_all_comes_back() {
         .map(|seed| {
             let mut world = World::new(FEW_NAMES);
             world.change_base();
-            (seed, world, Random::new(seed), BTreeSet::new())
+            let mut random = Random::new(seed);
+            let written = set_aside(&world, &mut random);
+            (seed, world, random, written)
         })
         .collect();
     // The second tells which of a removal and a change came first.
@@ -147,10 +181,11 @@ fn nothing_of_a_person_is_lost_and_all_comes_back() {
         for number in 0..1 + random.below(12) {
             change_session(world, random, number);
         }
+        world.keep_removed();
     }
     std::thread::sleep(second);
     for (_, world, random, written) in &mut cases {
-        for number in 0..random.below(6) {
+        for number in 0..random.below(9) {
             written.extend(change_base(&world.base(), random, number));
         }
     }

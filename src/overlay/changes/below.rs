@@ -1,0 +1,40 @@
+//! The changes in one directory of the session.
+
+use std::collections::HashSet;
+
+use super::{Change, ChangeSearch, ChangesError};
+use crate::delta::{Ino, MergedPath};
+use crate::overlay::error::Result;
+use crate::overlay::tree::TreeView;
+
+impl TreeView<'_> {
+    /// Calls `each` for every change in a directory, until it says `false`; whether it never did.
+    /// Further names of what was copied up are left out where they have no entry.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn changes_in(
+        &self,
+        dir: &MergedPath,
+        each: &mut dyn FnMut(Change) -> bool,
+    ) -> std::result::Result<bool, ChangesError> {
+        let at = MergedPath::root();
+        let mut search = ChangeSearch { tree: self, each, visited: HashSet::new(), at };
+        let found = search.below(dir);
+        found.map_err(|error| ChangesError { path: search.at, source: error.into_fs() })
+    }
+}
+
+impl ChangeSearch<'_> {
+    fn below(&mut self, path: &MergedPath) -> Result<bool> {
+        let root = self.view().place_of_inode(Ino::ROOT, crate::vfs::FileId::ROOT)?;
+        let mut dir = self.dir(root, Ino::ROOT, None)?;
+        for name in path.names() {
+            self.at = dir.place.merged.join(&name);
+            let Some(ino) = self.view().txn.dentry(dir.ino, &name)? else { return Ok(true) };
+            let place = self.view().place_of_inode(ino, self.view().shown(ino)?)?;
+            dir = self.dir(place, ino, Some((&dir, &name)))?;
+        }
+        self.all_in(dir)
+    }
+}

@@ -1,0 +1,160 @@
+//! Directories that a person moves in the base: nothing that is in them gets another ctime.
+
+use std::fs;
+use std::ops::ControlFlow;
+
+use acetate::inspect::apply::Why;
+use acetate::inspect::diff::{DiffOptions, diff};
+use acetate::inspect::status::touched;
+
+use super::drift::drifted;
+use super::open;
+use crate::support::applied::{all, copy, planned};
+use crate::support::world::World;
+
+const TREE: &str = r#"
+    d/a "a"
+    d/sub/b "b"
+    legacy/sub/y "their y"
+    legacy/x "their x"
+    legacy/empty/
+"#;
+
+/// What drifted in an apply; `status` and `diff` tell of drift in as many changes, namely `marked`.
+#[track_caller]
+fn drifted_as_marked(world: &mut World, marked: &[&str]) -> Vec<(String, Why)> {
+    let opened = open(world);
+    let mut found = Vec::new();
+    diff(&opened, &DiffOptions::default(), &mut |_, difference| {
+        if difference.change.has_drifted() {
+            found.push(difference.path.display().to_string());
+        }
+        Ok(ControlFlow::Continue(()))
+    })
+    .unwrap();
+    assert_eq!(found, marked);
+    assert_eq!(touched(&opened).unwrap().drifted, marked.len() as u64);
+    drop(opened);
+    drifted(world)
+}
+
+/// Nothing drifted, whatever is asked.
+#[track_caller]
+fn assert_no_drift(world: &World) {
+    let opened = open(world);
+    assert_eq!(planned(&opened, None, &all()).unwrap().drifted, []);
+    assert_eq!(touched(&opened).unwrap().drifted, 0);
+}
+
+fn came(path: &str) -> (String, Why) {
+    (path.to_owned(), Why::Came)
+}
+
+fn since_deleted(path: &str) -> (String, Why) {
+    (path.to_owned(), Why::ChangedSinceDeleted)
+}
+
+/// Moves a directory of the base.
+fn rename(world: &mut World, from: &str, to: &str) {
+    let base = world.change_base();
+    fs::rename(base.join(from), base.join(to)).unwrap();
+}
+
+/// Puts `legacy` in the place of `d`.
+fn replace(world: &mut World) {
+    rename(world, "d", "d.old");
+    rename(world, "legacy", "d");
+}
+
+#[test]
+fn one_that_came_where_the_session_made_one() {
+    let mut world = World::new(TREE);
+    world.mkdir("src").unwrap();
+    world.put("src/x", "mine");
+    world.mkdir("src/sub").unwrap();
+    world.put("src/sub/y", "mine");
+    rename(&mut world, "legacy", "src");
+    let marked = ["/src/x", "/src/sub/y"];
+    assert_eq!(drifted_as_marked(&mut world, &marked), [came("/src/sub/y"), came("/src/x")]);
+}
+
+#[test]
+fn one_that_came_in_the_place_of_one_that_the_session_changed() {
+    let mut world = World::new(TREE);
+    world.put("d/x", "mine");
+    world.put("d/sub/y", "mine");
+    replace(&mut world);
+    let marked = ["/d/x", "/d/sub/y"];
+    assert_eq!(drifted_as_marked(&mut world, &marked), [came("/d/sub/y"), came("/d/x")]);
+}
+
+#[test]
+fn one_that_came_where_the_session_moved_something() {
+    let mut world = World::new("d/a \"a\"\nlegacy/c/deep \"theirs\"\nmoved/z \"z\"");
+    world.rename("moved", "d/c").unwrap();
+    replace(&mut world);
+    let marked = drifted_as_marked(&mut world, &["/d/c"]);
+    assert!(marked.contains(&came("/d/c")), "{marked:?}");
+}
+
+#[test]
+fn one_that_came_where_the_session_removed_one() {
+    for is_made_again in [false, true] {
+        let mut world = World::new(TREE);
+        world.rm_rf("d");
+        if is_made_again {
+            world.mkdir("d").unwrap();
+        }
+        world.keep_removed();
+        replace(&mut world);
+        let marked: &[_] = if is_made_again { &["/d/empty", "/d/sub", "/d/x"] } else { &["/d"] };
+        let found = drifted_as_marked(&mut world, marked);
+        let wanted = ["/d/empty", "/d/sub/y", "/d/x"].map(since_deleted);
+        assert_eq!(found, wanted, "{is_made_again}");
+    }
+}
+
+#[test]
+fn one_that_came_where_the_session_made_a_file_of_one() {
+    let mut world = World::new(TREE);
+    world.rm_rf("d");
+    world.put("d", "mine");
+    world.keep_removed();
+    replace(&mut world);
+    let found = drifted_as_marked(&mut world, &["/d"]);
+    assert_eq!(found, ["/d/empty", "/d/sub/y", "/d/x"].map(since_deleted));
+}
+
+/// A copy has other numbers, and what the session saw.
+#[test]
+fn a_copy_that_came_back_is_what_was_removed() {
+    let mut world = World::new(TREE);
+    let base = world.change_base();
+    copy(&base.join("d"), &base.join("d.copy"));
+    world.rm_rf("d");
+    world.put("legacy/new", "mine");
+    world.write("legacy/x", 0, b"mine").unwrap();
+    world.remove("legacy/sub/y").unwrap();
+    world.keep_removed();
+    rename(&mut world, "d", "d.old");
+    rename(&mut world, "d.copy", "d");
+    copy(&base.join("legacy"), &base.join("legacy.copy"));
+    rename(&mut world, "legacy", "legacy.old");
+    rename(&mut world, "legacy.copy", "legacy");
+    assert_no_drift(&world);
+}
+
+#[test]
+fn one_that_went_and_came_back_is_what_the_session_saw() {
+    let mut world = World::new(TREE);
+    world.rm_rf("d");
+    world.put("legacy/new", "mine");
+    world.mkdir("legacy/made").unwrap();
+    world.put("legacy/made/new", "mine");
+    world.keep_removed();
+    for dir in ["d", "legacy"] {
+        rename(&mut world, dir, "away");
+        rename(&mut world, "away", dir);
+    }
+    assert_no_drift(&world);
+}

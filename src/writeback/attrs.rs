@@ -110,7 +110,7 @@ fn mode_of(attrs: &Attrs) -> Mode {
 
 /// By the object itself, so that no link that came to its name is followed.
 #[cfg(target_os = "linux")]
-fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
+pub(super) fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
     use std::os::fd::AsRawFd;
 
     use rustix::fs::OFlags;
@@ -133,7 +133,7 @@ fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
 
 /// By name, and not through a symbolic link.
 #[cfg(not(target_os = "linux"))]
-fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
+pub(super) fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
     rustix::fs::chmodat(dir, name, mode_of(attrs), AtFlags::SYMLINK_NOFOLLOW)
 }
 

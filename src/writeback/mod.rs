@@ -280,6 +280,11 @@ impl Target {
     }
 }
 
+/// The number of the user as whom the host sees us.
+pub fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Whether an error says that nothing is at a path.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)

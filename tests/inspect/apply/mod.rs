@@ -19,6 +19,7 @@ mod sizes;
 mod special;
 mod unchanged;
 mod undo;
+mod undo_as_user;
 mod undo_killed;
 mod undo_random;
 mod unseen;

@@ -111,7 +111,7 @@ fn mode_of(attrs: &Attrs) -> Mode {
 /// Changes the mode through a descriptor, so that a symbolic link that replaces the object is not
 /// followed.
 #[cfg(target_os = "linux")]
-fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
+pub(super) fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
     use std::os::fd::AsRawFd;
 
     use rustix::fs::OFlags;
@@ -134,7 +134,7 @@ fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
 
 /// Changes the mode by name, without following a symbolic link.
 #[cfg(not(target_os = "linux"))]
-fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
+pub(super) fn mode(dir: BorrowedFd<'_>, name: &[u8], attrs: &Attrs) -> Result<(), Errno> {
     rustix::fs::chmodat(dir, name, mode_of(attrs), AtFlags::SYMLINK_NOFOLLOW)
 }
 

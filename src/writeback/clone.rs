@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::object::{TargetObject, entry};
-use super::{Result, Target, Unset, attrs, xattrs};
+use super::{Attrs, Result, Target, Unset, attrs, xattrs};
 use crate::base::BasePath;
 use crate::vfs::FileKind;
 
@@ -192,7 +192,18 @@ fn content<D: AsFd>(
 ) -> io::Result<()> {
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let made = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let source: File = rustix::fs::openat(from.0, from.1, read, Mode::empty())?.into();
+    let open = || rustix::fs::openat(from.0, from.1, read, Mode::empty());
+    let source: File = match open() {
+        Err(Errno::ACCESS) if object.attrs.uid == rustix::process::geteuid().as_raw() => {
+            // Its owner may read it after chmod(2), and the descriptor stays when that is undone.
+            let set = |attrs: &Attrs| attrs::mode(from.0.as_fd(), from.1, attrs);
+            set(&Attrs { mode: object.attrs.mode | 0o400, ..object.attrs.clone() })?;
+            let opened = open();
+            set(&object.attrs)?;
+            opened?.into()
+        }
+        opened => opened?.into(),
+    };
     let copy: File = rustix::fs::openat(to.0, to.1, made, Mode::RUSR | Mode::WUSR)?.into();
     #[cfg(target_os = "linux")]
     if object.seen.size > 0 && rustix::fs::ioctl_ficlone(&copy, &source).is_ok() {

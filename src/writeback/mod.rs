@@ -285,6 +285,11 @@ impl Target {
     }
 }
 
+/// The effective user ID of this process.
+pub fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Whether an error means that there is no object at a path.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)

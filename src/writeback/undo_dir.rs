@@ -27,6 +27,10 @@ use crate::base::BasePath;
 const RECORD: &str = "record";
 const RECORD_BEGUN: &str = "record-unfinished";
 
+/// The list of directories of the target that are opened for a while, and its temporary name.
+const OPENED: &str = "opened";
+const OPENED_BEGUN: &str = "opened-unfinished";
+
 /// Prefix of the names of objects that an undo left out.
 pub const LEFT_OUT: &[u8] = b"left-";
 
@@ -90,8 +94,40 @@ impl UndoDir {
     /// # Errors
     /// The record cannot be read.
     pub fn record(&self) -> Result<Option<File>> {
+        self.read(RECORD)
+    }
+
+    /// The list of what is opened in the target, if an interrupted run left one.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn opened(&self) -> Result<Option<File>> {
+        self.read(OPENED)
+    }
+
+    /// Makes this, synced, the list of what is opened in the target.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn note_opened(
+        &self,
+        write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<()> {
+        write_whole(&self.dir, (OPENED_BEGUN, OPENED), write).map_err(|source| self.error(source))
+    }
+
+    /// Removes that list: all is closed.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn forget_opened(&self) -> Result<()> {
+        let list = entry(&BasePath::root(), OPENED.as_bytes());
+        self.unmake(&list).map_err(|source| self.error(source))
+    }
+
+    fn read(&self, name: &str) -> Result<Option<File>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match rustix::fs::openat(&self.dir, RECORD, flags, Mode::empty()) {
+        match rustix::fs::openat(&self.dir, name, flags, Mode::empty()) {
             Ok(file) => Ok(Some(file.into())),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(self.error(error.into())),

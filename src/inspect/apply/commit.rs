@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 
+use super::closed;
 use super::journal::{Journal, Notes};
 use super::plan::target_path;
 use super::session_check::{CHANGED, SessionCheck};
@@ -44,7 +45,7 @@ pub(super) struct StepRunner<'a> {
     links: HashSet<StagingSlot>,
     /// Changes that put something.
     placed: HashSet<usize>,
-    /// Directories that something is taken from, whose ctimes move with that.
+    /// Directories that something is taken from, or that are opened, whose ctimes move with that.
     source_dirs: HashSet<BasePath>,
     /// Steps that were done.
     pub done: usize,
@@ -80,7 +81,8 @@ impl<'a> StepRunner<'a> {
         let (not_set, done) = (NotSet::default(), 0);
         let target = &place.target;
         let sources = journal.steps.takes.iter().filter_map(|take| take.from.split());
-        let source_dirs = sources.map(|(dir, _)| dir).collect();
+        let opened = journal.opened.iter().map(|opened| opened.path.clone());
+        let source_dirs = sources.map(|(dir, _)| dir).chain(opened).collect();
         // What is not put anywhere is removed.
         let put: HashSet<_> = journal.steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
         let (mut removed, mut moved) = (BTreeMap::new(), BTreeMap::new());
@@ -118,6 +120,11 @@ impl<'a> StepRunner<'a> {
     ) -> Result<bool> {
         let journal = self.journal;
         let (steps, all) = (&journal.steps, journal.steps.len());
+        if !self.notes.is_taken {
+            closed::open(self.target, journal)?;
+        } else if self.notes.is_closing {
+            closed::open_again(self.target, journal)?;
+        }
         // An earlier run may have noted a skip and ended before the object was put back.
         for take in steps.takes.iter().filter(|take| !take.stays) {
             if self.skipped.contains(&take.change) {
@@ -308,7 +315,8 @@ impl<'a> StepRunner<'a> {
                 "another object took its place after the plan was made".to_owned(),
             ));
         }
-        self.not_set.add(self.target.set(&set.path, &set.attrs)?);
+        // What the owner may not enter is closed when all else is done.
+        self.not_set.add(self.target.set(&set.path, &closed::open_attrs(&set.attrs))?);
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use serde_json::{Map, Value, json};
 
 use super::Skipped;
+use super::closed::OpenedDir;
 use super::record::{Before, PlacedDescendant};
 use super::shared::SharedFiles;
 use super::steps::{AppliedChange, PutStep, Set, Steps, Take};
@@ -49,6 +50,8 @@ pub(super) struct Journal {
     pub before: Vec<Before>,
     /// What is in directories that are put somewhere as a whole.
     pub inside: Vec<PlacedDescendant>,
+    /// What an undo opens before the first step.
+    pub opened: Vec<OpenedDir>,
 }
 
 /// What was noted on the way.
@@ -60,6 +63,8 @@ pub(super) struct Notes {
     pub is_told: bool,
     /// Nothing is kept after all.
     pub keeps_nothing: bool,
+    /// Directories are being closed, after all else.
+    pub is_closing: bool,
     /// The kept files that have further names in the target.
     pub shared: Option<SharedFiles>,
     /// The changes that are not made, and why.
@@ -110,6 +115,7 @@ impl Journal {
                 "seen": set.seen.as_ref().map(seen), "change": set.change,
             }}))?;
         }
+        self.opened.iter().try_for_each(|opened| line(json!({ "opened": opened.json() })))?;
         self.inside.iter().try_for_each(|inside| line(json!({ "inside": inside.json() })))?;
         self.before.iter().try_for_each(|before| line(json!({ "before": before.json() })))
     }
@@ -178,6 +184,7 @@ impl Journal {
                 seen: optional(value.get("seen")?, to_seen)?,
                 change: optional(value.get("change")?, |at| usize::try_from(at.as_u64()?).ok())?,
             }),
+            "opened" => self.opened.push(OpenedDir::read(value)?),
             "inside" => self.inside.push(PlacedDescendant::read(value)?),
             "before" => self.before.push(Before::read(value)?),
             _ => return None,
@@ -195,6 +202,9 @@ impl Notes {
 
     /// The line that says that nothing is kept after all.
     pub const KEEPS_NOTHING: &str = r#"{"keeps_nothing":true}"#;
+
+    /// The line that says that directories are about to be closed.
+    pub const CLOSING: &str = r#"{"closing":true}"#;
 
     /// The line for a change that is not made.
     pub fn skipped(change: Option<usize>, skipped: &Skipped) -> String {
@@ -215,6 +225,7 @@ impl Notes {
             let Ok(value) = serde_json::from_slice::<Map<String, Value>>(&line?) else { continue };
             notes.is_taken |= value.contains_key("taken");
             notes.is_told |= value.contains_key("told");
+            notes.is_closing |= value.contains_key("closing");
             notes.keeps_nothing |= value.contains_key("keeps_nothing");
             notes.shared = value.get("shared").and_then(SharedFiles::read).or(notes.shared);
             notes.skipped.extend(value.get("skipped").and_then(|skipped| {

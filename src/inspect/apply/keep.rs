@@ -78,8 +78,8 @@ pub(super) fn measure(place: &ApplyTarget<'_>, steps: &Steps) -> Result<u64> {
     Ok(bytes)
 }
 
-/// The attributes of all that steps set, take things from or put things into.
-pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<Before>> {
+/// Where steps move everything.
+pub(super) fn moves(steps: &Steps) -> Moves {
     let put: HashMap<_, _> = steps.puts.iter().map(|put| ((put.shelf, put.slot), put)).collect();
     let mut moves = Moves::default();
     for put in steps.puts.iter().filter(|put| put.shelf == StagingDir::New) {
@@ -92,6 +92,12 @@ pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<
             None => moves.remove(take.from.clone()),
         }
     }
+    moves
+}
+
+/// The attributes of all that steps set, take things from or put things into.
+pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<Before>> {
+    let moves = moves(steps);
     let mut paths: BTreeMap<BasePath, Option<usize>> = BTreeMap::new();
     let mut note = |path: Option<BasePath>, change: Option<usize>| {
         if let Some(path) = path {
@@ -146,18 +152,20 @@ pub(super) struct Keeping<'a> {
     skipped: &'a HashSet<usize>,
     /// The shared files that an interrupted run found.
     pub noted: Option<SharedFiles>,
+    closed: &'a HashMap<BasePath, Attrs>,
     pub dir: &'a UndoDir,
     round: String,
 }
 
-/// Keeps what was replaced and removed, when all steps are done; `top` is what the top will have.
+/// Keeps what was replaced and removed, when all steps are done; `top` is what the top will have,
+/// and `closed` what directories will have that are open yet.
 /// Returns what is kept; `None` if it was broken off. May be done again.
 pub(super) fn keep(
     place: &ApplyTarget<'_>,
     staging: &Staging,
     journal: &Journal,
     (skipped, noted): (&HashSet<usize>, Option<SharedFiles>),
-    top: &Attrs,
+    (top, closed): (&Attrs, &HashMap<BasePath, Attrs>),
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Option<Vec<KeptCopy>>> {
     let path = place.undo_dir();
@@ -172,7 +180,7 @@ pub(super) fn keep(
         dir.sweep_all_but(&round)?;
         return Ok(Some(copies(&dir, done)));
     }
-    let keeping = Keeping { place, staging, journal, skipped, noted, dir: &dir, round };
+    let keeping = Keeping { place, staging, journal, skipped, noted, closed, dir: &dir, round };
     keeping.run(old.as_ref(), top, watch)
 }
 
@@ -362,7 +370,10 @@ impl Keeping<'_> {
         for before in &self.journal.before {
             let left = match moves.after(&before.path) {
                 Some(path) if path.is_root() => Some(top.clone()),
-                Some(path) => self.place.target.object(&path)?.map(|object| object.attrs),
+                Some(path) => match self.closed.get(&path) {
+                    Some(attrs) => Some(attrs.clone()),
+                    None => self.place.target.object(&path)?.map(|object| object.attrs),
+                },
                 None => None,
             };
             all.push(Before { left, ..before.clone() });

@@ -92,7 +92,8 @@ pub fn keep_nothing(opened: &Opened, to: Option<&Path>) -> Result<()> {
 /// Refuses if nothing can be kept beside the session.
 pub(super) fn check_writable(place: &ApplyTarget<'_>) -> Result<()> {
     match UndoDir::open(&place.undo_dir(), true) {
-        Ok(_) => Ok(()),
+        Ok(Some(dir)) => super::closed::close_left_open(place, &dir),
+        Ok(None) => Ok(()),
         Err(error) => {
             let what = format!("what is replaced and removed cannot be kept: {error}");
             Err(InspectError::Refused { what, hint: NO_KEEP_HINT })

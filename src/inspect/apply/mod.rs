@@ -7,6 +7,7 @@
 //! what a later one left undone, [`resume`] does.
 
 mod check;
+mod closed;
 mod commit;
 mod consent;
 mod copy;
@@ -19,6 +20,7 @@ mod last;
 mod may_keep;
 mod merge;
 mod moves;
+mod open;
 mod parts;
 mod pending;
 mod plan;
@@ -36,7 +38,6 @@ mod undo_change;
 mod undo_drift;
 mod undo_plan;
 
-use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -51,6 +52,7 @@ use crate::writeback::{Staging, Target, TargetError};
 use commit::StepRunner;
 use consent::check_consent;
 use journal::{Journal, Notes};
+use open::{open, open_new, shown};
 use planner::Planner;
 use session_check::SessionCheck;
 use stage::Staged;
@@ -68,10 +70,6 @@ pub use unchanged::DroppedCopy;
 pub use undo::{plan_undo, undo};
 pub use undo_change::{DirContents, UndoChange, UndoDrift, UndoKind};
 pub use undo_plan::{UndoOptions, UndoPlan};
-
-/// What to do about a target whose filesystem is read-only.
-const READ_ONLY_HINT: &str =
-    "nothing was changed; mount it read-write, or apply to a copy of the base: --to DIR";
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,17 +211,6 @@ pub fn apply(
     }
 }
 
-/// Opens a staging that no interrupted run left work in.
-fn open_new(target: &Target) -> Result<Staging> {
-    let staging = open(target, true)?.ok_or_else(|| vanished(target))?;
-    if staging.journal()?.is_some() {
-        let what = format!("{}: an interrupted apply is to be finished", shown(target));
-        let hint = "run `acetate apply` with the session that it was";
-        return Err(InspectError::Refused { what, hint });
-    }
-    Ok(staging)
-}
-
 /// Writes the journal, and what is left out; whether it was not broken off.
 fn begin(
     staging: &Staging,
@@ -319,6 +306,7 @@ fn prepare(
         changes: plan.changes,
         before,
         inside: Vec::new(),
+        opened: Vec::new(),
     };
     Ok(Some((journal, staged)))
 }
@@ -429,16 +417,19 @@ fn finish(
     }
     let shared = commit.notes.shared.take();
     let (skipped, keeps) = (commit.into_skipped(), journal.keeps && !keeps_nothing);
+    let closed = closed::closed_after(target, journal, &skipped)?;
     let mut top = journal.top.clone();
     if keeps {
         let now = || target.object(&BasePath::root()).map(|now| now.map(|object| object.attrs));
         top = top.map_or_else(now, |top| Ok(Some(top)))?;
     }
     let kept = match top.as_ref().filter(|_| keeps) {
-        Some(top) => match keep::keep(place, &staging, journal, (&skipped, shared), top, watch) {
-            Ok(None) => return Ok(report.broken_off_at(steps)),
-            kept => kept,
-        },
+        Some(top) => {
+            match keep::keep(place, &staging, journal, (&skipped, shared), (top, &closed), watch) {
+                Ok(None) => return Ok(report.broken_off_at(steps)),
+                kept => kept,
+            }
+        }
         None if journal.leaves_kept => Ok(None),
         None => {
             if let Err(error) = keep::remove(place) {
@@ -461,39 +452,14 @@ fn finish(
         report.skipped.extend(kept.map(|path| Skipped { path, why: why.to_owned() }));
         session.drop_unchanged(&staged.unchanged);
     }
+    // Last: the session looks into the base while it forgets.
+    if !closed.is_empty() {
+        staging.note(Notes::CLOSING)?;
+        closed::close(target, &closed)?;
+    }
     target.remove(staging)?;
     if let Some(top) = &top {
         report.not_set.add(target.set(&BasePath::root(), top)?);
     }
     Ok(report)
-}
-
-/// Opens the staging, unless another process has it.
-fn open(target: &Target, made: bool) -> Result<Option<Staging>> {
-    let not_written = |error: TargetError, hint| InspectError::Refused {
-        what: format!("{}: cannot be written: {}", shown(target), error.source),
-        hint,
-    };
-    target.staging(made).map_err(|error| match error.source.kind() {
-        ErrorKind::WouldBlock => InspectError::Refused {
-            what: format!("{}: another apply is at work", shown(target)),
-            hint: "wait until it has ended",
-        },
-        ErrorKind::ReadOnlyFilesystem => not_written(error, READ_ONLY_HINT),
-        ErrorKind::PermissionDenied if made => {
-            let hint = "nothing was changed; apply as a user who may write there, or to a copy of \
-                        the base: --to DIR";
-            not_written(error, hint)
-        }
-        _ => error.into(),
-    })
-}
-
-fn vanished(target: &Target) -> InspectError {
-    let path = target.path().to_owned();
-    TargetError { path, source: ErrorKind::NotFound.into() }.into()
-}
-
-fn shown(target: &Target) -> String {
-    target.path().display().to_string()
 }

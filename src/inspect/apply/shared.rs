@@ -71,6 +71,9 @@ impl SharedFiles {
     }
 }
 
+/// A file in an item: the item's number, and the path below it.
+type KeptFile = (usize, BasePath);
+
 /// A path in something that is kept.
 fn below(top: &BasePath, path: &BasePath) -> BasePath {
     match path.is_root() {
@@ -128,8 +131,7 @@ impl Keeping<'_> {
 
     /// Files that have further names which are not kept.
     fn shared_files(&self, items: &[KeptItem]) -> Result<SharedFiles> {
-        let mut files: BTreeMap<(u64, u64), (TargetObject, Vec<(usize, BasePath)>)> =
-            BTreeMap::new();
+        let mut files: BTreeMap<(u64, u64), (TargetObject, Vec<KeptFile>)> = BTreeMap::new();
         for (number, item) in items.iter().enumerate() {
             let (target, top) = self.at(item)?;
             target.walk(&top, &mut |path, object| {

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use super::closed::{OpenedDir, add_before, while_open};
 use super::journal::Journal;
 use super::keep;
 use super::may_keep;
@@ -35,7 +36,8 @@ pub fn plan_undo(
 ) -> Result<Option<UndoPlan>> {
     let place = ApplyTarget::open(opened, to)?;
     let Some((dir, record)) = kept(opened, &place)? else { return Ok(None) };
-    make_plan(&place, (&dir, &record), options).map(Some)
+    let plan = |opened: &[OpenedDir]| make_plan(&place, (&dir, &record), options, opened);
+    while_open(&place, (&dir, &record), plan).map(Some)
 }
 
 /// Takes the last apply back, as `shown`; without it, as it is planned now.
@@ -97,8 +99,9 @@ fn make_plan(
     place: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
     options: &UndoOptions,
+    opened: &[OpenedDir],
 ) -> Result<UndoPlan> {
-    let mut plan = UndoPlanner::new(place, record, options).make()?;
+    let mut plan = UndoPlanner::new(place, record, options, opened).make()?;
     if options.keep.is_some() {
         plan.kept_bytes = keep::measure(place, &plan.steps)?;
     }
@@ -117,12 +120,34 @@ fn prepare(
 ) -> Result<Option<(Journal, Staged)>> {
     staging.clear()?;
     let begun = staging.made_at()?;
-    let hint = "nothing was written; run the command again to see the plan as it is now";
-    let refused = |what| Err(InspectError::Refused { what, hint });
     let Some((dir, record)) = kept(opened, place)? else {
         return refused("nothing of an apply is kept any more".to_owned());
     };
-    let plan = make_plan(place, (&dir, &record), options)?;
+    while_open(place, (&dir, &record), |dirs| {
+        let mut prepared = prepare_open(place, (&dir, &record), options, (shown, dirs), watch)?;
+        if let Some((journal, _)) = &mut prepared {
+            journal.session = opened.session().id().to_owned();
+            journal.file = opened.session().path().display().to_string();
+            journal.begun = begun;
+        }
+        Ok(prepared)
+    })
+}
+
+fn refused<T>(what: String) -> Result<T> {
+    let hint = "nothing was written; run the command again to see the plan as it is now";
+    Err(InspectError::Refused { what, hint })
+}
+
+/// The same, while the directories `opened` are open.
+fn prepare_open(
+    place: &ApplyTarget<'_>,
+    (dir, record): (&UndoDir, &Record),
+    options: &UndoOptions,
+    (shown, opened): (Option<&UndoPlan>, &[OpenedDir]),
+    watch: &mut ApplyWatch<'_>,
+) -> Result<Option<(Journal, Staged)>> {
+    let plan = make_plan(place, (dir, record), options, opened)?;
     let is_other =
         |shown: &UndoPlan| shown.changes != plan.changes || shown.drifted != plan.drifted;
     if shown.is_some_and(is_other) {
@@ -136,14 +161,15 @@ fn prepare(
         may_keep::check_room(place, plan.kept_bytes, limit)?;
     }
     let mut staged = Staged::default();
-    if !restore(place, (&dir, &record), &plan.restores, &mut staged, watch)? {
+    if !restore(place, (dir, record), &plan.restores, &mut staged, watch)? {
         return Ok(None);
     }
-    let before = match options.keep {
-        Some(_) => keep::note_before(place, &plan.steps)?,
-        None => Vec::new(),
-    };
-    staged.skipped = left_out(&plan, &record);
+    let mut before = Vec::new();
+    if options.keep.is_some() {
+        before = keep::note_before(place, &plan.steps)?;
+        add_before(&mut before, opened);
+    }
+    staged.skipped = left_out(&plan, record);
     let changes = record.changes.iter().map(|path| AppliedChange {
         path: path.clone(),
         from: None,
@@ -154,9 +180,6 @@ fn prepare(
         part: None,
     });
     let journal = Journal {
-        session: opened.session().id().to_owned(),
-        file: opened.session().path().display().to_string(),
-        begun,
         top: plan.top,
         keeps: options.keep.is_some(),
         is_undo: true,
@@ -165,7 +188,9 @@ fn prepare(
         changes: changes.collect(),
         before,
         inside: inside(place, &plan.restores)?,
+        opened: opened.to_vec(),
         steps: plan.steps,
+        ..Journal::default()
     };
     Ok(Some((journal, staged)))
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::closed::OpenedDir;
 use super::keep::kept_name;
 use super::record::{Before, Moves, Placed, PlacedDescendant, Record, RemovedByApply};
 use super::steps::{PutStep, Set, Steps, Take};
@@ -84,6 +85,8 @@ pub(super) struct UndoPlanner<'a> {
     moves: Moves,
     /// What is in directories that were put somewhere as a whole.
     inside: HashMap<&'a BasePath, &'a PlacedDescendant>,
+    /// What directories have that are open just now.
+    opened: HashMap<&'a BasePath, &'a Attrs>,
     /// The names that go.
     going: GoingNames,
     /// What is at each placed path now.
@@ -96,8 +99,14 @@ pub(super) struct UndoPlanner<'a> {
 }
 
 impl<'a> UndoPlanner<'a> {
-    pub fn new(place: &'a ApplyTarget<'a>, record: &'a Record, options: &'a UndoOptions) -> Self {
+    pub fn new(
+        place: &'a ApplyTarget<'a>,
+        record: &'a Record,
+        options: &'a UndoOptions,
+        opened: &'a [OpenedDir],
+    ) -> Self {
         Self {
+            opened: opened.iter().map(|opened| (&opened.path, &opened.attrs)).collect(),
             place,
             record,
             options,
@@ -248,7 +257,10 @@ impl<'a> UndoPlanner<'a> {
     fn object(&self, path: &BasePath) -> Result<Option<TargetObject>> {
         match self.place.target.object(path) {
             Err(error) if error.is_of_object() => Ok(None),
-            found => Ok(found?),
+            found => Ok(found?.map(|object| match self.opened.get(path) {
+                Some(attrs) => TargetObject { attrs: (*attrs).clone(), ..object },
+                None => object,
+            })),
         }
     }
 

@@ -22,6 +22,7 @@ mod skip_random;
 mod special;
 mod unchanged;
 mod undo;
+mod undo_as_user;
 mod undo_killed;
 mod undo_random;
 mod unseen;

@@ -41,7 +41,7 @@ fn changed() -> World {
 }
 
 /// Breaks off at an event between the first step and the end.
-fn stop_at(at: usize) -> impl FnMut(ApplyEvent) -> ControlFlow<()> {
+pub fn stop_at(at: usize) -> impl FnMut(ApplyEvent) -> ControlFlow<()> {
     let mut events = 0;
     move |event| {
         if matches!(event, ApplyEvent::Step { .. }) {

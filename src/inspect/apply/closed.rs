@@ -1,0 +1,240 @@
+//! Directories of the user's own that their modes keep the user out of.
+//!
+//! An apply gives a directory such a mode last, when all else is done. An undo opens those
+//! that the record names while it makes its plan and while it does its steps. What was opened is
+//! noted durably first, so that the next run closes it if this one is killed.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{BufRead, BufReader};
+
+use serde_json::{Value, json};
+
+use super::journal::{Journal, attrs, bytes, to_attrs, to_path};
+use super::keep;
+use super::record::{Before, Record};
+use super::target_dir::ApplyTarget;
+use crate::base::BasePath;
+use crate::inspect::error::Result;
+use crate::vfs::FileKind;
+use crate::writeback::{Attrs, Target, TargetError, UndoDir, effective_user};
+
+/// The mode bits with which an owner may read a directory, and make and remove entries of it.
+const OWNER_RIGHTS: u32 = 0o700;
+
+/// The user whom no mode keeps out.
+const ROOT: u32 = 0;
+
+/// A directory that is opened for a while.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct OpenedDir {
+    /// Where it is before the first step.
+    pub path: BasePath,
+    pub ino: u64,
+    /// What it has while it is closed.
+    pub attrs: Attrs,
+}
+
+impl OpenedDir {
+    pub fn json(&self) -> Value {
+        let path = bytes(self.path.as_bytes());
+        json!({ "path": path, "ino": self.ino, "attrs": attrs(&self.attrs) })
+    }
+
+    pub fn read(value: &Value) -> Option<Self> {
+        Some(Self {
+            path: to_path(value.get("path")?)?,
+            ino: value.get("ino")?.as_u64()?,
+            attrs: to_attrs(value.get("attrs")?)?,
+        })
+    }
+}
+
+/// Attributes with which the owner may work in the directory. Root may with any.
+pub(super) fn open_attrs(attrs: &Attrs) -> Attrs {
+    let is_kept_out = attrs.kind == FileKind::Directory && effective_user() != ROOT;
+    let added = if is_kept_out { OWNER_RIGHTS } else { 0 };
+    Attrs { mode: attrs.mode | added, ..attrs.clone() }
+}
+
+fn is_closed(attrs: &Attrs) -> bool {
+    open_attrs(attrs) != *attrs
+}
+
+fn depth(path: &BasePath) -> usize {
+    path.components().count()
+}
+
+/// Gives the directory at a path another mode, if it is the one that was seen and has the mode
+/// `from`.
+fn change(target: &Target, (path, ino): (&BasePath, u64), from: u32, to: u32) -> Result<()> {
+    match target.object(path) {
+        Ok(Some(now)) if now.is_dir() && now.seen.ino == ino && now.attrs.mode == from => {
+            target.set(path, &Attrs { mode: to, ..now.attrs })?;
+            Ok(())
+        }
+        Err(error) if !error.is_of_object() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Opens the closed directories that the record names for as long as `work` takes.
+pub(super) fn while_open<T>(
+    place: &ApplyTarget<'_>,
+    (dir, record): (&UndoDir, &Record),
+    work: impl FnOnce(&[OpenedDir]) -> Result<T>,
+) -> Result<T> {
+    close_left_open(place, dir)?;
+    let mut opened = Vec::new();
+    let done = open_all(place, (dir, record), &mut opened).and_then(|()| work(&opened));
+    let closed = close_again(place, dir, &opened);
+    let done = done?;
+    closed.map(|()| done)
+}
+
+fn open_all(
+    place: &ApplyTarget<'_>,
+    (dir, record): (&UndoDir, &Record),
+    opened: &mut Vec<OpenedDir>,
+) -> Result<()> {
+    let moves = record.moves();
+    let placed = record.placed.iter().map(|placed| placed.path.clone());
+    let inside = record.inside.iter().map(|inside| inside.path.clone());
+    let before = record.before.iter().filter_map(|before| moves.after(&before.path));
+    let mut levels: BTreeMap<usize, HashSet<BasePath>> = BTreeMap::new();
+    for path in placed.chain(inside).chain(before).filter(|path| !path.is_root()) {
+        levels.entry(depth(&path)).or_default().insert(path);
+    }
+    let user = effective_user();
+    // What is in a closed directory can be looked at when that is open.
+    for paths in levels.into_values() {
+        let known = opened.len();
+        for path in paths {
+            let object = match place.target.object(&path) {
+                Err(error) if error.is_of_object() => None,
+                object => object?,
+            };
+            let is_ours = |attrs: &Attrs| attrs.uid == user && is_closed(attrs);
+            if let Some(object) = object.filter(|object| is_ours(&object.attrs)) {
+                opened.push(OpenedDir { path, ino: object.seen.ino, attrs: object.attrs });
+            }
+        }
+        if opened.len() > known {
+            dir.note_opened(&mut |out| {
+                opened.iter().try_for_each(|opened| writeln!(out, "{}", opened.json()))
+            })?;
+        }
+        for OpenedDir { path, ino, attrs } in &opened[known..] {
+            change(&place.target, (path, *ino), attrs.mode, open_attrs(attrs).mode)?;
+        }
+    }
+    Ok(())
+}
+
+fn close_again(place: &ApplyTarget<'_>, dir: &UndoDir, opened: &[OpenedDir]) -> Result<()> {
+    for OpenedDir { path, ino, attrs } in opened.iter().rev() {
+        change(&place.target, (path, *ino), open_attrs(attrs).mode, attrs.mode)?;
+    }
+    match opened.is_empty() {
+        true => Ok(()),
+        false => Ok(dir.forget_opened()?),
+    }
+}
+
+/// Closes what a run opened that was killed while it made its plan.
+pub(super) fn close_left_open(place: &ApplyTarget<'_>, dir: &UndoDir) -> Result<()> {
+    let Some(file) = dir.opened()? else { return Ok(()) };
+    let mut opened = Vec::new();
+    for line in BufReader::new(file).lines() {
+        let line = line.map_err(|source| TargetError { path: dir.path().to_owned(), source })?;
+        let value = serde_json::from_str::<Value>(&line).ok();
+        opened.extend(value.as_ref().and_then(OpenedDir::read));
+    }
+    close_again(place, dir, &opened)?;
+    Ok(dir.forget_opened()?)
+}
+
+/// Adds to what is known from before the first step what the opened directories have.
+pub(super) fn add_before(before: &mut Vec<Before>, opened: &[OpenedDir]) {
+    for OpenedDir { path, attrs, .. } in opened {
+        let attrs = attrs.clone();
+        match before.iter_mut().find(|before| before.path == *path) {
+            Some(before) => before.attrs = attrs,
+            None => before.push(Before { path: path.clone(), attrs, left: None, change: None }),
+        }
+    }
+}
+
+/// Opens what the journal says, before the first step.
+pub(super) fn open(target: &Target, journal: &Journal) -> Result<()> {
+    for OpenedDir { path, ino, attrs } in &journal.opened {
+        change(target, (path, *ino), attrs.mode, open_attrs(attrs).mode)?;
+    }
+    Ok(())
+}
+
+/// The closed directories when all is done, by path, and what they have then.
+pub(super) fn closed_after(
+    target: &Target,
+    journal: &Journal,
+    skipped: &HashSet<usize>,
+) -> Result<HashMap<BasePath, Attrs>> {
+    let is_done = |change: &Option<usize>| change.is_none_or(|change| !skipped.contains(&change));
+    let sets = journal.steps.sets.iter().filter(|set| is_done(&set.change));
+    let sets: HashMap<_, _> = sets.map(|set| (&set.path, &set.attrs)).collect();
+    let closed = sets.iter().filter(|(_, attrs)| is_closed(attrs));
+    let mut closed: HashMap<_, _> =
+        closed.map(|(path, attrs)| ((*path).clone(), (*attrs).clone())).collect();
+    let moves = keep::moves(&journal.steps);
+    for OpenedDir { path, ino, attrs } in &journal.opened {
+        // What was left out is where it was.
+        for path in [moves.after(path), Some(path.clone())].into_iter().flatten() {
+            let now = match target.object(&path) {
+                Err(error) if error.is_of_object() => None,
+                now => now?,
+            };
+            if let Some(now) = now
+                && now.seen.ino == *ino
+                && !sets.contains_key(&path)
+            {
+                closed.insert(path, Attrs { mode: attrs.mode, ..now.attrs });
+            }
+        }
+    }
+    Ok(closed)
+}
+
+/// Closes them, the deepest first.
+pub(super) fn close(target: &Target, closed: &HashMap<BasePath, Attrs>) -> Result<()> {
+    let mut closed: Vec<_> = closed.iter().collect();
+    closed.sort_by_key(|(path, _)| Reverse(depth(path)));
+    for (path, attrs) in closed {
+        match target.set(path, attrs) {
+            Err(error) if !error.is_of_object() => return Err(error.into()),
+            _set_or_gone => {}
+        }
+    }
+    Ok(())
+}
+
+/// Opens what a run closed that was interrupted then.
+pub(super) fn open_again(target: &Target, journal: &Journal) -> Result<()> {
+    let sets = journal.steps.sets.iter().filter(|set| is_closed(&set.attrs));
+    let mut closed: Vec<_> = sets.map(|set| (set.path.clone(), set.attrs.clone())).collect();
+    let moves = keep::moves(&journal.steps);
+    for OpenedDir { path, attrs, .. } in &journal.opened {
+        let after = moves.after(path).into_iter().chain([path.clone()]);
+        closed.extend(after.map(|path| (path, attrs.clone())));
+    }
+    closed.sort_by_key(|(path, _)| depth(path));
+    for (path, attrs) in closed {
+        match target.object(&path) {
+            Ok(Some(now)) if now.is_dir() && now.attrs.mode == attrs.mode => {
+                target.set(&path, &open_attrs(&now.attrs))?;
+            }
+            Err(error) if !error.is_of_object() => return Err(error.into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}

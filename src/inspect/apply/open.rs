@@ -1,0 +1,52 @@
+//! Opening the staging, and why that is refused.
+
+use std::io::ErrorKind;
+
+use crate::inspect::InspectError;
+use crate::inspect::error::Result;
+use crate::writeback::{Staging, Target, TargetError};
+
+/// What to do about a target whose filesystem is read-only.
+pub(super) const READ_ONLY_HINT: &str =
+    "nothing was changed; mount it read-write, or apply to a copy of the base: --to DIR";
+
+/// Opens a staging that no interrupted run left work in.
+pub(super) fn open_new(target: &Target) -> Result<Staging> {
+    let staging = open(target, true)?.ok_or_else(|| vanished(target))?;
+    if staging.journal()?.is_some() {
+        let what = format!("{}: an interrupted apply is to be finished", shown(target));
+        let hint = "run `acetate apply` with the session that it was";
+        return Err(InspectError::Refused { what, hint });
+    }
+    Ok(staging)
+}
+
+/// Opens the staging, unless another process has it.
+pub(super) fn open(target: &Target, made: bool) -> Result<Option<Staging>> {
+    let not_written = |error: TargetError, hint| InspectError::Refused {
+        what: format!("{}: cannot be written: {}", shown(target), error.source),
+        hint,
+    };
+    target.staging(made).map_err(|error| match error.source.kind() {
+        ErrorKind::WouldBlock => InspectError::Refused {
+            what: format!("{}: another apply is at work", shown(target)),
+            hint: "wait until it has ended",
+        },
+        ErrorKind::ReadOnlyFilesystem => not_written(error, READ_ONLY_HINT),
+        ErrorKind::PermissionDenied if made => {
+            let hint = "nothing was changed; apply as a user who may write there, or to a copy of \
+                        the base: --to DIR";
+            not_written(error, hint)
+        }
+        _ => error.into(),
+    })
+}
+
+fn vanished(target: &Target) -> InspectError {
+    let path = target.path().to_owned();
+    TargetError { path, source: ErrorKind::NotFound.into() }.into()
+}
+
+pub(super) fn shown(target: &Target) -> String {
+    target.path().display().to_string()
+}

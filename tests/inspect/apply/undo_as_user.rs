@@ -1,0 +1,223 @@
+//! An undo by an ordinary user, whose own modes keep that user out of directories and files.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::fs::{MetadataExt, lchown};
+use std::path::Path;
+
+use acetate::inspect::apply::{ApplyEvent, Consent, Report, apply, plan_undo, resume, undo};
+use acetate::inspect::opened::Opened;
+use rustix::process::{Gid, Uid, geteuid};
+
+use super::undo::{go_on, keeping, undoing};
+use super::undo_killed::stop_at;
+use super::{copy, open};
+use crate::support::applied::{self, Exact, assert_same, on_host, planned};
+use crate::support::world::World;
+
+/// An ordinary user.
+const USER: u32 = 65_534;
+
+const TREE: &str = r#"
+    top/f/deep "deep"
+    top/plain "plain"
+    top/ro/ 555
+    top/ro/shared "shared"
+    shared = top/ro/shared
+    replaced "replaced"
+    one "linked"
+    two = one
+    dir/x "x"
+    dir/y "y"
+"#;
+
+/// With directories and files that their owner may not read.
+fn changed() -> World {
+    let mut world = World::new(TREE);
+    give(&world.change_base());
+    world.reopen();
+    world.tick(60);
+    world.rm_rf("top");
+    world.remove("one").unwrap();
+    world.remove("replaced").unwrap();
+    world.put("replaced", "new");
+    world.chmod("replaced", 0).unwrap();
+    world.mkdir("new").unwrap();
+    for dir in ["new/closed", "new/listed"] {
+        world.mkdir(dir).unwrap();
+        world.put(format!("{dir}/file"), "new");
+        world.mkdir(&format!("{dir}/sub")).unwrap();
+        world.put(format!("{dir}/sub/file"), "new");
+        world.chmod(&format!("{dir}/sub"), 0o500).unwrap();
+    }
+    world.put("new/zero", "new");
+    world.chmod("new/zero", 0).unwrap();
+    world.link("new/zero", "new/closed/zero").unwrap();
+    world.chmod("new/closed", 0).unwrap();
+    world.chmod("new/listed", 0o600).unwrap();
+    world.write("dir/x", 0, b"X").unwrap();
+    world.remove("dir/y").unwrap();
+    world.chmod("dir", 0o500).unwrap();
+    world.close();
+    world
+}
+
+/// Gives the user a tree.
+fn give(top: &Path) {
+    let mut open = vec![top.to_owned()];
+    while let Some(path) = open.pop() {
+        let meta = path.symlink_metadata().unwrap();
+        // A change of the base's ctimes would be drift.
+        if meta.uid() != USER {
+            lchown(&path, Some(USER), Some(USER)).unwrap();
+        }
+        if meta.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+}
+
+/// To Linux, a thread has a user.
+fn as_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let in_thread = || {
+        let (user, group) = (Uid::from_raw(USER), Gid::from_raw(USER));
+        rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+        rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+        work()
+    };
+    std::thread::scope(|scope| match scope.spawn(in_thread).join() {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+/// The paths in a directory, and their modes.
+fn modes(tree: &Exact) -> Vec<(Vec<u8>, u32)> {
+    let ours = |path: &&Vec<u8>| !path.starts_with(b".acetate-apply");
+    let paths = tree.keys().filter(ours);
+    paths.map(|path| (path.clone(), tree[path].mode)).collect()
+}
+
+/// Undoes, and where that is broken off, goes on.
+fn undo_once(opened: &Opened, to: &Path, at: usize) -> bool {
+    let finish = |report: Report| {
+        let is_broken_off = report.broken_off.is_some();
+        let report = match is_broken_off {
+            true => resume(opened, Some(to), None, &mut go_on).unwrap().unwrap(),
+            false => report,
+        };
+        assert_eq!(report.skipped, [], "after {at} events");
+        is_broken_off
+    };
+    finish(undo(opened, Some(to), &undoing(), None, None, &mut stop_at(at)).unwrap())
+}
+
+fn check(world: &World, to: &Path) {
+    give(world.scratch());
+    give(to);
+    let before = on_host(to);
+    as_user(|| {
+        let opened = open(world);
+        let plan = planned(&opened, Some(to), &keeping()).unwrap();
+        let report =
+            apply(&opened, Some(to), &keeping(), Consent::Shown(&plan), None, &mut go_on).unwrap();
+        assert_eq!(report.skipped, []);
+    });
+    let after = on_host(to);
+    assert_eq!((after[&b"new/closed"[..]].mode, after[&b"dir"[..]].mode), (0, 0o500));
+    as_user(|| {
+        let plan = plan_undo(&open(world), Some(to), &undoing()).unwrap().unwrap();
+        assert_eq!(plan.drifted, []);
+    });
+    assert_same(&on_host(to), &after);
+    for at in 0.. {
+        let mut is_broken_off = false;
+        for wanted in [&before, &after] {
+            is_broken_off |= as_user(|| undo_once(&open(world), to, at));
+            assert_same(&on_host(to), wanted);
+        }
+        if !is_broken_off {
+            assert!(at > 20, "{at}");
+            break;
+        }
+    }
+    // Before the first step.
+    as_user(|| {
+        let stop = &mut |event| match event {
+            ApplyEvent::Making { .. } => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        };
+        let report = undo(&open(world), Some(to), &undoing(), None, None, stop).unwrap();
+        assert_eq!(report.broken_off, Some((0, 0)));
+    });
+    assert_same(&on_host(to), &after);
+}
+
+fn is_root() -> bool {
+    if !geteuid().is_root() {
+        eprintln!("skipped: only root makes a thread of another user");
+    }
+    geteuid().is_root()
+}
+
+#[test]
+fn what_the_owner_may_not_read_comes_back() {
+    if !is_root() {
+        return;
+    }
+    let world = changed();
+    check(&world, &copy(&world, "copy"));
+}
+
+#[test]
+fn what_the_owner_may_not_read_comes_back_from_another_filesystem() {
+    if !is_root() {
+        return;
+    }
+    let world = changed();
+    let other = tempfile::tempdir_in("/dev/shm").ok().filter(|other| {
+        let dev = |path: &Path| fs::metadata(path).unwrap().dev();
+        dev(other.path()) != dev(world.scratch())
+    });
+    let Some(other) = other else {
+        eprintln!("skipped: /dev/shm is no other filesystem");
+        return;
+    };
+    give(other.path());
+    let to = other.path().join("copy");
+    applied::copy(&world.base(), &to);
+    check(&world, &to);
+}
+
+#[test]
+fn an_apply_that_is_broken_off_leaves_modes_and_names_as_planned() {
+    if !is_root() {
+        return;
+    }
+    let world = changed();
+    let mut wanted = None;
+    for at in (0..).step_by(3) {
+        let to = copy(&world, &format!("copy-{at}"));
+        give(world.scratch());
+        let before = on_host(&to);
+        let is_broken_off = as_user(|| {
+            let opened = open(&world);
+            let plan = planned(&opened, Some(&to), &keeping()).unwrap();
+            let consent = Consent::Shown(&plan);
+            let report = apply(&opened, Some(&to), &keeping(), consent, None, &mut stop_at(at));
+            let is_broken_off = report.unwrap().broken_off.is_some();
+            if is_broken_off {
+                let report = resume(&opened, Some(&to), None, &mut go_on).unwrap().unwrap();
+                assert_eq!(report.skipped, [], "after {at} events");
+            }
+            is_broken_off
+        });
+        let after = modes(&on_host(&to));
+        assert_eq!(&after, wanted.get_or_insert(after.clone()), "after {at} events");
+        as_user(|| undo_once(&open(&world), &to, usize::MAX));
+        assert_same(&on_host(&to), &before);
+        if !is_broken_off {
+            break;
+        }
+    }
+}

@@ -176,13 +176,12 @@ pub(super) fn compare(
         (None, Some(_)) => DifferenceKind::Added,
         (Some(base), Some(after)) if base.attr.kind != after.attr().kind => DifferenceKind::Retyped,
         (Some(base), Some(after)) => {
-            differs = match started_from(&change) {
-                Some(original) => Differs {
-                    content: differs_from_original(view, original, after)?,
-                    ..attributes_differ(options, base, after)
-                },
-                None => differences(opened, view, options, base, after)?,
+            let content = match started_from(&change) {
+                Some(original) => differs_from_original(view, original, after)?,
+                None => content_differs(opened, view, base, after)?,
             };
+            differs =
+                Differs { content, ..attributes_differ(options, &began_as(&change, base), after) };
             if from.as_ref() == Some(&path) && !change.is_moved {
                 DifferenceKind::Modified
             } else {
@@ -207,6 +206,21 @@ pub(super) fn compare(
 /// The original of a change, if its content is known and the base has another object now.
 pub(super) fn started_from(change: &Change) -> Option<&Original> {
     change.original.as_ref().filter(|original| change.is_drifted && original.digest.is_some())
+}
+
+/// The attributes that an object began with: those of the original, where that is known. What the
+/// base has now may be a person's `chown` or `touch`, which is no drift.
+fn began_as(change: &Change, base: &BaseObject) -> BaseAttr {
+    match &change.original {
+        Some(original) if original.kind == base.attr.kind => BaseAttr {
+            mode: original.mode,
+            uid: original.uid,
+            gid: original.gid,
+            mtime: original.mtime,
+            ..base.attr.clone()
+        },
+        _ => base.attr.clone(),
+    }
 }
 
 /// What a change is compared with.
@@ -277,12 +291,12 @@ pub(super) fn differences(
     after: &TreeObject,
 ) -> Result<Differs> {
     let content = content_differs(opened, view, base, after)?;
-    Ok(Differs { content, ..attributes_differ(options, base, after) })
+    Ok(Differs { content, ..attributes_differ(options, &base.attr, after) })
 }
 
 /// The same without their content.
-fn attributes_differ(options: &DiffOptions, base: &BaseObject, after: &TreeObject) -> Differs {
-    let (old, new) = (&base.attr, after.attr());
+fn attributes_differ(options: &DiffOptions, old: &BaseAttr, after: &TreeObject) -> Differs {
+    let new = after.attr();
     let is_dir = new.kind == FileKind::Directory;
     Differs {
         content: false,

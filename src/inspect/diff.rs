@@ -124,7 +124,7 @@ pub(super) fn top(
     let attr = opened.base().stat(&path).map_err(|source| base_error(opened, &path, source))?;
     let before = BaseObject { path, attr };
     let after = view.root().map_err(|source| at(&root, source))?;
-    let differs = Differs { mtime: false, ..attributes_differ(options, &before, &after) };
+    let differs = Differs { mtime: false, ..attributes_differ(options, &before.attr, &after) };
     let is_changed = differs != Differs::default() && is_top_set(opened)?;
     Ok(is_changed.then(|| of_top(before, after, differs)))
 }
@@ -222,13 +222,12 @@ pub(super) fn compare(
         (None, Some(_)) => DifferenceKind::Added,
         (Some(base), Some(after)) if base.attr.kind != after.attr().kind => DifferenceKind::Retyped,
         (Some(base), Some(after)) => {
-            differs = match started_from(&change) {
-                Some(original) => Differs {
-                    content: differs_from_original(view, original, after)?,
-                    ..attributes_differ(options, base, after)
-                },
-                None => differences(opened, view, options, base, after)?,
+            let content = match started_from(&change) {
+                Some(original) => differs_from_original(view, original, after)?,
+                None => content_differs(opened, view, base, after)?,
             };
+            differs =
+                Differs { content, ..attributes_differ(options, &began_as(&change, base), after) };
             if from.as_ref() == Some(&path) && !change.is_moved {
                 DifferenceKind::Modified
             } else {
@@ -283,6 +282,21 @@ pub(super) fn is_hollow(
 /// The original of a change, if its digest is known and the base object has drifted from it.
 pub(super) fn started_from(change: &Change) -> Option<&Original> {
     change.original.as_ref().filter(|original| change.is_drifted && original.digest.is_some())
+}
+
+/// The attributes of the original if there is one, else those of the base object. The base may have
+/// others now, by `chown` or `touch`, which is no drift.
+fn began_as(change: &Change, base: &BaseObject) -> BaseAttr {
+    match &change.original {
+        Some(original) if original.kind == base.attr.kind => BaseAttr {
+            mode: original.mode,
+            uid: original.uid,
+            gid: original.gid,
+            mtime: original.mtime,
+            ..base.attr.clone()
+        },
+        _ => base.attr.clone(),
+    }
 }
 
 /// The earlier state that a change is compared with.
@@ -353,12 +367,12 @@ pub(super) fn differences(
     after: &TreeObject,
 ) -> Result<Differs> {
     let content = content_differs(opened, view, base, after)?;
-    Ok(Differs { content, ..attributes_differ(options, base, after) })
+    Ok(Differs { content, ..attributes_differ(options, &base.attr, after) })
 }
 
 /// Like [`differences`], without the content.
-fn attributes_differ(options: &DiffOptions, base: &BaseObject, after: &TreeObject) -> Differs {
-    let (old, new) = (&base.attr, after.attr());
+fn attributes_differ(options: &DiffOptions, old: &BaseAttr, after: &TreeObject) -> Differs {
+    let new = after.attr();
     let is_dir = new.kind == FileKind::Directory;
     Differs {
         content: false,

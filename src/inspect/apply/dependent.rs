@@ -2,8 +2,8 @@
 //!
 //! What comes into a directory that is not made, moved or retyped has no place, nor has what comes
 //! to where the base has something whose move is left out. A directory from which something was to
-//! move away stays with it.
-//! Where the user did not choose a move, the plan is refused instead, with the path to name.
+//! move away stays with it. Where the user did not choose a move, the plan is refused if something
+//! would take its old place, with the path to name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -83,17 +83,27 @@ impl Planner<'_> {
 
     /// Leaves out what depends on what is left out; more may depend on each of these.
     pub(super) fn leave_out_dependents(&mut self) -> Result<()> {
-        if self.plan.left_out.is_empty() {
+        if self.plan.left_out.is_empty() && self.staying.is_empty() {
             return Ok(());
         }
         let needs = Dependencies::of(&self.plan);
         let mut kept: BTreeSet<_> = self.plan.kept_in_base().cloned().collect();
         let mut missing = BTreeSet::new();
         let by_rule: BTreeSet<_> = self.plan.left_out.iter().map(|left| &left.path).collect();
-        let staying = self.staying.iter().filter(|(_, moved)| by_rule.contains(moved));
-        let staying: Vec<_> = staying.map(|(from, to)| (from.clone(), to.clone())).collect();
-        for (from, to) in staying {
-            self.leave_out_around(&needs, &from, Some(&to));
+        let staying = self.staying.iter();
+        let staying: Vec<_> =
+            staying.map(|(from, to)| (from.clone(), to.clone(), by_rule.contains(to))).collect();
+        for (from, to, is_by_rule) in staying {
+            if is_by_rule {
+                self.leave_out_around(&needs, &from, Some(&to));
+            } else if let Some(removed) = self.taken_above(&needs, &from).filter(|t| !t.is_moved) {
+                let (from, to) = (MergedPath::of_base(&from), to.display());
+                let why = format!(
+                    "holds {}, which was moved to {to}, and that is not chosen",
+                    from.display()
+                );
+                self.refuse_with(removed.change, why);
+            }
         }
         let mut next = 0;
         while let Some(number) = self.plan.refused.get(next).map(|(number, _)| *number) {
@@ -150,24 +160,18 @@ impl Planner<'_> {
     /// Leaves out what cannot be while a base object stays where it is: it was to be moved to `to`,
     /// or else to be removed.
     fn leave_out_around(&mut self, needs: &Dependencies, from: &BasePath, to: Option<&MergedPath>) {
-        let mut above = from.split().map(|(above, _)| above);
-        while let Some(dir) = above {
-            let take = needs.takes.get(&dir);
-            if let Some(take) = take.filter(|take| !self.refused.contains(&take.change)) {
-                // What was to be removed moves with its directory.
-                if to.is_some() || !take.is_moved {
-                    let holds = MergedPath::of_base(from);
-                    let what = match to {
-                        Some(to) => format!("was moved to {}", to.display()),
-                        None => "was removed".to_owned(),
-                    };
-                    let why =
-                        format!("holds {}, which {what}, and that is left out", holds.display());
-                    self.refuse_with(take.change, why);
-                }
-                return;
+        if let Some(taken) = self.taken_above(needs, from) {
+            // What was to be removed moves with its directory.
+            if to.is_some() || !taken.is_moved {
+                let what = match to {
+                    Some(to) => format!("was moved to {}", to.display()),
+                    None => "was removed".to_owned(),
+                };
+                let holds = MergedPath::of_base(from);
+                let why = format!("holds {}, which {what}, and that is left out", holds.display());
+                self.refuse_with(taken.change, why);
             }
-            above = dir.split().map(|(above, _)| above);
+            return;
         }
         if let Some(&number) = needs.puts.get(from) {
             let why = match to {
@@ -178,6 +182,14 @@ impl Planner<'_> {
             };
             self.refuse_with(number, why);
         }
+    }
+
+    /// What takes away the directory that something is in: the lowest one that is taken.
+    fn taken_above(&self, needs: &Dependencies, from: &BasePath) -> Option<TakenAway> {
+        let up = |path: &BasePath| path.split().map(|(above, _)| above);
+        let above = std::iter::successors(up(from), up);
+        let mut taken = above.filter_map(|dir| needs.takes.get(&dir));
+        taken.find(|taken| !self.refused.contains(&taken.change)).copied()
     }
 
     fn refuse_with(&mut self, number: usize, why: String) {

@@ -19,7 +19,7 @@ use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
 use crate::inspect::patch::{has_nul, has_too_many_lines};
 use crate::inspect::text_merge::{self, TextMerge};
-use crate::overlay::{BaseObject, BlobDigest, TreeObject, TreeView};
+use crate::overlay::{BaseObject, BlobDigest, Change, TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind, FsError};
 use crate::writeback::Attrs;
 
@@ -128,6 +128,27 @@ impl Planner<'_> {
             has_conflicts,
         };
         Ok(MergeOutcome::Merge(Merge { content, attrs }))
+    }
+}
+
+impl Planner<'_> {
+    /// The attributes that an object gets that did not drift: those of the session where it changed
+    /// them, and else what the base has now, which may be a person's `chown` or `touch`.
+    pub(super) fn attrs_of_both(&self, change: &Change, after: &TreeObject) -> Attrs {
+        let ours = side_attrs(after, self.part_of(change));
+        let number = self.plan.changes.len().saturating_sub(1);
+        let is_overwritten = self.drifted_changes.last().is_some_and(|(last, _)| *last == number)
+            || self.sides.session.iter().any(|named| change.path.is_within(named));
+        match (&change.original, &change.before) {
+            (Some(original), Some(base))
+                if !is_overwritten && [original.kind, base.attr.kind] == [ours.kind; 2] =>
+            {
+                let is_same = ours.mtime == original.mtime;
+                let mtime = if is_same { base.attr.mtime } else { ours.mtime };
+                Attrs { mtime, ..merged_attrs(original, &base.attr, ours) }
+            }
+            _ => ours,
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! takes the place of what is there.
 
 use super::merge::{Merge, StepContent};
-use super::plan::{ChangeSize, Make, attrs, target_path};
+use super::plan::{ChangeSize, Make, target_path};
 use super::planner::{Planner, RemovedDir};
 use super::steps::{PutStep, Set, Take};
 use crate::base::{BaseError, BasePath};
@@ -50,8 +50,11 @@ impl Planner<'_> {
             Some(merge) => matches!(merge.content, StepContent::Base),
             None => kept && (is_dir || self.is_kept(after, change)?),
         };
+        let attrs = match &merge {
+            Some(merge) => merge.attrs.clone(),
+            None => self.attrs_of_both(change, after),
+        };
         if kept && let Some(base) = &change.before {
-            let attrs = merge.map_or_else(|| attrs(after), |merge| merge.attrs);
             return self.keep(base, (after, attrs), (to, replaced), (moves, change.is_link));
         }
         let mut over = replaced;
@@ -68,7 +71,7 @@ impl Planner<'_> {
         let same = |base: &&BaseObject| base.attr.kind == after.attr().kind;
         let replaces = before.filter(same).map(|base| base.path.clone());
         self.note_losses(difference, replaces.is_some())?;
-        self.make_new(after, to, over, (replaces, merge))
+        self.make_new((after, attrs), (to, over), (replaces, merge))
     }
 
     /// Notes what is taken to be removed, and since when it is gone in the session.
@@ -190,7 +193,7 @@ impl Planner<'_> {
             if !moves && !is_link {
                 self.counts().attributes.add_file(&base.attr, &attrs);
             }
-            self.note_loss_by_owner(base, after)?;
+            self.note_loss_by_owner(base, (after.path(), &attrs))?;
             let seen =
                 there.as_ref().map(|attr| SeenObject { ctime: None, ..SeenObject::from(attr) });
             self.plan.steps.sets.push(Set { path: to, attrs, seen, change: Some(change) });
@@ -215,9 +218,8 @@ impl Planner<'_> {
     /// Makes what the base does not have.
     fn make_new(
         &mut self,
-        after: &TreeObject,
-        to: BasePath,
-        over: Option<SeenObject>,
+        (after, attrs): (&TreeObject, Attrs),
+        (to, over): (BasePath, Option<SeenObject>),
         (replaces, merge): (Option<BasePath>, Option<Merge>),
     ) -> Result<()> {
         let (slot, attr) = (self.slot(), after.attr());
@@ -240,7 +242,8 @@ impl Planner<'_> {
         }
         let change = self.plan.changes.len() - 1;
         let path = after.path().clone();
-        self.plan.makes.push(Make { slot, path, link, change, replaces, merge });
+        let content = merge.map_or(StepContent::Session, |merge| merge.content);
+        self.plan.makes.push(Make { slot, path, link, change, replaces, content, attrs });
         self.plan.steps.puts.push(PutStep { slot, shelf: StagingDir::New, to, over, change });
         Ok(())
     }

@@ -53,8 +53,8 @@ impl Planner<'_> {
     pub(super) fn made_of_part(&self, difference: &Difference) -> Option<Merge> {
         let change = &difference.change;
         let (part, after) = (self.part_of(change)?, change.after.as_ref()?);
-        let attrs = side_attrs(after, Some(part));
         let base = change.before.as_ref()?;
+        let attrs = self.attrs_of_both(change, after);
         Some(match part.has_lines {
             true => Merge { content: StepContent::Given(part.content.clone()), attrs },
             false => {

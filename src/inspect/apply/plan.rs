@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Skipped;
 use super::drift::Drifted;
 use super::last::LastApply;
-use super::merge::Merge;
+use super::merge::StepContent;
 use super::steps::{AppliedChange, Steps};
 use super::unchanged::DroppedCopy;
 use crate::base::{BaseAttr, BasePath};
@@ -224,8 +224,10 @@ pub(super) struct Make {
     pub change: usize,
     /// What it replaces in the target, whose extended attributes it gets.
     pub replaces: Option<BasePath>,
-    /// What it gets of the base's later state.
-    pub merge: Option<Merge>,
+    /// Where its content comes from.
+    pub content: StepContent,
+    /// Its attributes.
+    pub attrs: Attrs,
 }
 
 /// A hash of a change, to tell whether it is the same in a later plan: its path, where it came

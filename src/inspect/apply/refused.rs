@@ -16,8 +16,9 @@ use crate::delta::MergedPath;
 use crate::inspect::diff::{self, Difference, DifferenceKind};
 use crate::inspect::error::Result;
 use crate::inspect::split;
-use crate::overlay::{BaseObject, Change, TreeObject};
+use crate::overlay::{BaseObject, Change};
 use crate::vfs::FileKind;
+use crate::writeback::Attrs;
 
 /// The set-user-ID and set-group-ID bits.
 const SET_UID: u32 = 0o4000;
@@ -147,15 +148,15 @@ impl Planner<'_> {
     pub(super) fn note_loss_by_owner(
         &mut self,
         base: &BaseObject,
-        after: &TreeObject,
+        (path, new): (&MergedPath, &Attrs),
     ) -> Result<()> {
-        let (old, new) = (&base.attr, after.attr());
+        let old = &base.attr;
         if (old.uid, old.gid) == (new.uid, new.gid) || new.kind != FileKind::Regular {
             return Ok(());
         }
         let mut names = self.place.xattrs(&base.path)?.names();
         names.retain(|name| name == "security.capability");
-        self.note_loss(after.path(), names, "its owner is another one");
+        self.note_loss(path, names, "its owner is another one");
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use super::merge::{self, StepContent};
-use super::plan::{ApplyPlan, Loss, Make, attrs};
+use super::plan::{ApplyPlan, Loss, Make};
 use super::target_dir::ApplyTarget;
 use super::unchanged::DroppedCopy;
 use super::{ApplyEvent, ApplyWatch, Skipped};
@@ -107,13 +107,13 @@ impl StagingRun<'_, '_> {
                 return Ok(ControlFlow::Continue(()));
             }
             FileKind::Regular => {
-                let made = match make.merge.as_ref().map(|merge| &merge.content) {
-                    Some(StepContent::Both { original, base, ours, .. }) => {
+                let made = match &make.content {
+                    StepContent::Both { original, base, ours, .. } => {
                         let (sides, ours) = ((&**original, &**base), ours.as_deref());
                         let content = merge::make(self.view, self.place, sides, (&object, ours))?;
                         self.write(make.slot, &content, &object)?
                     }
-                    Some(StepContent::Given(content)) => self.write(make.slot, content, &object)?,
+                    StepContent::Given(content) => self.write(make.slot, content, &object)?,
                     _ => self.file(make.slot, &object)?,
                 };
                 if made.is_break() {
@@ -132,8 +132,7 @@ impl StagingRun<'_, '_> {
         };
         // The plan names these.
         carried.take_bound();
-        let attrs = make.merge.as_ref().map_or_else(|| attrs(&object), |m| m.attrs.clone());
-        let (unset, names) = self.staging.set(make.slot, &attrs, &carried)?;
+        let (unset, names) = self.staging.set(make.slot, &make.attrs, &carried)?;
         self.staged.not_set.add(unset);
         if !names.is_empty() {
             let (path, why) = (make.path.clone(), "the host refuses them");

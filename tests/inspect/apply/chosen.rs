@@ -1,9 +1,11 @@
 //! A part of the changes.
 
 use std::fs;
+use std::sync::Arc;
 
 use acetate::inspect::InspectError;
 use acetate::inspect::apply::ApplyOptions;
+use acetate::inspect::hunks::Pick;
 use acetate::inspect::selection::{Selection, SelectionText};
 
 use super::{copy, only, open, path};
@@ -85,6 +87,31 @@ fn what_comes_to_where_something_moved_on_goes_with_that() {
     assert_eq!(all(), [Some("0".into()), Some("1".into()), Some("2".into()), None]);
     applied(&open(&world), None, &only(&["log.1", "log.3"])).unwrap();
     assert_eq!(all(), [None, Some("0".into()), Some("1".into()), Some("2".into())]);
+}
+
+/// What moved out of it is nowhere but in the base.
+#[test]
+fn a_directory_is_not_removed_with_what_moved_out_of_it_and_is_not_chosen() {
+    let mut world = World::new(TREE);
+    world.rename("dir/sub", "sub").unwrap();
+    world.rm_rf("dir");
+    let base = world.change_base();
+    let opened = open(&world);
+    let paths = vec![":!sub".into()];
+    let asked = SelectionText { paths, ..SelectionText::default() };
+    let selection = Selection::read(&opened, &asked).unwrap();
+    let excluding = ApplyOptions { selection, ..all() };
+    let chosen = Some(Arc::new([(path("dir"), Pick::Whole)].into_iter().collect()));
+    for (options, what) in
+        [(excluding, "left out"), (ApplyOptions { chosen, ..all() }, "not chosen")]
+    {
+        let left = applied(&opened, None, &options).unwrap().skipped;
+        let why = format!("holds /dir/sub, which was moved to /sub, and that is {what}");
+        assert!(left.iter().any(|left| left.path == path("dir") && left.why == why), "{left:?}");
+        assert_eq!(fs::read(base.join("dir/sub/deep")).unwrap(), b"deep");
+    }
+    applied(&opened, None, &all()).unwrap();
+    assert!(base.join("sub/deep").exists() && !base.join("dir").exists());
 }
 
 #[test]

@@ -23,7 +23,7 @@ const TREE: &str = r#"
 "#;
 
 /// Before all that the tests do, in seconds since 1970.
-const LONG_AGO: i64 = 1_000_000_000;
+pub const LONG_AGO: i64 = 1_000_000_000;
 
 fn force() -> ApplyOptions {
     ApplyOptions { force: true, ..all() }

@@ -1,7 +1,7 @@
 //! Files that the session changed, and the base too.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
@@ -164,6 +164,71 @@ fn the_mode_of_the_base_stays_with_the_content_of_the_session() {
     assert_eq!(world.base_mode("dir/text") & 0o777, 0o755);
 }
 
+/// A person's `chown`, `chgrp` and `touch` are no drift, and stay.
+#[test]
+fn the_owner_and_the_time_of_the_base_stay_with_the_content_of_the_session() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root gives files away");
+        return;
+    }
+    let mut world = World::new(TREE);
+    change_first_line(&world);
+    world.chmod("dir/other", 0o600).unwrap();
+    world.rename("dir/binary", "binary").unwrap();
+    let base = world.change_base();
+    let files = ["dir/text", "dir/other", "dir/binary"].map(|name| base.join(name));
+    let touched = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+    for file in &files {
+        chown(file, Some(1234), Some(4321)).unwrap();
+        fs::File::options().write(true).open(file).unwrap().set_modified(touched).unwrap();
+    }
+    let owner_differs = |world: &World| {
+        let mut differs = Vec::new();
+        acetate::inspect::diff::diff(&open(world), &Default::default(), &mut |_, difference| {
+            differs.push(difference.differs.owner);
+            Ok(std::ops::ControlFlow::Continue(()))
+        })
+        .unwrap();
+        differs
+    };
+    assert_eq!(owner_differs(&world), [false; 3]);
+    let copy = super::copy(&world, "copy");
+    for to in [Some(&copy), None] {
+        let report = match to {
+            Some(to) => applied(&open(&world), Some(to), &all()).unwrap(),
+            None => apply_served(&world, &all()),
+        };
+        assert_eq!(report.skipped, []);
+        let (base, mut owners) = (to.unwrap_or(&base), Vec::new());
+        for name in ["dir/text", "dir/other", "binary"] {
+            let meta = fs::metadata(base.join(name)).unwrap();
+            owners.push((meta.uid(), meta.gid(), meta.mtime() == 1_000_000));
+        }
+        assert_eq!(owners, [(1234, 4321, false), (1234, 4321, true), (1234, 4321, true)]);
+        let text = fs::read_to_string(base.join("dir/text")).unwrap();
+        assert!(text.starts_with("ONE\n"), "{text}");
+    }
+    assert_eq!(world.base_mode("dir/other") & 0o777, 0o600);
+    let plan = planned(&open(&world), None, &all()).unwrap();
+    assert!(plan.changes.is_empty() && plan.drifted.is_empty(), "{plan:?}");
+}
+
+/// What the session changed of it too, is the session's.
+#[test]
+fn an_owner_that_the_session_set_replaces_that_of_the_base() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root gives files away");
+        return;
+    }
+    let mut world = World::new(TREE);
+    world.chown("dir/other", 1, 2).unwrap();
+    let base = world.change_base();
+    chown(base.join("dir/other"), Some(1234), Some(4321)).unwrap();
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    let meta = fs::metadata(base.join("dir/other")).unwrap();
+    assert_eq!((meta.uid(), meta.gid()), (1, 2));
+}
+
 #[test]
 fn what_is_no_text_is_not_merged() {
     let mut world = World::new(TREE);
@@ -285,6 +350,21 @@ fn a_file_of_one_name_with_the_number_of_a_copied_one_and_other_content_is_no_ch
     fs::write(base.join("two"), "person\n").unwrap();
     assert_eq!(world.cat("two"), "person\n");
     assert_eq!(drift(&world, &all()), [("/one".to_owned(), Why::Removed)]);
+}
+
+/// The name by which the session has it is applied: the other one is the person's.
+#[test]
+fn a_file_of_one_name_and_other_content_shows_after_the_copied_one_was_applied() {
+    let mut world = World::new("one \"1\n\"\ntwo = one");
+    world.rename("one", "moved").unwrap();
+    let base = world.change_base();
+    fs::write(base.join("saved"), "saved\n").unwrap();
+    fs::rename(base.join("saved"), base.join("one")).unwrap();
+    fs::write(base.join("two"), "person\n").unwrap();
+    assert_eq!(world.cat("two"), "person\n");
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    assert_eq!(world.cat("two"), "person\n");
+    assert_eq!(fs::read(base.join("moved")).unwrap(), b"saved\n");
 }
 
 #[test]

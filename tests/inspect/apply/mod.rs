@@ -7,6 +7,7 @@ mod copies;
 pub mod drift;
 mod history;
 mod kinds;
+mod left_out;
 mod meanwhile;
 mod merge;
 mod moved_dirs;

@@ -10,19 +10,64 @@ use std::time::Duration;
 
 use acetate::inspect::apply::{ApplyOptions, ApplyPlan};
 use acetate::inspect::diff::{DiffOptions, diff};
+use acetate::vfs::FileKind;
 
 use super::undo_random::{Random, change_base, change_session, now, texts};
 use super::{apply_served, open};
-use crate::support::applied::{all, merged, on_host, planned};
+use crate::support::applied::{all, assert_same, merged, on_host, planned};
 use crate::support::fixture::FEW_NAMES;
 use crate::support::world::World;
 
 /// So many worlds, which are changed at the same moments.
 const CASES: u64 = 16;
 
+/// A path, which often is one where something is.
+fn path(random: &mut Random, exists: &dyn Fn(&str) -> bool) -> String {
+    let mut path = random.path();
+    for _ in 0..random.below(8) {
+        if exists(&path) {
+            break;
+        }
+        path = random.path();
+    }
+    path
+}
+
+/// What clients make, change, move, remove and retype.
+fn change_merged(world: &World, random: &mut Random, number: usize) {
+    let at = path(random, &|path| world.exists(path));
+    if !world.exists(&at) {
+        return change_session(world, random, number);
+    }
+    let is_dir = world.stat(&at).kind == FileKind::Directory;
+    let remove = |at: &str| if is_dir { world.rm_rf(at) } else { world.remove(at).unwrap() };
+    match random.below(6) {
+        0 if is_dir => {
+            world.rm_rf(&at);
+            world.put(&at, &format!("agent {number}"));
+        }
+        0 => {
+            world.remove(&at).unwrap();
+            world.mkdir(&at).unwrap();
+            world.put(&format!("{at}/b"), &format!("agent {number}"));
+        }
+        1 => remove(&at),
+        2 | 3 => {
+            let to = random.path();
+            if to.rsplit_once('/').is_none_or(|(dir, _)| world.exists(dir)) {
+                let _may_fail = world.rename(&at, &to);
+            }
+        }
+        4 if is_dir && !world.exists(&format!("{at}/d")) => {
+            world.put(&format!("{at}/d"), &format!("agent {number}"));
+        }
+        _ => change_session(world, random, number),
+    }
+}
+
 /// What a person makes, moves, removes and retypes.
 fn change_tree(base: &Path, random: &mut Random, number: usize) -> Option<String> {
-    let at = base.join(random.path());
+    let at = base.join(path(random, &|path| base.join(path).symlink_metadata().is_ok()));
     let text = format!("person {number}\n");
     let is_dir = at.symlink_metadata().ok().map(|meta| meta.is_dir());
     let _may_fail = match (random.below(6), is_dir) {
@@ -36,6 +81,14 @@ fn change_tree(base: &Path, random: &mut Random, number: usize) -> Option<String
         }
         (2, Some(true)) => {
             fs::remove_dir_all(&at).and_then(|()| fs::write(&at, &text)).unwrap();
+            return Some(text);
+        }
+        (3, Some(_)) => fs::rename(&at, base.join(random.path())),
+        (4, Some(false)) => {
+            return fs::write(&at, &text).ok().map(|()| text);
+        }
+        (4, Some(true)) if at.join("b").symlink_metadata().is_err() => {
+            fs::write(at.join("b"), &text).unwrap();
             return Some(text);
         }
         _ => return change_base(base, random, number),
@@ -63,30 +116,35 @@ fn told(world: &World) -> BTreeSet<String> {
     told
 }
 
-/// What clients see, but for files that got something of the base.
-fn seen(world: &World, plan: &ApplyPlan) -> Vec<(String, String)> {
-    let merged_paths = plan.merged.iter().map(|merged| &merged.path);
-    let unchanged = plan.unchanged.iter().map(|unchanged| &unchanged.copy.path);
-    let other: BTreeSet<_> =
-        merged_paths.chain(unchanged).map(|path| path.as_bytes()[1..].to_vec()).collect();
+/// What clients see, but for these names.
+fn seen(world: &World, without: &BTreeSet<Vec<u8>>) -> Vec<(String, String)> {
     let tree = merged(&world.session(), Some(&world.base()));
-    let names: BTreeSet<_> =
-        other.iter().filter_map(|path| tree.get(path)).map(|object| &object.first).collect();
-    let same = tree
-        .iter()
-        .filter(|(path, object)| !other.contains(*path) && !names.contains(&object.first));
-    same.map(|(path, object)| {
+    let seen = tree.iter().filter(|(path, _)| !without.contains(*path));
+    seen.map(|(path, object)| {
         let path = path.escape_ascii().to_string();
         (path, format!("{:?} {}", object.kind, object.content.escape_ascii()))
     })
     .collect()
 }
 
+/// All names of the files that get something of the base.
+fn names_of_both(world: &World, plan: &ApplyPlan) -> BTreeSet<Vec<u8>> {
+    let unchanged = plan.unchanged.iter().map(|unchanged| &unchanged.copy.path);
+    let paths = plan.merged.iter().map(|merged| &merged.path).chain(unchanged);
+    let paths: BTreeSet<_> = paths.map(|path| path.as_bytes()[1..].to_vec()).collect();
+    let tree = merged(&world.session(), Some(&world.base()));
+    let firsts: BTreeSet<_> =
+        paths.iter().filter_map(|path| tree.get(path)).map(|object| &object.first).collect();
+    let names = tree.iter().filter(|(_, object)| firsts.contains(&object.first));
+    names.map(|(path, _)| path.clone()).chain(paths).collect()
+}
+
 fn check(world: &mut World, written: &BTreeSet<String>) -> bool {
     let base = world.base();
     let options = ApplyOptions { skip_drifted: true, ..all() };
     let plan = planned(&open(world), None, &options).unwrap();
-    let (persons, before) = (texts(&base, written), seen(world, &plan));
+    let both = names_of_both(world, &plan);
+    let (persons, before) = (texts(&base, written), seen(world, &both));
     let report = apply_served(world, &options);
     let skipped = report.skipped.iter();
     let skipped: BTreeSet<_> =
@@ -94,25 +152,27 @@ fn check(world: &mut World, written: &BTreeSet<String>) -> bool {
     let left = left_out(&plan);
     assert_eq!(skipped, left, "skipped at its step, not left out of the plan");
     assert_eq!(texts(&base, written), persons, "a person's text is lost");
-    let (after, told) = (seen(world, &plan), told(world));
+    let (after, told) = (seen(world, &both), told(world));
     assert_eq!(after, before, "what clients see");
     let missing: Vec<_> = left.iter().filter(|(path, _)| !told.contains(path)).collect();
     assert!(missing.is_empty(), "not in the diff: {missing:?}, {told:?}");
 
-    let again = planned(&open(world), None, &options).unwrap();
-    assert_eq!(paths(&left_out(&again)), paths(&left), "what is left out again");
+    let again = left_out(&planned(&open(world), None, &options).unwrap());
+    // A copy that was dropped may have hidden what the base has at its place.
+    let is_same = paths(&again) == paths(&left);
+    assert!(is_same || !plan.unchanged.is_empty(), "left out again: {again:?}, before: {left:?}");
     let host = on_host(&base);
     let report = apply_served(world, &options);
     let skipped: BTreeSet<_> =
-        report.skipped.iter().map(|s| s.path.display().to_string()).collect();
-    assert_eq!(skipped, paths(&left));
-    let (text, host) = (|tree| format!("{tree:?}"), host);
-    assert_eq!(text(on_host(&base)), text(host));
+        report.skipped.iter().map(|skipped| skipped.path.display().to_string()).collect();
+    assert_eq!(skipped, paths(&again));
+    assert_same(&on_host(&base), &host);
     !left.is_empty()
 }
 
 #[test]
 fn what_drifted_is_left_out_whole_and_all_else_is_applied() {
+    // For more of them.
     let first: u64 = std::env::var("ACETATE_SEED").map_or(0, |seed| seed.parse().unwrap());
     let count: u64 = std::env::var("ACETATE_CASES").map_or(CASES, |count| count.parse().unwrap());
     let mut cases: Vec<_> = (first..first + count)
@@ -128,7 +188,7 @@ fn what_drifted_is_left_out_whole_and_all_else_is_applied() {
     for (_, world, random, _) in &mut cases {
         world.tick(now() - world.now());
         for number in 0..1 + random.below(12) {
-            change_session(world, random, number);
+            change_merged(world, random, number);
         }
         world.keep_removed();
     }
@@ -146,5 +206,5 @@ fn what_drifted_is_left_out_whole_and_all_else_is_applied() {
         }
     }
     assert!(failed.is_empty(), "seeds {failed:?}");
-    assert!(leaving > count / 4, "{leaving} of {count}");
+    assert!(count < CASES || leaving > count / 8, "{leaving} of {count}");
 }

@@ -83,7 +83,10 @@ fn a_base_with_the_same_content_has_not_drifted() {
     fs::rename(&copied, &base).unwrap();
     assert_eq!(told(&world), before);
     assert_eq!(drifted(&world), 0);
-    let wanted = merged(&world.session(), Some(&base));
+    let mut wanted = merged(&world.session(), Some(&base));
+    // The session did not set the time of the link, so that it stays the person's.
+    let link = &b"dir/link"[..];
+    wanted.get_mut(link).unwrap().mtime = on_host(&base)[link].mtime;
     assert_eq!(applied(&open(&world), None, &all()).unwrap().skipped, []);
     assert_same(&on_host(&base), &wanted);
 }

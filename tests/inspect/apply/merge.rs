@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use super::{apply_served, open, path};
 use crate::support::applied::{all, applied, planned};
 use crate::support::client::size;
+use crate::support::skip::skip;
 use crate::support::world::World;
 
 const TREE: &str = r#"
@@ -168,7 +169,7 @@ fn the_mode_of_the_base_stays_with_the_content_of_the_session() {
 #[test]
 fn the_owner_and_the_time_of_the_base_stay_with_the_content_of_the_session() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root gives files away");
+        skip("only root gives files away");
         return;
     }
     let mut world = World::new(TREE);
@@ -217,7 +218,7 @@ fn the_owner_and_the_time_of_the_base_stay_with_the_content_of_the_session() {
 #[test]
 fn an_owner_that_the_session_set_replaces_that_of_the_base() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root gives files away");
+        skip("only root gives files away");
         return;
     }
     let mut world = World::new(TREE);

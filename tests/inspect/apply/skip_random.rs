@@ -49,7 +49,7 @@ fn change_merged(world: &World, random: &mut Random, number: usize) {
         0 => {
             world.remove(&at).unwrap();
             world.mkdir(&at).unwrap();
-            world.put(&format!("{at}/b"), &format!("agent {number}"));
+            world.put(format!("{at}/b"), &format!("agent {number}"));
         }
         1 => remove(&at),
         2 | 3 => {
@@ -58,8 +58,8 @@ fn change_merged(world: &World, random: &mut Random, number: usize) {
                 let _may_fail = world.rename(&at, &to);
             }
         }
-        4 if is_dir && !world.exists(&format!("{at}/d")) => {
-            world.put(&format!("{at}/d"), &format!("agent {number}"));
+        4 if is_dir && !world.exists(format!("{at}/d")) => {
+            world.put(format!("{at}/d"), &format!("agent {number}"));
         }
         _ => change_session(world, random, number),
     }

@@ -13,6 +13,7 @@ use super::undo::{go_on, keeping, undoing};
 use super::undo_killed::stop_at;
 use super::{copy, open};
 use crate::support::applied::{self, Exact, assert_same, on_host, planned};
+use crate::support::skip::skip;
 use crate::support::world::World;
 
 /// An ordinary user.
@@ -46,9 +47,9 @@ fn changed() -> World {
     for dir in ["new/closed", "new/listed"] {
         world.mkdir(dir).unwrap();
         world.put(format!("{dir}/file"), "new");
-        world.mkdir(&format!("{dir}/sub")).unwrap();
+        world.mkdir(format!("{dir}/sub")).unwrap();
         world.put(format!("{dir}/sub/file"), "new");
-        world.chmod(&format!("{dir}/sub"), 0o500).unwrap();
+        world.chmod(format!("{dir}/sub"), 0o500).unwrap();
     }
     world.put("new/zero", "new");
     world.chmod("new/zero", 0).unwrap();
@@ -155,7 +156,7 @@ fn check(world: &World, to: &Path) {
 
 fn is_root() -> bool {
     if !geteuid().is_root() {
-        eprintln!("skipped: only root makes a thread of another user");
+        skip("only root makes a thread of another user");
     }
     geteuid().is_root()
 }
@@ -180,7 +181,7 @@ fn what_the_owner_may_not_read_comes_back_from_another_filesystem() {
         dev(other.path()) != dev(world.scratch())
     });
     let Some(other) = other else {
-        eprintln!("skipped: /dev/shm is no other filesystem");
+        skip("/dev/shm is no other filesystem");
         return;
     };
     give(other.path());

@@ -14,8 +14,8 @@ mod empty;
 mod error;
 mod filtered;
 mod host_dir;
+mod listing_lock;
 mod path;
-mod turn;
 mod watched;
 
 use std::sync::Arc;
@@ -26,8 +26,8 @@ pub use empty::Empty;
 pub use error::BaseError;
 pub use filtered::Hiding;
 pub use host_dir::{Beneath, HostDir, HostDirOptions, shown_mode};
+pub use listing_lock::{ListingLock, TurnTaken};
 pub use path::BasePath;
-pub use turn::{ListingLock, TurnTaken};
 pub use watched::{MAX_STUCK_CALLS, WatchedBase};
 
 /// A read-only tree. Every path is relative to its root; symbolic links are never followed.

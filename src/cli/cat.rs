@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::change::Several;
+use super::change::PathResults;
 use super::error::CliError;
 use super::output::{self, Out};
 use super::source::{LookSource, paths};
@@ -41,10 +41,10 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let (mut out, mut ending) = (Out::new(), Ending::Done);
-    let mut several = Several::default();
+    let mut several = PathResults::default();
     for path in paths(&args.paths)? {
         let mut gone = None;
-        let read = opened.look(|view| {
+        let read = opened.with_tree(|view| {
             let file = find(view, &path)?;
             match file.attr().kind {
                 FileKind::Directory => return Err(InspectError::at(&path, FsError::IsDirectory)),

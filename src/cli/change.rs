@@ -20,7 +20,7 @@ const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The connection or workspace through which changes are made.
-pub(super) struct Changer(ChangerKind);
+pub(super) struct SessionChanger(ChangerKind);
 
 enum ChangerKind {
     Served(ControlConnection),
@@ -28,19 +28,19 @@ enum ChangerKind {
 }
 
 /// Runs `f` with a changer, and syncs its changes afterwards.
-pub(super) fn with_changer<T>(
+pub(super) fn with_session_changer<T>(
     session: &Path,
     base: Option<&Path>,
-    f: impl FnOnce(&mut Changer) -> Result<T, CliError>,
+    f: impl FnOnce(&mut SessionChanger) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
-    let mut changer = Changer::open(session, base)?;
+    let mut changer = SessionChanger::open(session, base)?;
     let done = f(&mut changer);
     let ended = changer.end();
     let done = done?;
     ended.map(|()| done)
 }
 
-impl Changer {
+impl SessionChanger {
     fn open(session: &Path, base: Option<&Path>) -> Result<Self, CliError> {
         for attempt in 0.. {
             if let Some(server) = connect(session)? {
@@ -98,11 +98,11 @@ pub(super) fn ask_for_each(
     source: &SessionSource,
     given: &[OsString],
     json: Option<(&str, &str)>,
-    mut ask: impl FnMut(&mut Changer, PathText) -> Result<Answer, CliError>,
+    mut ask: impl FnMut(&mut SessionChanger, PathText) -> Result<Answer, CliError>,
 ) -> Result<Ending, CliError> {
     let mut out = Out::new();
-    let mut several = Several::default();
-    with_changer(&source.session, source.base.as_deref(), |changer| {
+    let mut several = PathResults::default();
+    with_session_changer(&source.session, source.base.as_deref(), |changer| {
         for path in paths(given)? {
             let answer = several.take(ask(changer, (&path).into()))?;
             if let (Some(answer), Some((what, key))) = (answer, json) {
@@ -121,13 +121,13 @@ pub(super) fn ask_for_each(
 
 /// The results for several paths: one failure does not stop the others.
 #[derive(Debug, Default)]
-pub(super) struct Several {
+pub(super) struct PathResults {
     done: u64,
     /// The last failure, not printed yet.
     failed: Option<CliError>,
 }
 
-impl Several {
+impl PathResults {
     /// Records the result for one path; `None` if it failed.
     ///
     /// # Errors

@@ -77,7 +77,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if args.strict {
         sound.broken.iter_mut().for_each(|broken| broken.is_note = false);
     }
-    let is_done = sound.is_sound() && (args.lenient || !sound.is_odd());
+    let is_done = sound.is_sound() && (args.lenient || !sound.has_foreign_damage());
     let mut out = Out::new();
     print(&mut out, &sound.broken, args.json)?;
     match args.json {
@@ -129,7 +129,7 @@ fn line(broken: &Broken, breach: &Breach) -> String {
 /// The result in words.
 pub(super) fn words(sound: &Soundness) -> String {
     let found = match sound.findings() {
-        0 if sound.is_odd() => "usable, written by another program too".to_owned(),
+        0 if sound.has_foreign_damage() => "usable, written by another program too".to_owned(),
         0 => "sound".to_owned(),
         findings => text::count(findings, "finding"),
     };

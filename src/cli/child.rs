@@ -67,7 +67,7 @@ impl Runner {
 
     /// Whether to set no_new_privs, so that the command gains nothing from setuid programs.
     #[cfg(target_os = "linux")]
-    pub(super) fn keep_from_privileges(&mut self, keep: bool) {
+    pub(super) fn set_no_new_privs(&mut self, keep: bool) {
         self.is_unprivileged = keep;
     }
 

@@ -10,7 +10,7 @@ use crate::overlay::CopyLimits;
 
 /// The options.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
-pub(super) struct Choosing {
+pub(super) struct SessionOptions {
     /// Refuse to make a session where there is none.
     #[arg(long, hide_short_help = true)]
     pub(super) existing: bool,
@@ -35,7 +35,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| "expected bytes up to 16MiB, such as 4MiB or 4096".to_owned())
 }
 
-impl Choosing {
+impl SessionOptions {
     /// The given options as words of a command line.
     pub(super) fn options(self) -> impl Iterator<Item = String> {
         let given = [(self.existing, "--existing"), (self.moved, "--moved")];

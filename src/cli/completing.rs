@@ -20,7 +20,7 @@ use crate::delta::MergedPath;
 use crate::delta::sqlite::{AgentAccess, Order};
 use crate::inspect::kv::KeyValues;
 use crate::inspect::log::{AuditLog, LogOptions};
-use crate::inspect::opened::{Opened, open_session};
+use crate::inspect::opened::{OpenSession, open_session};
 use crate::inspect::tool::ToolCalls;
 use crate::vfs::FileKind;
 
@@ -180,24 +180,24 @@ fn is_session(path: &Path) -> bool {
 
 /// Paths of the tree that begin with a word. Relative paths start from the root.
 fn from_root(word: &[u8]) -> Option<Vec<Vec<u8>>> {
-    paths(word, &Opened::open(&session()?, base().as_deref()).ok()?, MergedPath::root())
+    paths(word, &OpenSession::open(&session()?, base().as_deref()).ok()?, MergedPath::root())
 }
 
 /// Paths of the tree, where relative ones start from the current directory's place in it.
 fn from_here(word: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let opened = Opened::open(&session()?, base().as_deref()).ok()?;
+    let opened = OpenSession::open(&session()?, base().as_deref()).ok()?;
     let here = current(opened.session().path(), opened.base_path());
     paths(word, &opened, here.unwrap_or_else(MergedPath::root))
 }
 
-fn paths(word: &[u8], opened: &Opened, here: MergedPath) -> Option<Vec<Vec<u8>>> {
+fn paths(word: &[u8], opened: &OpenSession, here: MergedPath) -> Option<Vec<Vec<u8>>> {
     let cut = word.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     let (above, prefix) = word.split_at(cut);
     let dir = match above.first() {
         Some(b'/') => MergedPath::from_user(above)?,
         _ => MergedPath::from_user(&[here.as_bytes(), b"/", above].concat())?,
     };
-    let found = opened.look(|view| {
+    let found = opened.with_tree(|view| {
         let dir = crate::inspect::opened::find(view, &dir)?;
         let children = view.children_beginning(&dir, prefix, MAX_CANDIDATES);
         Ok(children.unwrap_or_default())

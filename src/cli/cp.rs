@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use super::change::with_changer;
-use super::copying::{CopyPath, CopyReport, Copying, Named};
+use super::change::with_session_changer;
+use super::copying::{CopyPath, CopyReport, Copying, SourceArg};
 use super::error::CliError;
-use super::into::OperandPaths;
+use super::operands::OperandPaths;
 use super::output::{self, Out, ProgressLine};
 use super::{Ending, text};
 
@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         CopyPath::Host(_) => {
             Copying::new(&opened, None, args.recursive, progress).all(&from, &to)?
         }
-        CopyPath::Tree(_) => with_changer(&session, base, |changer| {
+        CopyPath::Tree(_) => with_session_changer(&session, base, |changer| {
             Copying::new(&opened, Some(changer), args.recursive, progress).all(&from, &to)
         })?,
     };
@@ -81,11 +81,11 @@ fn show(args: &Args, copied: &CopyReport) -> Result<Ending, CliError> {
 }
 
 /// Parses a source.
-fn named(path: &OsStr) -> Result<Named, CliError> {
+fn named(path: &OsStr) -> Result<SourceArg, CliError> {
     use std::os::unix::ffi::OsStrExt;
     let inside = path.as_bytes().strip_prefix(b":").unwrap_or(path.as_bytes());
     let is_content = inside == b"." || inside.ends_with(b"/.");
-    Ok(Named { place: place(path)?, is_content })
+    Ok(SourceArg { place: place(path)?, is_content })
 }
 
 /// Parses a path: in the tree after a colon, otherwise on this machine.

@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut out = Out::new();
     for path in paths(&args.paths)? {
         let mut rows: Vec<(MergedPath, DiskUsage)> = Vec::new();
-        opened.look(|view| {
+        opened.with_tree(|view| {
             let from = find(view, &path)?;
             let total = usage(view, &from, &mut |dir, depth, sum| {
                 if depth <= args.depth {

@@ -18,7 +18,7 @@ use crate::inspect::InspectError;
 use crate::inspect::export::{
     CopyOutOptions, ExportSink, ExportWatch, Exported, Keep, OutputDir, Tar, check_place, export,
 };
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 
 /// The size of the output buffer.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -101,7 +101,11 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(ending)
 }
 
-fn to_stdout(args: &Args, opened: &Opened, options: &CopyOutOptions) -> Result<Ending, CliError> {
+fn to_stdout(
+    args: &Args,
+    opened: &OpenSession,
+    options: &CopyOutOptions,
+) -> Result<Ending, CliError> {
     if args.json {
         let error = CliError::new("--json and the archive cannot both go to stdout");
         return Err(error.with_hint("write the archive to a file: --tar FILE"));
@@ -129,7 +133,7 @@ fn to_stdout(args: &Args, opened: &Opened, options: &CopyOutOptions) -> Result<E
 
 fn to_file(
     args: &Args,
-    opened: &Opened,
+    opened: &OpenSession,
     options: &CopyOutOptions,
     file: &Path,
 ) -> Result<Ending, CliError> {
@@ -150,7 +154,7 @@ fn to_file(
 
 fn to_dir(
     args: &Args,
-    opened: &Opened,
+    opened: &OpenSession,
     options: &CopyOutOptions,
     path: &Path,
 ) -> Result<Ending, CliError> {
@@ -168,7 +172,7 @@ fn to_dir(
 }
 
 fn write(
-    opened: &Opened,
+    opened: &OpenSession,
     options: &CopyOutOptions,
     sink: &mut dyn ExportSink,
     seen: &ExportObserver,

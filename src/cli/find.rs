@@ -46,7 +46,7 @@ pub(super) struct Args {
     larger: Option<u64>,
 
     /// Its content changed after this moment: 2026-11-21T12:00:00Z, or an age such as 2h30m.
-    #[arg(long, value_name = "WHEN", value_parser = super::when::parse)]
+    #[arg(long, value_name = "WHEN", value_parser = super::time_args::parse)]
     newer: Option<Timestamp>,
 
     /// Print a JSON object for each.
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let (mut found_any, mut closed) = (false, None);
     for path in paths(&args.paths)? {
-        opened.look(|view| {
+        opened.with_tree(|view| {
             find_all(view, &find(view, &path)?, &wanted, &mut |object| {
                 found_any = true;
                 let printed = match args.json {
@@ -109,7 +109,7 @@ fn wanted(args: &Args) -> Result<FindCriteria, CliError> {
         kinds: kinds.copied().collect(),
         in_session: args.changed,
         larger_than: args.larger,
-        newer_than: args.newer.map(super::when::time),
+        newer_than: args.newer.map(super::time_args::time),
     })
 }
 

@@ -257,7 +257,7 @@ pub(super) fn examples(words: &[&str]) -> Option<&'static str> {
 }
 
 /// The other commands in the group of a command.
-pub(super) fn beside(name: &str) -> impl Iterator<Item = &'static str> {
+pub(super) fn other_in_group(name: &str) -> impl Iterator<Item = &'static str> {
     let group = GROUPS.iter().find(|(_, names)| names.contains(&name));
     let names = group.map(|(_, names)| *names).unwrap_or_default();
     names.iter().copied().filter(move |other| *other != name)

@@ -9,7 +9,7 @@ use super::output::{self, Out};
 use super::{Ending, text};
 use crate::delta::sqlite::{OpenMode, Session};
 use crate::inspect::diff::{DiffOptions, diff};
-use crate::inspect::opened::{Opened, host, open_session};
+use crate::inspect::opened::{OpenSession, host, open_session};
 use crate::vfs::{Pattern, PatternSet};
 use crate::workspace::layers;
 
@@ -81,14 +81,14 @@ fn change(args: &Args, more: &PatternSet) -> Result<PatternSet, CliError> {
     layers::close(&session)?;
     drop(session);
     // A missing base does not matter: the patterns are stored already.
-    if let Ok(opened) = Opened::open(&args.session, None) {
+    if let Ok(opened) = OpenSession::open(&args.session, None) {
         tell_changed(args, &opened, &before)?;
     }
     Ok(hidden)
 }
 
 /// Lists the session's changes at paths that the patterns newly hide.
-fn tell_changed(args: &Args, opened: &Opened, before: &PatternSet) -> Result<(), CliError> {
+fn tell_changed(args: &Args, opened: &OpenSession, before: &PatternSet) -> Result<(), CliError> {
     let now = opened.session().hidden();
     let mut found = 0_usize;
     diff(opened, &DiffOptions::default(), &mut |_, difference| {

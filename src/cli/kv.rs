@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::error::CliError;
 use super::output::Out;
-use super::{Ending, output, stored, text};
+use super::{Ending, agent_values, output, text};
 use crate::delta::sqlite::{AgentAccess, KvRow};
 use crate::inspect::json;
 use crate::inspect::kv::KeyValues;
@@ -144,11 +144,11 @@ fn get(args: &GetArgs) -> Result<Ending, CliError> {
 }
 
 fn set(args: &SetArgs) -> Result<Ending, CliError> {
-    let given = stored::given(&args.value)?;
+    let given = agent_values::given(&args.value)?;
     let value = if args.string { Value::from(given.as_ref()).to_string() } else { given.into() };
     let kept = KeyValues::open(&args.session, AgentAccess::Write)?;
     kept.set(&args.key, &value, Timestamp::now().as_second()).map_err(|error| {
-        let is_no_json = stored::is_no_json(&error);
+        let is_no_json = agent_values::is_no_json(&error);
         let error = CliError::from(error);
         let hint = "in JSON, texts stand in double quotes; --string takes a text as it is";
         if is_no_json { error.with_hint(hint) } else { error }
@@ -186,7 +186,7 @@ fn list(args: &KvLsArgs) -> Result<Ending, CliError> {
             continue;
         }
         let mark = if json::parse(&row.value).is_some() { "" } else { "  (not JSON)" };
-        let (time, length) = (stored::time(row.updated_at), row.value.len());
+        let (time, length) = (agent_values::time(row.updated_at), row.value.len());
         out.line(format_args!("{time:<20} {length:>9} {}{mark}", text::name(&row.key)))?;
     }
     out.end()?;
@@ -201,8 +201,8 @@ fn missing(key: &OsString) -> Ending {
 fn object(row: &KvRow) -> Map<String, Value> {
     let mut object = text::json("kv");
     text::put_path(&mut object, "key", &row.key);
-    stored::put(&mut object, "value", Some(&row.value));
-    stored::put_time(&mut object, "created_at", row.created_at);
-    stored::put_time(&mut object, "updated_at", row.updated_at);
+    agent_values::put(&mut object, "value", Some(&row.value));
+    agent_values::put_time(&mut object, "created_at", row.created_at);
+    agent_values::put_time(&mut object, "updated_at", row.updated_at);
     object
 }

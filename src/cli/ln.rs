@@ -3,14 +3,14 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use super::change::{Changer, Several, with_changer};
+use super::change::{PathResults, SessionChanger, with_session_changer};
 use super::error::CliError;
-use super::into::{LastOperand, OperandPaths, kind};
+use super::operands::{LastOperand, OperandPaths, kind};
 use super::output::Out;
 use super::{Ending, text};
 use crate::control::{Answer, AttrChanges, PathText, Request};
 use crate::delta::MergedPath;
-use crate::inspect::opened::{Opened, merged_path};
+use crate::inspect::opened::{OpenSession, merged_path};
 use crate::vfs::{FileKind, Name};
 
 /// Make links in a session's merged tree.
@@ -45,9 +45,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.paths.source.open()?;
     let place = LastOperand::of(&opened, merged_path(to)?, targets.len())?;
     let mut out = Out::new();
-    let mut several = Several::default();
+    let mut several = PathResults::default();
     let source = &args.paths.source;
-    with_changer(&source.session, source.base.as_deref(), |changer| {
+    with_session_changer(&source.session, source.base.as_deref(), |changer| {
         for target in targets {
             let made = link(args, changer, &opened, &place, target);
             if let (Some(path), true) = (several.take(made)?, args.json) {
@@ -66,8 +66,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 /// Creates one link; returns its path.
 fn link(
     args: &Args,
-    changer: &mut Changer,
-    opened: &Opened,
+    changer: &mut SessionChanger,
+    opened: &OpenSession,
     place: &LastOperand,
     target: &OsStr,
 ) -> Result<MergedPath, CliError> {

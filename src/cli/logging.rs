@@ -36,7 +36,7 @@ pub(super) fn start(filter: &str) {
         // full disk must not end the server.
         .log_internal_errors(false);
     let registry = tracing_subscriber::registry().with(EnvFilter::new(filter));
-    registry.with(Sparing::default()).with(lines).init();
+    registry.with(RateLimit::default()).with(lines).init();
 }
 
 /// The format of lines.
@@ -58,7 +58,7 @@ fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt:
 /// Drops lines above the limit. Lines below INFO are not counted, because they appear only on
 /// request.
 #[derive(Debug, Default)]
-struct Sparing {
+struct RateLimit {
     /// Counts by call site; their number is fixed in the program.
     kinds: Mutex<HashMap<Identifier, LineKind>>,
 }
@@ -94,7 +94,7 @@ impl LineKind {
     }
 }
 
-impl<S: Subscriber> Layer<S> for Sparing {
+impl<S: Subscriber> Layer<S> for RateLimit {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         if *event.metadata().level() > Level::INFO {
             return true;

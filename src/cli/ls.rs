@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let mut first = true;
     for path in &paths {
-        let (is_dir, entries) = opened.look(|view| {
+        let (is_dir, entries) = opened.with_tree(|view| {
             let found = find(view, path)?;
             let is_dir = found.attr().kind == FileKind::Directory;
             let entries = if is_dir {

@@ -94,7 +94,7 @@ fn see_also(command: &Command, words: &[&str]) -> String {
     let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
     names.extend(inner.map(|inner| page_name(&[words, &[inner.get_name()]].concat())));
     if let [name] = words {
-        names.extend(help::beside(name).map(|other| page_name(&[other])));
+        names.extend(help::other_in_group(name).map(|other| page_name(&[other])));
     }
     let names = names.iter().map(|name| format!("\\fB{}\\fR(1)", name.replace('-', "\\-")));
     format!(".SH \"SEE ALSO\"\n{}\n", names.collect::<Vec<_>>().join(",\n"))

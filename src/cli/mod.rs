@@ -5,6 +5,7 @@
 //!
 //! Each subcommand has a file; `error` formats failures, `text` and `object` format data.
 
+mod agent_values;
 mod apply;
 mod asking;
 mod cat;
@@ -34,7 +35,6 @@ mod help;
 mod hide;
 mod hiding;
 mod init;
-mod into;
 mod kv;
 mod listen;
 mod ln;
@@ -51,6 +51,7 @@ mod mv;
 #[cfg(target_os = "linux")]
 mod namespace_child;
 mod object;
+mod operands;
 mod output;
 mod pager;
 mod partial;
@@ -73,14 +74,13 @@ mod source;
 mod squash;
 mod stat;
 mod status;
-mod stored;
 mod text;
+mod time_args;
 mod tool;
 mod touch;
 mod tree;
 mod umount;
 mod validator_child;
-mod when;
 mod write;
 
 use std::ffi::OsString;

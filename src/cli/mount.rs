@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::choosing::Choosing;
+use super::choosing::SessionOptions;
 use super::error::CliError;
 use super::hiding::Hide;
-use super::mounting::attach::{Again, AttachOptions, again, attach, base_of};
+use super::mounting::attach::{AttachOptions, MountState, again, attach, base_of};
 use super::mounting::detach::release_other;
 use super::mounting::mount_lock::MountLock;
 use super::mounting::note::Note;
@@ -52,7 +52,7 @@ pub(super) struct Args {
     hide: Hide,
 
     #[command(flatten)]
-    choosing: Choosing,
+    choosing: SessionOptions,
 
     /// More options, as for `mount -o`.
     #[arg(short, long, value_name = "OPTIONS")]
@@ -94,8 +94,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     };
     if let Some(mounted) = table::at(point.path())? {
         return match again(&wanted, &mounted, turn)? {
-            Again::Serving(note) => told(args, &note, "is mounted already at"),
-            Again::Restarted(note) => told(args, &note, "is served again, and mounted at"),
+            MountState::Serving(note) => told(args, &note, "is mounted already at"),
+            MountState::Restarted(note) => told(args, &note, "is served again, and mounted at"),
         };
     }
     if place::check(&point, base.as_deref(), &wanted.session, user.as_ref())? {

@@ -1,8 +1,8 @@
 //! `acetate mv`: renames files and directories in the merged tree.
 
-use super::change::{Several, with_changer};
+use super::change::{PathResults, with_session_changer};
 use super::error::CliError;
-use super::into::{LastOperand, OperandPaths};
+use super::operands::{LastOperand, OperandPaths};
 use super::output::Out;
 use super::source::{one, parsed};
 use super::{Ending, text};
@@ -38,9 +38,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.paths.source.open()?;
     let target = LastOperand::of(&opened, to, from.len())?;
     let mut out = Out::new();
-    let mut several = Several::default();
+    let mut several = PathResults::default();
     let source = &args.paths.source;
-    with_changer(&source.session, source.base.as_deref(), |changer| {
+    with_session_changer(&source.session, source.base.as_deref(), |changer| {
         for path in from {
             let to = target.for_source(&path);
             if args.no_clobber && target.is_there(&opened, &to)? {

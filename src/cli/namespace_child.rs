@@ -144,7 +144,7 @@ fn start(
     if args.confinement().is_none() {
         // A setuid program would trust files of another user that the session can change.
         let is_theirs = user.is_some_and(|user| namespace.base_owner() == Some(user.uid));
-        runner.keep_from_privileges(user.is_some() && !is_theirs);
+        runner.set_no_new_privs(user.is_some() && !is_theirs);
         let command = command(&args.command, session, &args.enter, &args.dir, user);
         return Ok(runner.run(command, user)?.code);
     }

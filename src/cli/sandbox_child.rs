@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         move |error: io::Error| CliError::caused(format_args!("no sandbox: {what}"), &error)
     };
     confine::end_with_parent().map_err(failed("the parent's end"))?;
-    confine::take_name();
+    confine::set_process_name();
     let user = if args.as_root { None } else { User::behind_sudo() };
     confine::mount_proc().map_err(failed("/proc"))?;
     if args.no_network {

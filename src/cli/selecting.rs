@@ -11,7 +11,7 @@ use super::error::CliError;
 use super::mounting::note::Note;
 use super::output;
 use crate::delta::MergedPath;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::{Selection, SelectionText};
 
 /// What is left out.
@@ -50,7 +50,11 @@ impl LeaveOut {
     }
 
     /// The selection by these options and `paths`.
-    pub(super) fn read(&self, opened: &Opened, paths: &[OsString]) -> Result<Selection, CliError> {
+    pub(super) fn read(
+        &self,
+        opened: &OpenSession,
+        paths: &[OsString],
+    ) -> Result<Selection, CliError> {
         let asked = self.asked(paths, opened.session().path(), opened.base_path());
         Ok(Selection::read(opened, &asked)?)
     }

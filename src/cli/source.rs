@@ -5,10 +5,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use super::error::CliError;
-use super::mounting::itself;
+use super::mounting::self_mount;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
-use crate::inspect::opened::{Opened, merged_path};
+use crate::inspect::opened::{OpenSession, merged_path};
 use crate::inspect::selection::unquoted;
 
 /// A session and its base.
@@ -28,9 +28,9 @@ impl SessionSource {
     ///
     /// # Errors
     /// One of them cannot be opened, or the path of the base shows the session itself.
-    pub(super) fn open(&self) -> Result<Opened, CliError> {
-        itself::refuse(&self.session, self.base.as_deref())?;
-        Ok(Opened::open(&self.session, self.base.as_deref())?)
+    pub(super) fn open(&self) -> Result<OpenSession, CliError> {
+        self_mount::refuse(&self.session, self.base.as_deref())?;
+        Ok(OpenSession::open(&self.session, self.base.as_deref())?)
     }
 }
 
@@ -52,12 +52,12 @@ pub(super) struct LookSource {
 
 impl LookSource {
     /// Opens the session and its base, or the session alone with `--no-base`.
-    pub(super) fn open(&self) -> Result<Opened, CliError> {
+    pub(super) fn open(&self) -> Result<OpenSession, CliError> {
         if self.no_base {
-            return Ok(Opened::open_without_base(&self.session)?);
+            return Ok(OpenSession::open_without_base(&self.session)?);
         }
-        itself::refuse(&self.session, self.base.as_deref())?;
-        Opened::open(&self.session, self.base.as_deref()).map_err(|error| match error {
+        self_mount::refuse(&self.session, self.base.as_deref())?;
+        OpenSession::open(&self.session, self.base.as_deref()).map_err(|error| match error {
             InspectError::Base { is_recorded: true, .. } => CliError::from(error).with_hint(
                 "the session names this directory; give its place now with --base DIR, or \
                      look at what the session holds alone with --no-base",

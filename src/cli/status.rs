@@ -14,7 +14,7 @@ use super::{Ending, quota, text};
 use crate::control::{Answer, ControlPeer, ExportUsage, Request, ServerStatus, UsageReport};
 use crate::delta::sqlite::{LogKeep, Session, SessionStats};
 use crate::inspect::apply::{KeptForUndo, kept};
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::inspect::status::{SessionStatus, status};
 use crate::overlay::CopyLimits;
 
@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 fn print(
-    opened: &Opened,
+    opened: &OpenSession,
     status: &SessionStatus,
     server: Option<&ServerStatus>,
     exports: &[ExportUsage],
@@ -128,7 +128,7 @@ fn print(
 }
 
 /// The bounds of the session's audit log.
-fn log_keep(opened: &Opened) -> LogKeep {
+fn log_keep(opened: &OpenSession) -> LogKeep {
     opened.session().log_keep().unwrap_or_default()
 }
 
@@ -182,7 +182,7 @@ fn kept_json(kept: &KeptForUndo) -> Map<String, Value> {
     json
 }
 
-fn base(opened: &Opened) -> String {
+fn base(opened: &OpenSession) -> String {
     match (opened.base_path(), opened.session().base_path()) {
         (Some(base), _) => base.display().to_string(),
         (None, Some(base)) => format!("{}, not looked at", base.display()),
@@ -220,7 +220,7 @@ fn about(server: &ServerStatus) -> Vec<(&'static str, String)> {
 }
 
 fn json(
-    opened: &Opened,
+    opened: &OpenSession,
     status: &SessionStatus,
     server: Option<&ServerStatus>,
 ) -> Map<String, Value> {

@@ -16,7 +16,7 @@ const JSON_VERSION: u32 = 1;
 /// controls (C0, DEL, C1), line and paragraph separators, bidirectional controls (UAX #9), other
 /// format characters (category Cf), and fillers. The joiners U+200C and U+200D are not: words and
 /// emoji need them.
-fn steers(c: char) -> bool {
+fn is_control_like(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}')
         || matches!(c, '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
@@ -29,7 +29,7 @@ fn steers(c: char) -> bool {
 
 /// Escapes a line for a terminal, except its tabs.
 pub(super) fn printable(line: &str) -> Cow<'_, str> {
-    let is_escaped = |c| steers(c) && c != '\t';
+    let is_escaped = |c| is_control_like(c) && c != '\t';
     if !line.contains(is_escaped) {
         return Cow::Borrowed(line);
     }
@@ -46,7 +46,7 @@ pub(super) fn printable(line: &str) -> Cow<'_, str> {
 /// Escapes JSON as `\uXXXX` (RFC 8259, section 7); only strings can contain the escaped characters.
 /// Line feeds between values stay.
 pub(super) fn printable_json(json: &str) -> Cow<'_, str> {
-    let is_escaped = |c| steers(c) && c != '\n';
+    let is_escaped = |c| is_control_like(c) && c != '\n';
     if !json.contains(is_escaped) {
         return Cow::Borrowed(json);
     }
@@ -71,7 +71,7 @@ pub(super) fn name(bytes: &[u8]) -> String {
         for c in chunk.valid().chars() {
             match c {
                 '\\' => text.push_str("\\\\"),
-                c if steers(c) => text.extend(c.escape_default()),
+                c if is_control_like(c) => text.extend(c.escape_default()),
                 c => text.push(c),
             }
         }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     /// A character of each range that is escaped.
-    const STEERING: [(char, &str); 19] = [
+    const CONTROL_CHARS: [(char, &str); 19] = [
         ('\u{7}', "0007"),
         ('\u{1b}', "001b"),
         ('\u{7f}', "007f"),
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn what_turns_text_around_is_escaped_in_names_lines_and_json() {
-        for (c, hex) in STEERING {
+        for (c, hex) in CONTROL_CHARS {
             let text = format!("a{c}b");
             let escaped = format!("a{}b", c.escape_default());
             assert_eq!(name(text.as_bytes()), escaped);

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 
 use jiff::Timestamp;
 
-use super::change::{Several, with_changer};
+use super::change::{PathResults, with_session_changer};
 use super::error::CliError;
-use super::into::kind;
+use super::operands::kind;
 use super::output::Out;
 use super::source::{SessionSource, parsed};
-use super::{Ending, text, when};
+use super::{Ending, text, time_args};
 use crate::control::{AttrChanges, Reading, Request, WriteHow};
 
 /// Set the times of things in a session's merged tree, or make empty files.
@@ -40,7 +40,7 @@ pub(super) struct Args {
     modification: bool,
 
     /// Set this time instead of now.
-    #[arg(short, long, value_name = "WHEN", value_parser = when::parse)]
+    #[arg(short, long, value_name = "WHEN", value_parser = time_args::parse)]
     date: Option<Timestamp>,
 
     /// Print a JSON object for each: path, made (whether it was not there).
@@ -50,7 +50,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let time = when::time(args.date.unwrap_or_else(Timestamp::now));
+    let time = time_args::time(args.date.unwrap_or_else(Timestamp::now));
     let time = Some((time.secs, time.nanos));
     let both = args.access == args.modification;
     let meta = AttrChanges {
@@ -60,8 +60,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     };
     let opened = args.source.open()?;
     let mut out = Out::new();
-    let mut several = Several::default();
-    with_changer(&args.source.session, args.source.base.as_deref(), |changer| {
+    let mut several = PathResults::default();
+    with_session_changer(&args.source.session, args.source.base.as_deref(), |changer| {
         for path in parsed(&args.paths)? {
             let is_there = kind(&opened, &path)?.is_some();
             if !is_there && args.no_create {

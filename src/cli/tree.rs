@@ -8,7 +8,7 @@ use super::source::{LookSource, paths};
 use super::{Ending, object, text};
 use crate::delta::MergedPath;
 use crate::inspect::opened::find;
-use crate::inspect::walk::{Next, Standing, walk_some};
+use crate::inspect::walk::{WalkControl, WalkPosition, walk_some};
 use crate::overlay::TreeObject;
 use crate::vfs::FileKind;
 
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let (mut directories, mut others, mut closed) = (0u64, 0u64, None);
     for path in paths(args.path.as_slice())? {
-        opened.look(|view| {
+        opened.with_tree(|view| {
             let from = find(view, &path)?;
             let name = text::name(path.as_bytes());
             // An object with a row has a parent with a row.
@@ -72,10 +72,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
                 };
                 if let Err(error) = printed {
                     closed = Some(error);
-                    return Ok(Next::Stop);
+                    return Ok(WalkControl::Stop);
                 }
                 let is_deep = args.depth.is_some_and(|depth| standing.depth >= depth);
-                Ok(if is_deep { Next::Past } else { Next::Deeper })
+                Ok(if is_deep { WalkControl::Past } else { WalkControl::Deeper })
             })
         })?;
     }
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 /// The line of an object, with the branches that lead to it.
-fn line(standing: Standing<'_>, object: &TreeObject, name: &str, target: &str) -> String {
+fn line(standing: WalkPosition<'_>, object: &TreeObject, name: &str, target: &str) -> String {
     let is_root = *object.path() == MergedPath::root();
     let mark = match object::layer(object) {
         // Every session has the root.

@@ -12,7 +12,7 @@ use super::mounting::{privilege, table};
 use super::output::Out;
 use super::{Ending, output, text};
 use crate::inspect::counts::count_changes;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 
 /// Unmount a session, and stop its server if `acetate mount` started it.
 ///
@@ -131,6 +131,6 @@ fn told(args: &Args, note: &Note, server: &ServerFate) -> Result<Ending, CliErro
 
 /// What the session holds, if that can be told.
 fn sum(session: &Path) -> Option<String> {
-    let counts = count_changes(&Opened::open(session, None).ok()?).ok()?;
+    let counts = count_changes(&OpenSession::open(session, None).ok()?).ok()?;
     Some(format!("{}: {}", session.display(), text::changes(counts)))
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use super::change::with_changer;
+use super::change::with_session_changer;
 use super::error::CliError;
 use super::output::Out;
 use super::source::SessionSource;
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let meta = AttrChanges { mode: args.mode, ..AttrChanges::default() };
     let request = Request::Write { path: (&path).into(), how, meta };
     let source = &args.source;
-    let answer = with_changer(&source.session, source.base.as_deref(), |changer| {
+    let answer = with_session_changer(&source.session, source.base.as_deref(), |changer| {
         changer.ask_with(request, content)
     })?;
     if let (Answer::Bytes(bytes), true) = (answer, args.json) {

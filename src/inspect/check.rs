@@ -28,7 +28,7 @@ impl Soundness {
 
     /// Whether another program wrote to the session and left notes that `repair` would clear. Notes
     /// of C3 and R1 do not count: they are about the base.
-    pub fn is_odd(&self) -> bool {
+    pub fn has_foreign_damage(&self) -> bool {
         let is_of_file = |broken: &Broken| broken.is_note && !matches!(broken.rule, "C3" | "R1");
         self.is_foreign && self.broken.iter().any(is_of_file)
     }
@@ -57,20 +57,24 @@ pub fn check(path: &Path, base: Option<&Path>, options: &CheckOptions) -> Result
     let CheckReport { mut broken, is_foreign, pending, redirected, base_path } = report;
     let base = base.or(base_path.as_deref());
     if !pending.is_empty() {
-        let lost = believed(&pending, base, options.most);
+        let lost = check_pending(&pending, base, options.most);
         // Keeps the order of docs/SCHEMA.md.
         let at = broken.iter().position(|broken| matches!(broken.rule, "R1" | "L1"));
         let at = at.unwrap_or(broken.len());
         broken.splice(at..at, lost);
     }
     let at = broken.iter().position(|broken| broken.rule == "L1").unwrap_or(broken.len());
-    broken.splice(at..at, led_nowhere(&redirected, base, options.most));
+    broken.splice(at..at, check_redirect_targets(&redirected, base, options.most));
     Ok(Soundness { broken, is_foreign })
 }
 
 /// R1: a directory whose redirect target is missing shows nothing of the base. This is a note,
 /// because the base directory may come back.
-fn led_nowhere(dirs: &[RedirectedDir], base: Option<&Path>, most: usize) -> Option<Broken> {
+fn check_redirect_targets(
+    dirs: &[RedirectedDir],
+    base: Option<&Path>,
+    most: usize,
+) -> Option<Broken> {
     let base = HostDir::open(base.filter(|_| !dirs.is_empty())?, HostDirOptions::default()).ok()?;
     // An unfinished apply may still have to put the directory in place.
     if base.has_unfinished_apply().unwrap_or(true) {
@@ -92,7 +96,7 @@ fn led_nowhere(dirs: &[RedirectedDir], base: Option<&Path>, most: usize) -> Opti
 }
 
 /// C3: pending chunks are valid only while the base file is unchanged.
-fn believed(pending: &[Pending], base: Option<&Path>, most: usize) -> Option<Broken> {
+fn check_pending(pending: &[Pending], base: Option<&Path>, most: usize) -> Option<Broken> {
     let not_asked = |what: String| {
         let first = vec![Breach { ino: None, path: None, what }];
         Some(Broken { rule: "C3", is_note: true, count: 1, first })

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::diff::{DiffOptions, Difference, DifferenceKind, diff};
 use super::error::Result;
 use super::fold::each_path;
-use super::opened::Opened;
+use super::opened::OpenSession;
 
 /// Changes by kind. Each path counts: a directory that is new or gone, and all that is in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,7 +54,7 @@ impl ChangeCounts {
 ///
 /// # Errors
 /// The session or the base cannot be read.
-pub fn count_changes(opened: &Opened) -> Result<ChangeCounts> {
+pub fn count_changes(opened: &OpenSession) -> Result<ChangeCounts> {
     let (options, mut all) = (DiffOptions::default(), Vec::new());
     diff(opened, &options, &mut |_, difference| {
         all.push(difference);

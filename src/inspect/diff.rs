@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::error::{InspectError, Result};
 use super::log::is_top_set;
-use super::opened::Opened;
+use super::opened::OpenSession;
 use super::selection::Selection;
 use super::split;
 use crate::base::{BaseAttr, BaseError, BasePath};
@@ -36,7 +36,7 @@ pub enum DifferenceKind {
 
 /// The properties in which an object differs from its earlier state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Differs {
+pub struct ChangedFields {
     /// The content of a file, the target of a symbolic link, or the number of a device.
     pub content: bool,
     /// The permission bits.
@@ -53,7 +53,7 @@ pub struct Difference {
     /// The kind of the difference.
     pub kind: DifferenceKind,
     /// The properties that differ, if the object exists before and after.
-    pub differs: Differs,
+    pub differs: ChangedFields,
     /// The earlier state: the base object, or the original where it is kept and the base object has
     /// drifted from it. `None` for what the session added.
     pub old: Option<BaseObject>,
@@ -69,7 +69,7 @@ pub struct DiffOptions {
     /// Only changes whose path, or path before a rename, is selected.
     pub selection: Selection,
     /// Include files that clients create for themselves: see [`is_dropping`].
-    pub droppings: bool,
+    pub client_temp_files: bool,
     /// Include objects in which only the modification time differs.
     pub times: bool,
     /// Include what matters only to an exact copy: times of directories, and which names are hard
@@ -84,11 +84,11 @@ pub struct DiffOptions {
 /// # Errors
 /// An error of `each`, or the session or the base cannot be read.
 pub fn diff(
-    opened: &Opened,
+    opened: &OpenSession,
     options: &DiffOptions,
     each: &mut dyn FnMut(&TreeView<'_>, Difference) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
-    opened.look(|view| {
+    opened.with_tree(|view| {
         if let Some(top) = top(opened, view, options)?
             && each(view, top)?.is_break()
         {
@@ -113,7 +113,7 @@ pub fn diff(
 /// What the session changed of the mode and owner of the top, which is in no directory and so no
 /// [`Change`]. The session has them from its beginning: what it did not set is the base's.
 pub(super) fn top(
-    opened: &Opened,
+    opened: &OpenSession,
     view: &TreeView<'_>,
     options: &DiffOptions,
 ) -> Result<Option<Difference>> {
@@ -124,13 +124,14 @@ pub(super) fn top(
     let attr = opened.base().stat(&path).map_err(|source| base_error(opened, &path, source))?;
     let before = BaseObject { path, attr };
     let after = view.root().map_err(|source| at(&root, source))?;
-    let differs = Differs { mtime: false, ..attributes_differ(options, &before.attr, &after) };
-    let is_changed = differs != Differs::default() && is_top_set(opened)?;
+    let differs =
+        ChangedFields { mtime: false, ..attributes_differ(options, &before.attr, &after) };
+    let is_changed = differs != ChangedFields::default() && is_top_set(opened)?;
     Ok(is_changed.then(|| of_top(before, after, differs)))
 }
 
 /// A difference of the top.
-pub(super) fn of_top(before: BaseObject, after: TreeObject, differs: Differs) -> Difference {
+pub(super) fn of_top(before: BaseObject, after: TreeObject, differs: ChangedFields) -> Difference {
     let change = Change {
         path: MergedPath::root(),
         before: Some(before),
@@ -149,7 +150,7 @@ pub(super) fn of_top(before: BaseObject, after: TreeObject, differs: Differs) ->
 
 /// Calls `each` for the difference that a change makes, or for its selected parts.
 fn compare_parts(
-    opened: &Opened,
+    opened: &OpenSession,
     view: &TreeView<'_>,
     options: &DiffOptions,
     change: Change,
@@ -183,7 +184,7 @@ pub fn is_dropping(path: &MergedPath) -> bool {
 /// Whether the options include a change.
 pub(super) fn is_chosen(options: &DiffOptions, view: &TreeView<'_>, change: &Change) -> bool {
     options.selection.has_change(view, change)
-        && (options.droppings || !name(change).as_ref().is_some_and(is_dropping))
+        && (options.client_temp_files || !name(change).as_ref().is_some_and(is_dropping))
 }
 
 /// The current path of a changed object, or the last one of a deleted object.
@@ -197,7 +198,7 @@ fn name(change: &Change) -> Option<MergedPath> {
 
 /// The difference that a change makes; `None` if nothing differs that the options include.
 pub(super) fn compare(
-    opened: &Opened,
+    opened: &OpenSession,
     view: &TreeView<'_>,
     options: &DiffOptions,
     change: Change,
@@ -216,18 +217,20 @@ pub(super) fn compare(
         (None, Some(from)) => from.clone(),
         (None, None) => change.path.clone(),
     };
-    let mut differs = Differs::default();
+    let mut differs = ChangedFields::default();
     let kind = match (before, &change.after) {
         (_, None) => DifferenceKind::Deleted,
         (None, Some(_)) => DifferenceKind::Added,
         (Some(base), Some(after)) if base.attr.kind != after.attr().kind => DifferenceKind::Retyped,
         (Some(base), Some(after)) => {
-            let content = match started_from(&change) {
+            let content = match drifted_original(&change) {
                 Some(original) => differs_from_original(view, original, after)?,
                 None => content_differs(opened, view, base, after)?,
             };
-            differs =
-                Differs { content, ..attributes_differ(options, &began_as(&change, base), after) };
+            differs = ChangedFields {
+                content,
+                ..attributes_differ(options, &began_as(&change, base), after)
+            };
             if from.as_ref() == Some(&path) && !change.is_moved {
                 DifferenceKind::Modified
             } else {
@@ -252,7 +255,7 @@ pub(super) fn compare(
 /// Whether a change is a directory that the base removed since it was copied up, and in which the
 /// session changed nothing; with `times`, no time either.
 pub(super) fn is_hollow(
-    opened: &Opened,
+    opened: &OpenSession,
     view: &TreeView<'_>,
     times: bool,
     change: &Change,
@@ -267,7 +270,7 @@ pub(super) fn is_hollow(
     if !is_lost_dir(change) {
         return Ok(false);
     }
-    let options = DiffOptions { droppings: true, times, ..DiffOptions::default() };
+    let options = DiffOptions { client_temp_files: true, times, ..DiffOptions::default() };
     let mut found = Ok(None);
     let all = view.changes_in(&change.path, &mut |inner| {
         if !is_lost_dir(&inner) {
@@ -280,7 +283,7 @@ pub(super) fn is_hollow(
 }
 
 /// The original of a change, if its digest is known and the base object has drifted from it.
-pub(super) fn started_from(change: &Change) -> Option<&Original> {
+pub(super) fn drifted_original(change: &Change) -> Option<&Original> {
     change.original.as_ref().filter(|original| change.is_drifted && original.digest.is_some())
 }
 
@@ -304,7 +307,7 @@ pub(super) fn old_object(change: &Change) -> Option<BaseObject> {
     if change.is_link {
         return None;
     }
-    let Some(original) = started_from(change) else { return change.before.clone() };
+    let Some(original) = drifted_original(change) else { return change.before.clone() };
     let attr = BaseAttr {
         kind: original.kind,
         mode: original.mode,
@@ -360,21 +363,21 @@ fn is_relinked(base: &BaseObject, after: &TreeObject) -> bool {
 
 /// The properties in which two objects of one type differ.
 pub(super) fn differences(
-    opened: &Opened,
+    opened: &OpenSession,
     view: &TreeView<'_>,
     options: &DiffOptions,
     base: &BaseObject,
     after: &TreeObject,
-) -> Result<Differs> {
+) -> Result<ChangedFields> {
     let content = content_differs(opened, view, base, after)?;
-    Ok(Differs { content, ..attributes_differ(options, &base.attr, after) })
+    Ok(ChangedFields { content, ..attributes_differ(options, &base.attr, after) })
 }
 
 /// Like [`differences`], without the content.
-fn attributes_differ(options: &DiffOptions, old: &BaseAttr, after: &TreeObject) -> Differs {
+fn attributes_differ(options: &DiffOptions, old: &BaseAttr, after: &TreeObject) -> ChangedFields {
     let new = after.attr();
     let is_dir = new.kind == FileKind::Directory;
-    Differs {
+    ChangedFields {
         content: false,
         mode: new.kind != FileKind::Symlink && old.mode != new.mode,
         owner: (old.uid, old.gid) != (new.uid, new.gid),
@@ -385,7 +388,7 @@ fn attributes_differ(options: &DiffOptions, old: &BaseAttr, after: &TreeObject) 
 
 /// Whether the contents of two objects of one type differ.
 pub(super) fn content_differs(
-    opened: &Opened,
+    opened: &OpenSession,
     view: &TreeView<'_>,
     base: &BaseObject,
     after: &TreeObject,
@@ -404,7 +407,7 @@ pub(super) fn content_differs(
 }
 
 fn bytes_differ(
-    opened: &Opened,
+    opened: &OpenSession,
     view: &TreeView<'_>,
     base: &BaseObject,
     after: &TreeObject,
@@ -425,7 +428,7 @@ fn bytes_differ(
 
 /// The first offset at or after `offset` where either of two files of one size has data.
 fn next_data(
-    opened: &Opened,
+    opened: &OpenSession,
     view: &TreeView<'_>,
     base: &BaseObject,
     after: &TreeObject,
@@ -443,7 +446,7 @@ fn next_data(
 /// # Errors
 /// The file cannot be read, or is no longer the one that `attr` describes.
 pub fn read_base(
-    opened: &Opened,
+    opened: &OpenSession,
     path: &BasePath,
     attr: &BaseAttr,
     offset: u64,
@@ -457,12 +460,12 @@ pub fn read_base(
 ///
 /// # Errors
 /// The link cannot be read.
-pub fn base_target(opened: &Opened, path: &BasePath) -> Result<Vec<u8>> {
+pub fn base_target(opened: &OpenSession, path: &BasePath) -> Result<Vec<u8>> {
     opened.base().read_link(path).map_err(|source| base_error(opened, path, source))
 }
 
 /// Turns a failure of the base at `path` into an error of a tool.
-pub(super) fn base_error(opened: &Opened, path: &BasePath, source: BaseError) -> InspectError {
+pub(super) fn base_error(opened: &OpenSession, path: &BasePath, source: BaseError) -> InspectError {
     let below = OsStr::from_bytes(path.as_bytes());
     let dir = opened.base_path().unwrap_or(Path::new(""));
     InspectError::Base { path: dir.join(below), is_recorded: false, source }

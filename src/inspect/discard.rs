@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::diff::DiffOptions;
 use super::error::{InspectError, Result};
-use super::opened::Opened;
+use super::opened::OpenSession;
 use super::selection::Selection;
 use super::split;
 use crate::delta::MergedPath;
@@ -14,8 +14,8 @@ use crate::overlay::Undo;
 ///
 /// # Errors
 /// The session or the base cannot be read.
-pub fn undo(opened: &Opened, asked: &[MergedPath]) -> Result<Undo> {
-    opened.look(|view| {
+pub fn undo(opened: &OpenSession, asked: &[MergedPath]) -> Result<Undo> {
+    opened.with_tree(|view| {
         let path = MergedPath::root();
         view.undo(asked).map_err(|source| InspectError::Path { path, source })
     })
@@ -26,9 +26,9 @@ pub fn undo(opened: &Opened, asked: &[MergedPath]) -> Result<Undo> {
 ///
 /// # Errors
 /// The session or the base cannot be read.
-pub fn chosen(opened: &Opened, selection: &Selection) -> Result<DiscardChoice> {
+pub fn chosen(opened: &OpenSession, selection: &Selection) -> Result<DiscardChoice> {
     let options = DiffOptions { selection: selection.clone(), ..DiffOptions::default() };
-    opened.look(|view| {
+    opened.with_tree(|view| {
         let (mut paths, mut kept) = (BTreeSet::new(), BTreeSet::new());
         let mut whole = Vec::new();
         let mut failed = None;

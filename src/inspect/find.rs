@@ -7,7 +7,7 @@ use std::path::Path;
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::error::{InspectError, Result};
-use super::walk::{Next, walk};
+use super::walk::{WalkControl, walk};
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileKind, Time};
 
@@ -77,10 +77,10 @@ pub fn find_all(
     walk(view, from, &mut |_, object, _| {
         if wanted.in_session && object.row().is_none() {
             // An object with a row has a parent with a row.
-            return Ok(Next::Past);
+            return Ok(WalkControl::Past);
         }
         let goes_on = !wanted.is_met_by(object) || each(object);
-        Ok(if goes_on { Next::Deeper } else { Next::Stop })
+        Ok(if goes_on { WalkControl::Deeper } else { WalkControl::Stop })
     })?;
     Ok(())
 }

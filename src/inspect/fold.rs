@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
-use super::diff::{DiffOptions, Difference, DifferenceKind, Differs, at, base_error, diff};
+use super::diff::{ChangedFields, DiffOptions, Difference, DifferenceKind, at, base_error, diff};
 use super::error::Result;
-use super::opened::Opened;
-use super::own::{OwnFiles, OwnedBy};
+use super::opened::OpenSession;
 use super::split::walk_base;
+use super::tool_owned::{OwnedBy, ToolOwnedFiles};
 use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
 use crate::overlay::{BaseObject, Change, TreeView};
@@ -67,7 +67,7 @@ pub struct Folded {
 /// # Errors
 /// The session or the base cannot be read.
 pub fn sorted(
-    opened: &Opened,
+    opened: &OpenSession,
     options: &DiffOptions,
     moved: &HashMap<MergedPath, MergedPath>,
 ) -> Result<Vec<Difference>> {
@@ -86,7 +86,7 @@ pub fn sorted(
                 && let Some(base) = base_object(opened, from)?
             {
                 difference.kind = DifferenceKind::Renamed;
-                difference.differs = Differs { content: true, ..Differs::default() };
+                difference.differs = ChangedFields { content: true, ..ChangedFields::default() };
                 difference.old = Some(base.clone());
                 difference.change.before = Some(base);
                 difference.change.is_link = false;
@@ -97,7 +97,7 @@ pub fn sorted(
     Ok(all)
 }
 
-fn base_object(opened: &Opened, path: &MergedPath) -> Result<Option<BaseObject>> {
+fn base_object(opened: &OpenSession, path: &MergedPath) -> Result<Option<BaseObject>> {
     let Some(path) = BasePath::from_bytes(&path.as_bytes()[1..]) else { return Ok(None) };
     match opened.base().stat(&path) {
         Ok(attr) => Ok(Some(BaseObject { path, attr })),
@@ -111,12 +111,12 @@ fn base_object(opened: &Opened, path: &MergedPath) -> Result<Option<BaseObject>>
 /// # Errors
 /// The session or the base cannot be read.
 pub fn entries(
-    opened: &Opened,
+    opened: &OpenSession,
     options: &DiffOptions,
     folding: FoldOptions,
     differences: Vec<Difference>,
 ) -> Result<Vec<FoldedLine>> {
-    opened.look(|view| {
+    opened.with_tree(|view| {
         let mut folder = Folder::new(opened, view, options, folding, &differences);
         let rest = folder.dirs(differences)?;
         let rest = if folding.own { folder.own(rest)? } else { rest };
@@ -133,7 +133,7 @@ pub fn entries(
 /// # Errors
 /// The session or the base cannot be read.
 pub fn each_path(
-    opened: &Opened,
+    opened: &OpenSession,
     options: &DiffOptions,
     differences: Vec<Difference>,
 ) -> Result<Vec<Difference>> {
@@ -164,7 +164,7 @@ impl FoldedLine {
 }
 
 struct Folder<'a> {
-    opened: &'a Opened,
+    opened: &'a OpenSession,
     view: &'a TreeView<'a>,
     options: &'a DiffOptions,
     folding: FoldOptions,
@@ -175,7 +175,7 @@ struct Folder<'a> {
 
 impl<'a> Folder<'a> {
     fn new(
-        opened: &'a Opened,
+        opened: &'a OpenSession,
         view: &'a TreeView<'a>,
         options: &'a DiffOptions,
         folding: FoldOptions,
@@ -240,7 +240,7 @@ impl<'a> Folder<'a> {
                 let path = MergedPath::of_base(path);
                 let old = Some(object.clone());
                 let change = Change::gone(object, path.clone());
-                let (kind, differs) = (DifferenceKind::Deleted, Differs::default());
+                let (kind, differs) = (DifferenceKind::Deleted, ChangedFields::default());
                 below.push(Difference { kind, differs, path, old, change });
             }
             Ok(true)
@@ -273,7 +273,7 @@ impl<'a> Folder<'a> {
         let outside = self.opened.base_path().map(|path| path.as_os_str().as_bytes());
         let inside = self.entries.iter().flat_map(FoldedLine::differences);
         let paths = all.iter().chain(inside).map(|difference| &difference.path);
-        let own = OwnFiles::find(self.view, outside, paths)?;
+        let own = ToolOwnedFiles::find(self.view, outside, paths)?;
         let mut groups: BTreeMap<MergedPath, Folded> = BTreeMap::new();
         let mut rest = Vec::new();
         let group = |path: &MergedPath| {

@@ -6,7 +6,7 @@ use super::error::{InspectError, Result};
 use crate::json;
 
 /// The longest text that is stored, in bytes; larger data belongs in a file.
-pub const MOST_BYTES: usize = 64 << 20;
+pub const MAX_VALUE_BYTES: usize = 64 << 20;
 
 /// Parses a stored text; `None` if it is not JSON.
 pub fn parse(text: &[u8]) -> Option<Value> {
@@ -31,8 +31,8 @@ pub fn checked<'a>(what: &'static str, text: &'a str) -> Result<&'a str> {
 /// # Errors
 /// `what` is longer than [`MOST_BYTES`].
 pub fn limited<'a>(what: &'static str, text: &'a str) -> Result<&'a str> {
-    if text.len() > MOST_BYTES {
-        let (length, most) = (text.len(), MOST_BYTES >> 20);
+    if text.len() > MAX_VALUE_BYTES {
+        let (length, most) = (text.len(), MAX_VALUE_BYTES >> 20);
         let what = format!("{what}: {length} bytes, and {most} MiB is the most; keep it in a file");
         return Err(InspectError::Invalid { what });
     }

@@ -8,12 +8,12 @@ use std::rc::Rc;
 
 use super::error::{InspectError, Result};
 use super::names::{PathHistory, PathWatch};
-use super::opened::Opened;
+use super::opened::OpenSession;
 use crate::delta::sqlite::{AuditFilter, AuditReader, InvalidRow, Order, Session};
 use crate::delta::{AuditProcedure, AuditRow, Dropped, MergedPath, StoreError};
 use crate::vfs::Time;
 
-pub use super::names::Now;
+pub use super::names::PathState;
 
 /// Row ids that one step of [`AuditLog::read_on`] reads.
 const STEP_IDS: i64 = 10_000;
@@ -24,7 +24,7 @@ pub struct LogOptions {
     /// Conditions on the row itself.
     pub filter: AuditFilter,
     /// Only rows about this path, about anything below it, and about the object that is there.
-    pub path: Option<(MergedPath, Now)>,
+    pub path: Option<(MergedPath, PathState)>,
     /// Only rows that this filter accepts.
     pub rows: Option<RowFilter>,
     /// Only the last rows of the result, at most this many.
@@ -59,11 +59,11 @@ pub struct AuditLog {
 }
 
 /// The object at a path now; its number identifies it under all its names.
-pub fn now(opened: &Opened, path: &MergedPath) -> Now {
-    match opened.look(|view| Ok(view.find(path))) {
-        Ok(Ok(Some(object))) => Now::Object(object.attr().fileid),
-        Ok(Ok(None)) => Now::Nothing,
-        Ok(Err(_)) | Err(_) => Now::Unknown,
+pub fn now(opened: &OpenSession, path: &MergedPath) -> PathState {
+    match opened.with_tree(|view| Ok(view.find(path))) {
+        Ok(Ok(Some(object))) => PathState::Object(object.attr().fileid),
+        Ok(Ok(None)) => PathState::Nothing,
+        Ok(Err(_)) | Err(_) => PathState::Unknown,
     }
 }
 
@@ -71,7 +71,7 @@ pub fn now(opened: &Opened, path: &MergedPath) -> Now {
 ///
 /// # Errors
 /// The session cannot be read.
-pub(super) fn is_top_set(opened: &Opened) -> Result<bool> {
+pub(super) fn is_top_set(opened: &OpenSession) -> Result<bool> {
     let procedures = vec![AuditProcedure::Setattr, AuditProcedure::Apply, AuditProcedure::Discard];
     let filter = AuditFilter { procedures, ..AuditFilter::default() };
     let options = LogOptions { filter, order: Order::NewestFirst, ..LogOptions::default() };
@@ -142,11 +142,11 @@ impl AuditLog {
     ///
     /// # Errors
     /// The session cannot be read.
-    pub fn knows(&self, path: &MergedPath, now: Now) -> Result<bool> {
+    pub fn knows(&self, path: &MergedPath, now: PathState) -> Result<bool> {
         let mut past = PathHistory::of(path, now);
         let ids = i64::MIN..=self.last_id()?;
         let read = self.reader.mentions(Order::NewestFirst, &ids, &mut |id, mention| {
-            past.take(id, mention);
+            past.process_row(id, mention);
         });
         read.map_err(|source| failed(&self.session, source))?;
         Ok(past.ends().is_some())
@@ -260,7 +260,7 @@ impl AuditLog {
         let Some((path, now)) = &self.options.path else { return Ok(None) };
         let mut past = PathHistory::of(path, *now);
         let read = self.reader.mentions(Order::NewestFirst, ids, &mut |id, mention| {
-            past.take(id, mention);
+            past.process_row(id, mention);
         });
         read.map_err(|source| failed(&self.session, source))?;
         Ok(Some(past))

@@ -4,6 +4,7 @@
 //! [`opened`]: a session with its base, and a snapshot of the merged tree.
 
 pub mod apply;
+pub mod audit_counts;
 pub mod check;
 pub mod compact;
 mod content;
@@ -21,7 +22,6 @@ pub mod log;
 pub mod migrate;
 mod names;
 pub mod opened;
-pub mod own;
 pub mod patch;
 pub mod quota;
 pub mod repair;
@@ -30,9 +30,9 @@ pub mod selection;
 pub mod snapshot;
 mod split;
 pub mod status;
-pub mod tally;
 pub mod text_merge;
 pub mod tool;
+pub mod tool_owned;
 pub mod touched;
 pub mod usage;
 pub mod walk;

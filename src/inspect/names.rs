@@ -15,7 +15,7 @@ use crate::vfs::FileId;
 
 /// What is at a path now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Now {
+pub enum PathState {
     /// The path was not looked up.
     Unknown,
     /// The path is free.
@@ -39,11 +39,11 @@ pub(super) struct PathHistory {
 
 impl PathHistory {
     /// Starts at `path`, which has `now`.
-    pub(super) fn of(path: &MergedPath, now: Now) -> Self {
-        let object = if let Now::Object(id) = now { Some(id) } else { None };
+    pub(super) fn of(path: &MergedPath, now: PathState) -> Self {
+        let object = if let PathState::Object(id) = now { Some(id) } else { None };
         Self {
             asked: path.as_bytes().to_vec(),
-            is_there: now != Now::Nothing,
+            is_there: now != PathState::Nothing,
             others: Vec::new(),
             objects: object.into_iter().collect(),
             rows: Vec::new(),
@@ -51,9 +51,9 @@ impl PathHistory {
     }
 
     /// Processes the next older row.
-    pub(super) fn take(&mut self, id: i64, mention: Option<MentionedNames<'_>>) {
+    pub(super) fn process_row(&mut self, id: i64, mention: Option<MentionedNames<'_>>) {
         // A row that cannot be decoded may be about the path.
-        let is_about = mention.is_none_or(|mention| self.go_back(&mention));
+        let is_about = mention.is_none_or(|mention| self.undo_row(&mention));
         if !is_about {
             return;
         }
@@ -75,7 +75,7 @@ impl PathHistory {
     }
 
     /// Undoes a change; returns whether it was about one of the names or objects.
-    fn go_back(&mut self, mention: &MentionedNames<'_>) -> bool {
+    fn undo_row(&mut self, mention: &MentionedNames<'_>) -> bool {
         let MentionedNames { procedure, path, path2, fileid } = *mention;
         if takes_away(procedure) {
             // The change made `path` free, so no object of later rows had that name.
@@ -185,8 +185,8 @@ pub(super) struct PathWatch {
 
 impl PathWatch {
     /// Starts at `path`, which has `now`.
-    pub(super) fn of(path: &MergedPath, now: Now) -> Self {
-        let object = if let Now::Object(id) = now { Some(id) } else { None };
+    pub(super) fn of(path: &MergedPath, now: PathState) -> Self {
+        let object = if let PathState::Object(id) = now { Some(id) } else { None };
         Self { path: path.as_bytes().to_vec(), object }
     }
 

@@ -15,7 +15,7 @@ use crate::vfs::FsError;
 use super::error::{InspectError, Result};
 
 /// An open session and its base.
-pub struct Opened {
+pub struct OpenSession {
     session: Session,
     base: Option<PathBuf>,
     lower: Arc<dyn Base>,
@@ -24,7 +24,7 @@ pub struct Opened {
     tree: Tree,
 }
 
-impl Opened {
+impl OpenSession {
     /// Opens the session file `path` over the directory `base`, or over the one that it records.
     ///
     /// # Errors
@@ -101,9 +101,9 @@ impl Opened {
     ///
     /// # Errors
     /// An error of `f`, or the session cannot be read.
-    pub fn look<T>(&self, f: impl FnOnce(&TreeView<'_>) -> Result<T>) -> Result<T> {
+    pub fn with_tree<T>(&self, f: impl FnOnce(&TreeView<'_>) -> Result<T>) -> Result<T> {
         let mut failed = None;
-        let looked = self.tree.look(|view| {
+        let looked = self.tree.with_tree(|view| {
             f(view).map_err(|error| {
                 failed = Some(error);
                 FsError::Io
@@ -120,8 +120,8 @@ impl Opened {
 ///
 /// # Errors
 /// There is such a path, or the session or the base cannot be read.
-pub fn check_known(opened: &Opened, paths: &[MergedPath]) -> Result<()> {
-    opened.look(|view| {
+pub fn check_known(opened: &OpenSession, paths: &[MergedPath]) -> Result<()> {
+    opened.with_tree(|view| {
         for path in paths {
             if !is_known(opened, view, path)? {
                 return Err(InspectError::Refused {
@@ -138,7 +138,7 @@ pub fn check_known(opened: &Opened, paths: &[MergedPath]) -> Result<()> {
 ///
 /// # Errors
 /// The session or the base cannot be read.
-pub fn is_known(opened: &Opened, view: &TreeView<'_>, path: &MergedPath) -> Result<bool> {
+pub fn is_known(opened: &OpenSession, view: &TreeView<'_>, path: &MergedPath) -> Result<bool> {
     let failed = |source| InspectError::Path { path: path.clone(), source };
     let is_shown = match view.find(path) {
         Err(FsError::NotDirectory) => false,

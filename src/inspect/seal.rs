@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::error::{InspectError, Result};
-use super::opened::Opened;
-use super::walk::{Next, walk};
+use super::opened::OpenSession;
+use super::walk::{WalkControl, walk};
 use crate::delta::sqlite::{CheckOptions, NonUtf8Names, OpenMode};
 use crate::delta::{MergedPath, Store, StoreError};
 use crate::overlay::{SealStep, Sealed, Sealing, TreeObject};
@@ -64,7 +64,7 @@ pub struct Obstacles {
 ///
 /// # Errors
 /// The session or its base cannot be read.
-pub fn plan(opened: &Opened) -> Result<SealPlan> {
+pub fn plan(opened: &OpenSession) -> Result<SealPlan> {
     let session = opened.session();
     let failed = |source| InspectError::Store { session: session.path().to_owned(), source };
     let mut plan = SealPlan {
@@ -72,7 +72,7 @@ pub fn plan(opened: &Opened) -> Result<SealPlan> {
         zero_bytes: session.hole_bytes().map_err(failed)?,
         ..SealPlan::default()
     };
-    opened.look(|view| {
+    opened.with_tree(|view| {
         let path = MergedPath::root();
         let failed = |source| InspectError::Path { path: path.clone(), source };
         let dirs = view.moved_dirs().map_err(failed)?;
@@ -87,7 +87,7 @@ pub fn plan(opened: &Opened) -> Result<SealPlan> {
                         plan.moved_bytes = plan.moved_bytes.saturating_add(object.attr().size);
                     }
                 }
-                Ok(Next::Deeper)
+                Ok(WalkControl::Deeper)
             })?;
         }
         Ok(())
@@ -114,7 +114,7 @@ pub fn seal(
     for_agentfs: bool,
     tell: &mut dyn FnMut(u64, u64),
 ) -> Result<Sealed> {
-    let opened = Opened::open_as(path, base, OpenMode::Serve)?;
+    let opened = OpenSession::open_as(path, base, OpenMode::Serve)?;
     let session = opened.session();
     let failed = |source| InspectError::Store { session: session.path().to_owned(), source };
     let plan = plan(&opened)?;

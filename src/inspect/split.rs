@@ -2,8 +2,8 @@
 
 use super::diff::{DiffOptions, at, base_error};
 use super::error::Result;
-use super::opened::Opened;
-use super::walk::{Next, walk};
+use super::opened::OpenSession;
+use super::walk::{WalkControl, walk};
 use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::delta::MergedPath;
 use crate::overlay::{BaseObject, Change, TreeView};
@@ -15,7 +15,7 @@ use crate::vfs::FileKind;
 /// # Errors
 /// An error of `each`, or the base cannot be read.
 pub(super) fn walk_base(
-    opened: &Opened,
+    opened: &OpenSession,
     from: &BaseObject,
     each: &mut dyn FnMut(&BasePath, &BaseAttr) -> Result<bool>,
 ) -> Result<()> {
@@ -51,7 +51,7 @@ fn removed_dir(change: &Change) -> Option<&BaseObject> {
 
 /// The first object that a change removes or moves with a directory and that is not selected.
 pub(super) fn unchosen(
-    opened: &Opened,
+    opened: &OpenSession,
     view: &TreeView<'_>,
     options: &DiffOptions,
     change: &Change,
@@ -95,7 +95,7 @@ fn excluded_in_moved(
                 kept = Some(object.path().clone());
             }
         }
-        Ok(Next::Deeper)
+        Ok(WalkControl::Deeper)
     })?;
     Ok(kept)
 }
@@ -103,7 +103,7 @@ fn excluded_in_moved(
 /// Replaces the change of a partly selected directory by changes of the selected files; `None` if
 /// the change applies as a whole.
 pub(super) fn parts(
-    opened: &Opened,
+    opened: &OpenSession,
     view: &TreeView<'_>,
     options: &DiffOptions,
     change: &Change,
@@ -148,7 +148,7 @@ pub(super) fn parts(
     walk(view, after, &mut |_, object, _| {
         let Some(path) = object.base_path().filter(|_| object.attr().kind != FileKind::Directory)
         else {
-            return Ok(Next::Deeper);
+            return Ok(WalkControl::Deeper);
         };
         let attr = opened.base().stat(path);
         let attr = attr.map_err(|source| base_error(opened, path, source))?;
@@ -161,7 +161,7 @@ pub(super) fn parts(
         if options.selection.has_change(view, &moved) {
             parts.push(moved);
         }
-        Ok(Next::Deeper)
+        Ok(WalkControl::Deeper)
     })?;
     Ok(Some(parts))
 }
@@ -169,7 +169,7 @@ pub(super) fn parts(
 /// Calls `each` for everything below a removed directory except directories, with whether it is
 /// selected.
 fn gone_below(
-    opened: &Opened,
+    opened: &OpenSession,
     view: &TreeView<'_>,
     options: &DiffOptions,
     (dir, change): (&BaseObject, &Change),

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::counts::ChangeCounts;
 use super::diff::{DiffOptions, DifferenceKind, compare, is_chosen, old_object, top};
 use super::error::{InspectError, Result};
-use super::opened::Opened;
+use super::opened::OpenSession;
 use super::split::walk_base;
 use crate::base::BaseAttr;
 use crate::delta::sqlite::SessionStats;
@@ -42,7 +42,7 @@ pub struct TouchedCounts {
 ///
 /// # Errors
 /// The session or its base cannot be read.
-pub fn status(opened: &Opened) -> Result<SessionStatus> {
+pub fn status(opened: &OpenSession) -> Result<SessionStatus> {
     let session = opened.session();
     let figures = session
         .stats()
@@ -55,11 +55,11 @@ pub fn status(opened: &Opened) -> Result<SessionStatus> {
 ///
 /// # Errors
 /// The session or its base cannot be read.
-pub fn touched(opened: &Opened) -> Result<TouchedCounts> {
+pub fn touched(opened: &OpenSession) -> Result<TouchedCounts> {
     let options = DiffOptions::default();
     let (mut counts, mut drifted) = (ChangeCounts::default(), 0);
     let (mut gone, mut moved) = (Vec::new(), HashSet::new());
-    opened.look(|view| {
+    opened.with_tree(|view| {
         if top(opened, view, &options)?.is_some() {
             counts.add(DifferenceKind::Modified);
         }

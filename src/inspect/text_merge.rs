@@ -98,7 +98,7 @@ impl<'c> SideChanges<'c> {
 impl LineChange {
     /// The side's range for all of `old`, which contains the change. If `old` contains an earlier
     /// change of the side too, only the end is used: the region starts with the earlier change.
-    fn widened(&self, old: &Range<usize>) -> Range<usize> {
+    fn side_range(&self, old: &Range<usize>) -> Range<usize> {
         let start = self.new.start.saturating_sub(self.old.start - old.start);
         start..self.new.end + (old.end - self.old.end)
     }
@@ -140,7 +140,7 @@ impl Texts<'_> {
             };
             if a.old != b.old || self.base[a.new.clone()] != self.session[b.new.clone()] {
                 let original = a.old.start.min(b.old.start)..a.old.end.max(b.old.end);
-                let (base, session) = (a.widened(&original), b.widened(&original));
+                let (base, session) = (a.side_range(&original), b.side_range(&original));
                 add(&mut regions, Region { side: RegionSource::Conflict, original, base, session });
             }
             if a.old.end >= b.old.end {

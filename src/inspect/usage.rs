@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::error::Result;
-use super::walk::{Next, walk};
+use super::walk::{WalkControl, walk};
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind};
 
@@ -67,7 +67,7 @@ pub fn usage(
         } else {
             alone = own;
         }
-        Ok(Next::Deeper)
+        Ok(WalkControl::Deeper)
     })?;
     let mut total = alone;
     while let Some(sum) = close(&mut open, each) {

@@ -7,7 +7,7 @@ use super::error::{InspectError, Result};
 
 /// How a walk continues after an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum WalkControl {
     /// Enter the object, if it is a directory.
     Deeper,
     /// Skip what is below the object.
@@ -18,7 +18,7 @@ pub enum Next {
 
 /// The position of an object in a walk.
 #[derive(Debug, Clone, Copy)]
-pub struct Standing<'a> {
+pub struct WalkPosition<'a> {
     /// The depth below the start, which has 0.
     pub depth: usize,
     /// For each level from 1 on, whether the ancestor at this level, or the object itself, is the
@@ -27,7 +27,8 @@ pub struct Standing<'a> {
 }
 
 /// Called for each object with its name; the start has no name.
-pub type EachObject<'a> = dyn FnMut(Option<&Name>, &TreeObject, Standing<'_>) -> Result<Next> + 'a;
+pub type EachObject<'a> =
+    dyn FnMut(Option<&Name>, &TreeObject, WalkPosition<'_>) -> Result<WalkControl> + 'a;
 
 /// Calls `each` for `from` and everything below it; returns whether the walk reached the end.
 ///
@@ -53,10 +54,10 @@ pub fn walk_some(
         Ok(children.into_iter())
     };
     let mut is_last = Vec::new();
-    let standing = Standing { depth: 0, is_last: &is_last };
+    let standing = WalkPosition { depth: 0, is_last: &is_last };
     match each(None, from, standing)? {
-        Next::Deeper if from.attr().kind == FileKind::Directory => {}
-        next => return Ok(next != Next::Stop),
+        WalkControl::Deeper if from.attr().kind == FileKind::Directory => {}
+        next => return Ok(next != WalkControl::Stop),
     }
     // No recursion: a tree may be deeper than the stack.
     let mut levels = vec![children(from)?];
@@ -68,13 +69,13 @@ pub fn walk_some(
             continue;
         };
         is_last.push(last);
-        let standing = Standing { depth: is_last.len(), is_last: &is_last };
+        let standing = WalkPosition { depth: is_last.len(), is_last: &is_last };
         match each(Some(&name), &object, standing)? {
-            Next::Deeper if object.attr().kind == FileKind::Directory => {
+            WalkControl::Deeper if object.attr().kind == FileKind::Directory => {
                 levels.push(children(&object)?);
             }
-            Next::Deeper | Next::Past => {}
-            Next::Stop => return Ok(false),
+            WalkControl::Deeper | WalkControl::Past => {}
+            WalkControl::Stop => return Ok(false),
         }
     }
     Ok(true)

@@ -65,7 +65,7 @@ impl Tree {
     ///
     /// # Errors
     /// The session cannot be read.
-    pub fn look<T>(
+    pub fn with_tree<T>(
         &self,
         f: impl FnOnce(&TreeView<'_>) -> std::result::Result<T, FsError>,
     ) -> std::result::Result<T, FsError> {

@@ -15,14 +15,14 @@ use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 
+use super::busy_poll::BusyPoll;
 use super::connection_budget::{ConnectionBudget, RequestPermit};
 use super::dispatch::{DecodedCall, Disposition, RecordOrigin};
 use super::incoming::Incoming;
 use super::inline_task::run_inline;
-use super::lookout::BusyPoll;
+use super::liveness::ConnectionLiveness;
 use super::outgoing::Outgoing;
 use super::peers::Peer;
-use super::presence::ConnectionLiveness;
 use super::reply_cache::ReplySegments;
 use super::{ServerShared, StopSignal};
 use crate::wire::record::RecordError;

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use tokio::time::timeout_at;
 
 use super::limits::{EQUAL_CALL_WAIT, OWN_REPLY_BYTES};
-use super::presence::ConnectionLiveness;
+use super::liveness::ConnectionLiveness;
 use super::program::RpcProgram;
 use super::reply_cache::{CacheLookup, CallKey, ReplyCache, ReplySegments};
 use crate::nfs::CallError;

@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::busy_poll::BusyPoll;
 use super::connection::{ConnectionEnd, ConnectionState};
 use super::connection_budget::RequestPermit;
-use super::limits::{FIRST_RECORD_BYTES, MIN_SPARE_BYTES, READ_BUFFER_BYTES};
-use super::lookout::BusyPoll;
+use super::limits::{FIRST_RECORD_BYTES, MIN_POOLED_BYTES, READ_BUFFER_BYTES};
 use super::record_buffers::RecordBufferPool;
 use crate::wire::record::{self, RecordReader};
 
@@ -118,7 +118,7 @@ impl Incoming {
         if std::mem::take(&mut self.is_large) {
             let rest = BytesMut::from(&self.input[..]);
             let buffer = std::mem::replace(&mut self.input, rest);
-            if record_bytes >= MIN_SPARE_BYTES {
+            if record_bytes >= MIN_POOLED_BYTES {
                 record_buffers.keep(buffer);
             }
         }
@@ -215,7 +215,7 @@ mod tests {
         drop(large.split_to(MAX_RECORD_BYTES));
         record_buffers.keep(large);
         // Much shorter records, back to back.
-        let record = [&record::mark(MIN_SPARE_BYTES)[..], &[2; MIN_SPARE_BYTES]].concat();
+        let record = [&record::mark(MIN_POOLED_BYTES)[..], &[2; MIN_POOLED_BYTES]].concat();
         let all = record.repeat(8);
         let sent = tokio::spawn(async move { client.write_all(&all).await.map(|()| client) });
         let mut records = 0;
@@ -229,7 +229,7 @@ mod tests {
             incoming.reuse_buffer(&record_buffers);
             again += usize::from(incoming.input.capacity() > MAX_RECORD_BYTES / 2);
             incoming.read(true).await.unwrap();
-            let most = MIN_SPARE_BYTES + 2 * READ_BUFFER_BYTES;
+            let most = MIN_POOLED_BYTES + 2 * READ_BUFFER_BYTES;
             assert!(incoming.input.len() <= most, "{} bytes", incoming.input.len());
         }
         assert!(again > 0, "it was not used again");

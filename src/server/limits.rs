@@ -48,15 +48,15 @@ pub const UNSENT_BYTES: u32 = 64 << 10;
 /// Replies up to this size, in bytes, need no byte permit.
 pub const SMALL_REPLY_BYTES: usize = 1 << 10;
 /// Buffers of large requests kept for reuse: one for each record of the largest size in flight.
-pub const MAX_SPARES: usize = MAX_REQUEST_BYTES / MAX_RECORD_BYTES;
+pub const MAX_POOLED_BUFFERS: usize = MAX_REQUEST_BYTES / MAX_RECORD_BYTES;
 /// Smallest buffer kept for reuse, in bytes. The allocator handles smaller ones well.
-pub const MIN_SPARE_BYTES: usize = 128 << 10;
+pub const MIN_POOLED_BYTES: usize = 128 << 10;
 /// Interval of the check for unused buffers; an interval without any use frees all.
-pub const SPARE_AGE: Duration = Duration::from_secs(1);
+pub const POOL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes by which a connection's read buffer grows.
 pub const READ_BUFFER_BYTES: usize = 16 << 10;
 /// Time of busy-polling for the next request after a reply; at most one connection polls at once.
-pub const LOOKOUT: Duration = Duration::from_micros(60);
+pub const BUSY_POLL_TIME: Duration = Duration::from_micros(60);
 /// A connection without a request for this time is closed (knfsd: 6 minutes).
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 /// Time from a record's first byte to its last, without waiting for the server's own permits.

@@ -10,6 +10,7 @@
 //! - [`rpcbind`]: registers the ports with rpcbind, or answers in place of rpcbind
 
 mod address_pool;
+mod busy_poll;
 mod connection;
 mod connection_budget;
 mod dispatch;
@@ -18,11 +19,10 @@ mod incoming;
 mod inline_task;
 pub mod limits;
 mod listeners;
+mod liveness;
 mod lock_manager;
-mod lookout;
 mod outgoing;
 mod peers;
-mod presence;
 mod program;
 mod record_buffers;
 mod registry;
@@ -49,11 +49,11 @@ use server_budget::ServerBudget;
 
 use crate::vfs::Caller;
 
+pub use busy_poll::{BusyPoll, BusyPollPermit};
 pub use listeners::{BindError, Listeners};
+pub use liveness::ConnectionLiveness;
 pub use lock_manager::LockManager;
-pub use lookout::{BusyPoll, BusyPollPermit};
 pub use peers::{Peer, Peers};
-pub use presence::ConnectionLiveness;
 pub use program::{CallFuture, RpcProgram};
 pub use registry::{Registry, Service};
 pub use reply_cache::{CacheLookup, CallKey, ReplyCache, ReplySegments, ReplySlot, Retransmission};

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::address_pool::AddressUse;
 use super::eviction::{EvictionCandidate, choose, share_of};
 use super::limits::TENANT_CALLS;
-use super::presence::ConnectionLiveness;
+use super::liveness::ConnectionLiveness;
 use super::reputation::Reputation;
 
 /// The open connections; their number is bounded by [`Limits::connections`](super::limits::Limits).

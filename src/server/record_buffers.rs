@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::limits::{MAX_SPARES, MIN_SPARE_BYTES, SPARE_AGE};
+use super::limits::{MAX_POOLED_BUFFERS, MIN_POOLED_BYTES, POOL_CHECK_INTERVAL};
 
 /// Buffers of large requests, most of them still in use.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ struct PooledBuffers {
 impl RecordBufferPool {
     /// An empty buffer with capacity for `bytes`, if the pool has an unreferenced one.
     pub fn take(&self, bytes: usize) -> Option<BytesMut> {
-        if bytes < MIN_SPARE_BYTES {
+        if bytes < MIN_POOLED_BYTES {
             return None;
         }
         let mut kept = self.kept();
@@ -42,7 +42,7 @@ impl RecordBufferPool {
     pub fn keep(self: &Arc<Self>, mut buffer: BytesMut) {
         buffer.clear();
         let mut kept = self.kept();
-        if kept.buffers.len() >= MAX_SPARES {
+        if kept.buffers.len() >= MAX_POOLED_BUFFERS {
             kept.buffers.remove(0);
         }
         kept.buffers.push(buffer);
@@ -54,7 +54,7 @@ impl RecordBufferPool {
 
     async fn watch(self: Arc<Self>) {
         loop {
-            tokio::time::sleep(SPARE_AGE).await;
+            tokio::time::sleep(POOL_CHECK_INTERVAL).await;
             if self.let_go_of_unused() {
                 return;
             }
@@ -87,8 +87,8 @@ mod tests {
         mut buffer: BytesMut,
         content: u8,
     ) -> BytesMut {
-        buffer.resize(MIN_SPARE_BYTES, content);
-        let record = buffer.split_to(MIN_SPARE_BYTES - 1);
+        buffer.resize(MIN_POOLED_BYTES, content);
+        let record = buffer.split_to(MIN_POOLED_BYTES - 1);
         record_buffers.keep(buffer);
         record
     }
@@ -97,37 +97,37 @@ mod tests {
     async fn what_held_a_record_is_there_again_when_nobody_has_it() {
         let record_buffers = Arc::new(RecordBufferPool::default());
         let first = record(&record_buffers, BytesMut::new(), 1);
-        assert!(record_buffers.take(MIN_SPARE_BYTES).is_none(), "it is in use");
+        assert!(record_buffers.take(MIN_POOLED_BYTES).is_none(), "it is in use");
         let held = first.as_ptr();
         let part = first.freeze().slice(10..20);
-        assert!(record_buffers.take(MIN_SPARE_BYTES).is_none(), "a part of it is in use");
+        assert!(record_buffers.take(MIN_POOLED_BYTES).is_none(), "a part of it is in use");
         assert_eq!(part[..], [1; 10]);
         drop(part);
-        assert!(record_buffers.take(MIN_SPARE_BYTES - 1).is_none(), "a small one is left alone");
-        assert!(record_buffers.take(100 * MIN_SPARE_BYTES).is_none(), "it is not so large");
-        let again = record_buffers.take(MIN_SPARE_BYTES).expect("a buffer");
-        assert!(again.is_empty() && again.capacity() >= MIN_SPARE_BYTES);
-        assert!(record_buffers.take(MIN_SPARE_BYTES).is_none(), "it is taken");
+        assert!(record_buffers.take(MIN_POOLED_BYTES - 1).is_none(), "a small one is left alone");
+        assert!(record_buffers.take(100 * MIN_POOLED_BYTES).is_none(), "it is not so large");
+        let again = record_buffers.take(MIN_POOLED_BYTES).expect("a buffer");
+        assert!(again.is_empty() && again.capacity() >= MIN_POOLED_BYTES);
+        assert!(record_buffers.take(MIN_POOLED_BYTES).is_none(), "it is taken");
         assert_eq!(record(&record_buffers, again, 2).as_ptr(), held);
     }
 
     #[tokio::test]
     async fn few_are_kept_and_none_for_long() {
         let record_buffers = Arc::new(RecordBufferPool::default());
-        for content in 0..2 * MAX_SPARES {
+        for content in 0..2 * MAX_POOLED_BUFFERS {
             record(&record_buffers, BytesMut::new(), content as u8);
         }
-        assert_eq!(record_buffers.kept().buffers.len(), MAX_SPARES);
+        assert_eq!(record_buffers.kept().buffers.len(), MAX_POOLED_BUFFERS);
         assert!(!record_buffers.let_go_of_unused(), "some came");
-        let taken = record_buffers.take(MIN_SPARE_BYTES).expect("a buffer");
+        let taken = record_buffers.take(MIN_POOLED_BYTES).expect("a buffer");
         assert!(!record_buffers.let_go_of_unused(), "one was taken");
         record(&record_buffers, taken, 0);
         assert!(!record_buffers.let_go_of_unused(), "it came back");
         assert!(record_buffers.let_go_of_unused());
-        assert!(record_buffers.take(MIN_SPARE_BYTES).is_none());
+        assert!(record_buffers.take(MIN_POOLED_BYTES).is_none());
         // The empty pool works as a new one.
         record(&record_buffers, BytesMut::new(), 0);
-        assert!(record_buffers.take(MIN_SPARE_BYTES).is_some());
+        assert!(record_buffers.take(MIN_POOLED_BYTES).is_some());
     }
 
     #[tokio::test]
@@ -136,7 +136,7 @@ mod tests {
         for _ in 0..2 {
             record(&record_buffers, BytesMut::new(), 0);
             for _ in 0..100 {
-                tokio::time::sleep(SPARE_AGE / 5).await;
+                tokio::time::sleep(POOL_CHECK_INTERVAL / 5).await;
                 if record_buffers.kept().buffers.is_empty() {
                     break;
                 }

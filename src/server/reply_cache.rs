@@ -22,7 +22,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::limits::{Limits, MAX_EQUAL_CALLS, REPLY_CACHE_AGE, STRONG_CHECKSUM_ARGS_BYTES};
-use super::presence::ConnectionLiveness;
+use super::liveness::ConnectionLiveness;
 use crate::vfs::CallId;
 
 /// An encoded reply: the record's bytes in segments.

@@ -21,9 +21,9 @@ pub(super) trait Batch {
 }
 
 /// A batch of one operation that no other joins.
-pub(super) struct Alone<'a>(pub &'a mut dyn WriteOperation);
+pub(super) struct SingleOperation<'a>(pub &'a mut dyn WriteOperation);
 
-impl Batch for Alone<'_> {
+impl Batch for SingleOperation<'_> {
     fn len(&self) -> usize {
         1
     }
@@ -42,7 +42,7 @@ impl Batch for Alone<'_> {
 }
 
 /// Adds jobs that arrived and may join.
-pub(super) type More<'a> = &'a mut dyn FnMut(&mut Vec<Job>);
+pub(super) type AdmitMore<'a> = &'a mut dyn FnMut(&mut Vec<Job>);
 
 /// Jobs of the writer thread, by kind.
 pub(super) struct Jobs<'a> {
@@ -55,12 +55,12 @@ pub(super) struct Jobs<'a> {
     /// Callers that wait for the usage count.
     pub counts: Vec<(UsageListener, JobReply<()>)>,
     /// `None` if no job may join.
-    more: Option<More<'a>>,
+    more: Option<AdmitMore<'a>>,
 }
 
 impl<'a> Jobs<'a> {
     /// Takes all of `jobs`; later jobs come from `more`.
-    pub fn new(jobs: &mut Vec<Job>, more: Option<More<'a>>) -> Self {
+    pub fn new(jobs: &mut Vec<Job>, more: Option<AdmitMore<'a>>) -> Self {
         let mut taken = Self {
             writes: Vec::with_capacity(jobs.len()),
             syncs: Vec::new(),

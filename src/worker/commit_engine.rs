@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::delta::{Compacted, StoreError, Writer};
 
-use super::batch::{Alone, Batch, Jobs, More};
+use super::batch::{AdmitMore, Batch, Jobs, SingleOperation};
 use super::job::{Job, UsageListener, WriteOperation, isolate};
 use super::limits::{MIN_OPS_TO_ADMIT, SAVEPOINT_BATCHES};
 use super::{Committed, Limits, WorkError, WorkerStatus};
@@ -32,7 +32,7 @@ pub(super) struct CommitEngine {
     /// When the oldest unsynced commit of this process must be synced.
     sync_due: Option<Instant>,
     /// When the writer thread next calls [`CommitEngine::run_due`] without being woken.
-    looked_at_again: Option<Instant>,
+    next_run_due: Option<Instant>,
     /// Whether [`CommitEngine::try_write`] already began the next transaction.
     has_begun: bool,
     /// Upcoming batches that use savepoints, because a recent operation was rolled back.
@@ -54,7 +54,7 @@ impl CommitEngine {
             strict,
             clean: false,
             sync_due: None,
-            looked_at_again: None,
+            next_run_due: None,
             has_begun: false,
             savepoint_batches: 0,
         }
@@ -67,7 +67,7 @@ impl CommitEngine {
 
     /// Whether the writer thread must wake for [`CommitEngine::run_due`] earlier than planned.
     pub fn wants_thread(&self) -> bool {
-        self.due().is_some_and(|due| self.looked_at_again.is_none_or(|again| due < again))
+        self.due().is_some_and(|due| self.next_run_due.is_none_or(|again| due < again))
     }
 
     /// When the next sync or maintenance is due.
@@ -83,7 +83,10 @@ impl CommitEngine {
 
     /// Like [`CommitEngine::write`], for one operation without an fsync. Returns `None`, without
     /// running it, if it would wait for a lock or an fsync.
-    pub fn try_write(&mut self, alone: &mut Alone<'_>) -> Option<Result<Committed<()>, WorkError>> {
+    pub fn try_write(
+        &mut self,
+        alone: &mut SingleOperation<'_>,
+    ) -> Option<Result<Committed<()>, WorkError>> {
         match self.writer.as_mut()?.try_begin() {
             Ok(true) => {}
             Ok(false) => return None,
@@ -103,14 +106,14 @@ impl CommitEngine {
         if let Some(writer) = self.writer.as_mut().filter(|writer| writer.wants_maintenance()) {
             writer.maintenance();
         }
-        self.looked_at_again = self.due();
-        self.looked_at_again
+        self.next_run_due = self.due();
+        self.next_run_due
     }
 
     /// Runs one batch and answers all its jobs. `more` adds jobs that arrive while it runs, but
     /// only to a batch that is synced or starts with several jobs
     /// (docs/decisions/0038-a-batch-takes-in-what-comes.md).
-    pub fn work(&mut self, jobs: &mut Vec<Job>, more: More<'_>) {
+    pub fn work(&mut self, jobs: &mut Vec<Job>, more: AdmitMore<'_>) {
         let durable = self.strict || jobs.iter().any(Job::needs_sync);
         let grows = durable || jobs.len() >= MIN_OPS_TO_ADMIT;
         let mut batch = Jobs::new(jobs, grows.then_some(more));

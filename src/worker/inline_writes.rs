@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::vfs::WriteVerifier;
 
-use super::batch::Alone;
+use super::batch::SingleOperation;
 use super::commit_engine::CommitEngine;
 use super::job::WriteOperation;
 use super::limits::SOLO_WRITES;
@@ -48,7 +48,7 @@ impl WorkerShared {
         if durable || self.strict {
             return None;
         }
-        self.as_writer(|writing| writing.try_write(&mut Alone(write)))
+        self.as_writer(|writing| writing.try_write(&mut SingleOperation(write)))
     }
 
     /// Answers a sync on the caller's thread; `None` if there may be something to sync.

@@ -64,7 +64,7 @@ use crate::delta::sqlite::AgentAccess;
 use crate::inspect::InspectError;
 use crate::inspect::diff::{DiffOptions, Difference, diff};
 use crate::inspect::kv::KeyValues;
-use crate::inspect::opened::{Opened, find, merged_path};
+use crate::inspect::opened::{OpenSession, find, merged_path};
 use crate::inspect::tool::ToolCalls;
 use crate::vfs::{Attr, Caller, FsError, PatternSet};
 
@@ -84,7 +84,7 @@ const MAX_READ_BYTES: u64 = 4 << 30;
 /// A drop without [`Workspace::close`] has the effect of a killed server: changes before the last
 /// [`Workspace::sync`] are safe.
 pub struct Workspace {
-    opened: Opened,
+    opened: OpenSession,
     layers: SessionLayers,
     runtime: Runtime,
     caller: Caller,
@@ -116,7 +116,7 @@ impl Workspace {
             .build()
             .map_err(Error::Threads)?;
         let layers = layers::open(&wanted, &layers::watch(runtime.handle()))?;
-        let opened = Opened::open(&layers.session, layers.base.as_deref())?;
+        let opened = OpenSession::open(&layers.session, layers.base.as_deref())?;
         Ok(Self { opened, layers, runtime, caller: this_user() })
     }
 
@@ -126,7 +126,7 @@ impl Workspace {
     /// The file does not exist, cannot be read, or is larger.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let path = tree_path(path.as_ref())?;
-        Ok(self.opened.look(|view| {
+        Ok(self.opened.with_tree(|view| {
             let file = find(view, &path)?;
             if file.attr().size > MAX_READ_BYTES {
                 return Err(InspectError::at(&path, FsError::TooLarge));
@@ -144,7 +144,7 @@ impl Workspace {
     /// The path is not a directory, or cannot be read.
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
         let path = tree_path(path.as_ref())?;
-        Ok(self.opened.look(|view| {
+        Ok(self.opened.with_tree(|view| {
             let dir = find(view, &path)?;
             let children = view.children(&dir);
             let children = children.map_err(|source| InspectError::at(&path, source))?;
@@ -159,7 +159,7 @@ impl Workspace {
     /// The tree cannot be read.
     pub fn stat(&self, path: impl AsRef<Path>) -> Result<Option<Attr>> {
         let path = tree_path(path.as_ref())?;
-        Ok(self.opened.look(|view| {
+        Ok(self.opened.with_tree(|view| {
             let found = view.find(&path).map_err(|source| InspectError::at(&path, source))?;
             Ok(found.map(|found| found.attr().clone()))
         })?)

@@ -76,11 +76,13 @@ impl Reads for SnapshotReader<'_, '_> {
 
 impl Reads for Workspace {
     fn read(&mut self, path: &str, most: u64) -> Result<Option<Vec<u8>>> {
-        self.opened.look(|view| Ok(SnapshotReader(view).read(path, most))).map_err(Error::from)?
+        self.opened
+            .with_tree(|view| Ok(SnapshotReader(view).read(path, most)))
+            .map_err(Error::from)?
     }
 
     fn list(&mut self, path: &str) -> Result<Option<Vec<NodeDirEntry>>> {
-        self.opened.look(|view| Ok(SnapshotReader(view).list(path))).map_err(Error::from)?
+        self.opened.with_tree(|view| Ok(SnapshotReader(view).list(path))).map_err(Error::from)?
     }
 }
 

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use acetate::delta::MergedPath;
 use acetate::delta::sqlite::{CheckOptions, RepairOptions};
 use acetate::inspect::check::check;
-use acetate::inspect::opened::{Opened, find};
+use acetate::inspect::opened::{OpenSession, find};
 use acetate::inspect::repair::repair;
 use acetate::inspect::status::status;
-use acetate::inspect::walk::{Next, walk};
+use acetate::inspect::walk::{WalkControl, walk};
 use acetate::workspace::Workspace;
 
 use crate::support::exported::{dir_of, options, tar_of};
@@ -35,8 +35,8 @@ fn looped() -> (World, PathBuf) {
     (world, copy)
 }
 
-fn open((world, session): &(World, PathBuf)) -> Opened {
-    Opened::open(session, Some(&world.base())).unwrap()
+fn open((world, session): &(World, PathBuf)) -> OpenSession {
+    OpenSession::open(session, Some(&world.base())).unwrap()
 }
 
 const LOOP: &str = "/a/b/loop: a directory is among its own parents";
@@ -44,13 +44,13 @@ const LOOP: &str = "/a/b/loop: a directory is among its own parents";
 #[test]
 fn a_walk_refuses_the_directory_that_is_among_its_own_parents() {
     let looped = looped();
-    let walked = open(&looped).look(|view| {
+    let walked = open(&looped).with_tree(|view| {
         let mut paths = Vec::new();
         let root = view.root().unwrap();
         let walked = walk(view, &root, &mut |_, object, _| {
             paths.push(object.path().display().to_string());
             assert!(paths.len() < 10, "{paths:?}");
-            Ok(Next::Deeper)
+            Ok(WalkControl::Deeper)
         });
         assert_eq!(walked.unwrap_err().to_string(), LOOP);
         // A path through it is refused as well.

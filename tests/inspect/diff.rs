@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use acetate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff};
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::inspect::selection::Selection;
 use acetate::vfs::{CreateHow, FileKind, SetAttr, SetTime, Time};
 
@@ -27,7 +27,7 @@ const TREE: &str = r#"
 /// The differences with these options.
 fn differences(world: &World, options: &DiffOptions) -> Vec<Difference> {
     let base = world.base();
-    let opened = Opened::open(&world.session(), base.exists().then_some(&*base)).unwrap();
+    let opened = OpenSession::open(&world.session(), base.exists().then_some(&*base)).unwrap();
     let mut all = Vec::new();
     diff(&opened, options, &mut |_, difference| {
         all.push(difference);
@@ -197,7 +197,7 @@ fn droppings_show_where_they_are_asked_for() {
     }
     let found = differences(&world, &DiffOptions::default());
     assert_eq!(found.len(), 1);
-    let options = DiffOptions { droppings: true, ..DiffOptions::default() };
+    let options = DiffOptions { client_temp_files: true, ..DiffOptions::default() };
     assert_eq!(differences(&world, &options).len(), 5);
 }
 

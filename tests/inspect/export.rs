@@ -6,7 +6,7 @@ use std::path::Path;
 
 use acetate::inspect::InspectError;
 use acetate::inspect::export::check_place;
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::overlay::CopyLimits;
 use acetate::vfs::{Device, NewNode, SetAttr, Time};
 
@@ -33,9 +33,9 @@ const TREE: &str = r#"
     kept/file "kept"
 "#;
 
-fn open(world: &World) -> Opened {
+fn open(world: &World) -> OpenSession {
     let base = world.base();
-    Opened::open(&world.session(), base.exists().then_some(&*base)).unwrap()
+    OpenSession::open(&world.session(), base.exists().then_some(&*base)).unwrap()
 }
 
 #[track_caller]

@@ -7,15 +7,15 @@ use std::ops::ControlFlow;
 use acetate::delta::MergedPath;
 use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::inspect::hunks::{
-    ChosenHunks, DiffPieces, FileHunks, HunkId, Pick, Sign, Undoing, pieces, whole_id, without,
+    ChosenHunks, DiffPieces, DiscardStep, FileHunks, HunkId, Pick, Sign, pieces, whole_id, without,
 };
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 
 use super::apply::{open, path};
 use crate::support::world::World;
 
 /// The pieces of all differences, by path.
-pub fn all_pieces(opened: &Opened) -> Vec<(String, DiffPieces)> {
+pub fn all_pieces(opened: &OpenSession) -> Vec<(String, DiffPieces)> {
     let mut all = Vec::new();
     diff(opened, &DiffOptions::default(), &mut |view, difference| {
         let found = pieces(opened, view, &difference)?;
@@ -165,7 +165,7 @@ fn undoings(
     world: &World,
     chosen: &ChosenHunks,
     seen: &BTreeMap<MergedPath, HunkId>,
-) -> Vec<Undoing> {
+) -> Vec<DiscardStep> {
     without(&open(world), (chosen, seen)).unwrap()
 }
 
@@ -197,15 +197,15 @@ fn what_changed_since_it_was_chosen_is_not_given_up() {
     assert_eq!(
         taken,
         [
-            Undoing::Hunks {
+            DiscardStep::Hunks {
                 path: path("file"),
                 object: (stat.fileid, stat.ctime),
                 content: text([1, 2, 3, 4, 5, 6, 7, 8, 90]).into_bytes(),
                 attributes: None,
                 hunks: (1, 2),
             },
-            Undoing::Path(path("gone")),
-            Undoing::Path(path("new")),
+            DiscardStep::Path(path("gone")),
+            DiscardStep::Path(path("new")),
         ]
     );
     world.tick(1);
@@ -213,8 +213,8 @@ fn what_changed_since_it_was_chosen_is_not_given_up() {
     world.put("new", "newer\n");
     let taken = undoings(&world, &chosen, &before);
     let why = "a client changed it meanwhile";
-    let stays = |at| Undoing::Nothing(path(at), why);
-    assert_eq!(taken, [stays("file"), stays("new"), Undoing::Path(path("gone"))]);
+    let stays = |at| DiscardStep::Nothing(path(at), why);
+    assert_eq!(taken, [stays("file"), stays("new"), DiscardStep::Path(path("gone"))]);
 }
 
 #[test]
@@ -231,21 +231,24 @@ fn directories_are_given_up_only_with_all_that_changed_in_them() {
     let seen = seen(&world);
     let taken = |paths: &[&str]| undoings(&world, &whole(paths), &seen);
     let stays = |at| {
-        Undoing::Nothing(path(at), "holds changes that are not chosen, and comes back only whole")
+        DiscardStep::Nothing(
+            path(at),
+            "holds changes that are not chosen, and comes back only whole",
+        )
     };
     assert_eq!(taken(&["there"]), [stays("there")]);
-    assert_eq!(taken(&["there", "there/file"]), [Undoing::Path(path("there"))]);
+    assert_eq!(taken(&["there", "there/file"]), [DiscardStep::Path(path("there"))]);
     assert_eq!(taken(&["new"]), [stays("new")]);
-    assert_eq!(taken(&["new", "new/file"]), [Undoing::Path(path("new"))]);
+    assert_eq!(taken(&["new", "new/file"]), [DiscardStep::Path(path("new"))]);
     assert_eq!(taken(&["out"]), [stays("out")]);
     assert_eq!(
         taken(&["out/file"]),
-        [Undoing::Nothing(
+        [DiscardStep::Nothing(
             path("out/file"),
             "is gone with its directory, and comes back only with that"
         )]
     );
-    let [Undoing::Attributes(at, [mode, ..])] = &taken(&["mode"])[..] else { panic!() };
+    let [DiscardStep::Attributes(at, [mode, ..])] = &taken(&["mode"])[..] else { panic!() };
     assert_eq!((at, *mode), (&path("mode"), 0o755));
 }
 

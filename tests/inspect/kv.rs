@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use acetate::delta::sqlite::AgentAccess;
-use acetate::inspect::json::MOST_BYTES;
+use acetate::inspect::json::MAX_VALUE_BYTES;
 use acetate::inspect::kv::KeyValues;
 use rusqlite::Connection;
 
@@ -124,7 +124,7 @@ fn only_json_is_kept_and_as_it_is_given() {
     }
     let error = kept.set("key", r#"{"$serde_json::private::Number": "5"}"#, 2).unwrap_err();
     assert!(error.to_string().contains("is not taken as a key"), "it would be shown as 5: {error}");
-    let long = format!("\"{}\"", "x".repeat(MOST_BYTES));
+    let long = format!("\"{}\"", "x".repeat(MAX_VALUE_BYTES));
     let error = kept.set("key", &long, 2).unwrap_err().to_string();
     assert!(error.contains("64 MiB is the most"), "{error}");
     assert_eq!(kept.get(b"key").unwrap(), before);

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use acetate::delta::sqlite::{AuditFilter, ChangeSource, InvalidRow, Order};
 use acetate::delta::{AuditProcedure, AuditRow, MergedPath};
 use acetate::inspect::InspectError;
-use acetate::inspect::log::{AuditLog, LogOptions, Now, now};
-use acetate::inspect::opened::{Opened, open_session};
+use acetate::inspect::log::{AuditLog, LogOptions, PathState, now};
+use acetate::inspect::opened::{OpenSession, open_session};
 use acetate::vfs::{CreateHow, FileId, Time};
 
 use crate::support::world::{START_SECS, World};
@@ -44,7 +44,7 @@ pub fn path(text: &str) -> MergedPath {
 /// What is about a path, oldest first.
 fn about(world: &World, of: &str) -> Vec<String> {
     let base = world.base();
-    let opened = Opened::open(&world.session(), base.exists().then_some(&*base)).unwrap();
+    let opened = OpenSession::open(&world.session(), base.exists().then_some(&*base)).unwrap();
     let path = path(of);
     let now = now(&opened, &path);
     words(&rows(world, LogOptions { path: Some((path, now)), ..LogOptions::default() }))
@@ -52,7 +52,7 @@ fn about(world: &World, of: &str) -> Vec<String> {
 
 /// The same where nobody knows what is there now.
 fn about_unseen(world: &World, of: &str) -> Vec<String> {
-    let path = Some((path(of), Now::Unknown));
+    let path = Some((path(of), PathState::Unknown));
     words(&rows(world, LogOptions { path, ..LogOptions::default() }))
 }
 
@@ -97,7 +97,7 @@ fn a_long_log_comes_whole() {
     let mut back = ids(LogOptions { order: Order::NewestFirst, ..LogOptions::default() });
     back.reverse();
     assert_eq!(back, all);
-    let one = || Some((path("3"), Now::Unknown));
+    let one = || Some((path("3"), PathState::Unknown));
     let fifth: Vec<i64> = all.iter().copied().filter(|id| id % 5 == 3).collect();
     assert_eq!(ids(LogOptions { path: one(), ..LogOptions::default() }), fifth);
     let last = LogOptions { path: one(), last: Some(300), ..LogOptions::default() };
@@ -329,10 +329,10 @@ fn rows_that_cannot_be_read() {
     ];
     assert_eq!(odd(&all), columns);
     assert_eq!(all.len(), columns.len() + 3);
-    let of_file = Some((path("file"), Now::Unknown));
+    let of_file = Some((path("file"), PathState::Unknown));
     let of_file = rows(&world, LogOptions { path: of_file, ..LogOptions::default() });
     assert_eq!(of_file.len(), all.len(), "by name, or by number");
-    let elsewhere = Some((path("elsewhere"), Now::Unknown));
+    let elsewhere = Some((path("elsewhere"), PathState::Unknown));
     let elsewhere = rows(&world, LogOptions { path: elsewhere, ..LogOptions::default() });
     let unknown = ["procedure", "path", "path2", "path2", "fileid"];
     assert_eq!(odd(&elsewhere), unknown, "may be about any path");
@@ -344,7 +344,7 @@ fn following() {
     world.put("dir-before", "text");
     let session = open_session(&world.session()).unwrap();
     let mut all = AuditLog::open(&session, LogOptions::default()).unwrap();
-    let path = Some((path("dir/file"), Now::Unknown));
+    let path = Some((path("dir/file"), PathState::Unknown));
     let filter = AuditFilter {
         procedures: vec![AuditProcedure::Write, AuditProcedure::Rename],
         ..Default::default()

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acetate::delta::AuditProcedure;
-use acetate::inspect::log::{LogOptions, Now, now};
-use acetate::inspect::opened::Opened;
+use acetate::inspect::log::{LogOptions, PathState, now};
+use acetate::inspect::opened::OpenSession;
 
 use super::log::{path, rows, words};
 use crate::support::world::World;
@@ -113,10 +113,10 @@ fn random_changes_have_the_history_of_their_objects() {
             })
             .collect();
         assert!(changes.len() > 50, "{}: too little happened", changes.len());
-        let opened = Opened::open(&world.session(), None).unwrap();
+        let opened = OpenSession::open(&world.session(), None).unwrap();
         for name in NAMES {
             let expected = expected(&changes, &format!("/{name}"));
-            for now in [now(&opened, &path(name)), Now::Unknown] {
+            for now in [now(&opened, &path(name)), PathState::Unknown] {
                 let path = Some((path(name), now));
                 let got = rows(&world, LogOptions { path, ..LogOptions::default() });
                 let ids: BTreeSet<i64> = got.iter().map(|(id, _)| *id).collect();

@@ -4,7 +4,7 @@ use std::fs;
 
 use acetate::inspect::check::check;
 use acetate::inspect::diff::{DiffOptions, diff};
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::inspect::seal::{obstacles, plan, seal};
 
 use acetate::delta::sqlite::CheckOptions;
@@ -41,7 +41,7 @@ fn place() -> Place {
 fn they_are_exported_as_far_as_they_mean_something() {
     let place = place();
     let base = place.path.with_file_name("base");
-    let opened = Opened::open(&place.path, Some(&base)).unwrap();
+    let opened = OpenSession::open(&place.path, Some(&base)).unwrap();
     let mut count = 0;
     let kept = diff(&opened, &DiffOptions::default(), &mut |_, _| {
         count += 1;
@@ -75,7 +75,7 @@ fn they_do_not_keep_a_session_from_being_sealed() {
     let place = place();
     let base = place.path.with_file_name("base");
     place.sql().execute("DELETE FROM fs_dentry WHERE name = 'no-target'", []).unwrap();
-    let todo = plan(&Opened::open(&place.path, Some(&base)).unwrap()).unwrap();
+    let todo = plan(&OpenSession::open(&place.path, Some(&base)).unwrap()).unwrap();
     assert!(todo.zero_bytes >= 2 * 4096, "{todo:?}");
     let did = seal(&place.path, Some(&base), true, &mut |_, _| ()).unwrap();
     assert!(did.zero_bytes >= 4096 + 1808, "{did:?}");

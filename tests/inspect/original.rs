@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use acetate::inspect::diff::{DiffOptions, Difference, diff};
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::inspect::status::status;
 
 use super::apply::open;
@@ -24,7 +24,7 @@ const TREE: &str = r#"
 
 /// The differences, each with its letter, whether content and mode differ, and whether it drifted.
 pub fn told(world: &World) -> Vec<String> {
-    let opened = Opened::open(&world.session(), Some(&world.base())).unwrap();
+    let opened = OpenSession::open(&world.session(), Some(&world.base())).unwrap();
     let mut all = Vec::new();
     diff(&opened, &DiffOptions::default(), &mut |_, difference: Difference| {
         let mut line = format!("{:?} {}", difference.kind, difference.path.display());
@@ -66,7 +66,7 @@ fn a_base_with_the_same_content_has_not_drifted() {
     let before = told(&world);
     let base = world.change_base();
     let drifted = |world: &World| {
-        status(&Opened::open(&world.session(), Some(&world.base())).unwrap())
+        status(&OpenSession::open(&world.session(), Some(&world.base())).unwrap())
             .unwrap()
             .touched
             .drifted
@@ -132,7 +132,7 @@ fn a_hard_linked_file_of_which_a_name_is_gone_or_another_file_in_the_base() {
         let base = world.change_base();
         way(&base);
         assert_eq!(told(&world), *lines, "way {number}");
-        let opened = Opened::open(&world.session(), Some(&base)).unwrap();
+        let opened = OpenSession::open(&world.session(), Some(&base)).unwrap();
         let drifted = lines.iter().filter(|line| line.ends_with("drifted")).count();
         assert_eq!(status(&opened).unwrap().touched.drifted, drifted as u64, "way {number}");
         let report = applied(&opened, None, &super::apply::only(&["plain"])).unwrap();

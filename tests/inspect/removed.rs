@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::Why;
-use acetate::inspect::opened::Opened;
+use acetate::inspect::apply::DriftReason;
+use acetate::inspect::opened::OpenSession;
 use acetate::inspect::status::status;
 
 use super::apply::drift::next_second;
@@ -52,7 +52,7 @@ fn removing(prepare: impl FnOnce(&Path)) -> World {
 }
 
 fn drifted_objects(world: &World) -> u64 {
-    let opened = Opened::open(&world.session(), Some(&world.base())).unwrap();
+    let opened = OpenSession::open(&world.session(), Some(&world.base())).unwrap();
     status(&opened).unwrap().touched.drifted
 }
 
@@ -170,19 +170,19 @@ fn edit(file: &Path) {
 #[test]
 fn what_has_another_content_has_drifted() {
     type Way = fn(&Path);
-    let ways: [(Way, &str, Why); 10] = [
-        (|base| edit(&base.join("one")), "/one", Why::ChangedSinceDeleted),
-        (|base| edit(&base.join("gone/a")), "/gone/a", Why::ChangedSinceDeleted),
-        (|base| edit(&base.join("gone/b/c")), "/gone/b/c", Why::ChangedSinceDeleted),
-        (|base| edit(&base.join("again/x")), "/again/x", Why::ChangedSinceDeleted),
-        (|base| edit(&base.join("dir/saved")), "/dir/saved", Why::Conflict),
-        (|base| edit(&base.join("dir/over")), "/dir/over", Why::Came),
+    let ways: [(Way, &str, DriftReason); 10] = [
+        (|base| edit(&base.join("one")), "/one", DriftReason::ChangedSinceDeleted),
+        (|base| edit(&base.join("gone/a")), "/gone/a", DriftReason::ChangedSinceDeleted),
+        (|base| edit(&base.join("gone/b/c")), "/gone/b/c", DriftReason::ChangedSinceDeleted),
+        (|base| edit(&base.join("again/x")), "/again/x", DriftReason::ChangedSinceDeleted),
+        (|base| edit(&base.join("dir/saved")), "/dir/saved", DriftReason::Conflict),
+        (|base| edit(&base.join("dir/over")), "/dir/over", DriftReason::Came),
         (
             |base| {
                 fs::set_permissions(base.join("one"), fs::Permissions::from_mode(0o777)).unwrap();
             },
             "/one",
-            Why::ChangedSinceDeleted,
+            DriftReason::ChangedSinceDeleted,
         ),
         (
             |base| {
@@ -190,17 +190,17 @@ fn what_has_another_content_has_drifted() {
                 symlink("two", base.join("link")).unwrap();
             },
             "/link",
-            Why::ChangedSinceDeleted,
+            DriftReason::ChangedSinceDeleted,
         ),
         (
             |base| fs::write(base.join("gone/b/new"), "theirs").unwrap(),
             "/gone/b/new",
-            Why::ChangedSinceDeleted,
+            DriftReason::ChangedSinceDeleted,
         ),
         (
             |base| fs::write(base.join("again/theirs"), "theirs").unwrap(),
             "/again/theirs",
-            Why::ChangedSinceDeleted,
+            DriftReason::ChangedSinceDeleted,
         ),
     ];
     for (way, path, why) in ways {
@@ -210,7 +210,7 @@ fn what_has_another_content_has_drifted() {
         let opened = open(&world);
         let plan = planned(&opened, None, &all()).unwrap();
         let drifted: Vec<_> =
-            plan.drifted.iter().map(|d| (d.path.display().to_string(), d.why)).collect();
+            plan.drifted.iter().map(|d| (d.path.display().to_string(), d.reason)).collect();
         assert_eq!(drifted, [(path.to_owned(), why)]);
         let before = on_host(&base);
         let refused = applied(&opened, None, &all());

@@ -6,7 +6,7 @@ use acetate::delta::Store;
 use acetate::delta::sqlite::{CheckOptions, Host, OpenMode, RepairOptions, Session};
 use acetate::inspect::InspectError;
 use acetate::inspect::check::check;
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::inspect::repair::repair;
 use acetate::inspect::seal::{Obstacles, SealPlan, obstacles, plan, seal};
 use acetate::overlay::{CopyLimits, SealStep, Sealed, Sealing};
@@ -49,8 +49,8 @@ fn sealed(world: &World, for_agentfs: bool) -> Sealed {
     seal(&world.session(), None, for_agentfs, &mut |_, _| ()).unwrap()
 }
 
-fn open(world: &World) -> Opened {
-    Opened::open(&world.session(), None).unwrap()
+fn open(world: &World) -> OpenSession {
+    OpenSession::open(&world.session(), None).unwrap()
 }
 
 #[track_caller]

@@ -1,7 +1,7 @@
 //! Which paths a selection has.
 
 use acetate::delta::MergedPath;
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::inspect::selection::{Selection, SelectionText};
 
 use crate::support::world::World;
@@ -18,11 +18,11 @@ const TREE: &str = r#"
 
 /// Which of these paths are chosen.
 fn chosen<'p>(world: &World, asked: &SelectionText, paths: &[&'p str]) -> Vec<&'p str> {
-    let opened = Opened::open(&world.session(), Some(&world.base())).unwrap();
+    let opened = OpenSession::open(&world.session(), Some(&world.base())).unwrap();
     let selection = Selection::read(&opened, asked).unwrap();
     let has = |path: &&&str| {
         let merged = MergedPath::from_user(path.as_bytes()).unwrap();
-        opened.look(|view| Ok(selection.has(view, &merged, path.ends_with('/')))).unwrap()
+        opened.with_tree(|view| Ok(selection.has(view, &merged, path.ends_with('/')))).unwrap()
     };
     paths.iter().filter(has).copied().collect()
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::inspect::export::{Exported, Keep, OutputDir, export};
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::inspect::patch::patch;
 use acetate::vfs::{Device, NewNode, SetAttr};
 
@@ -34,8 +34,8 @@ fn world(sizes: &[(&str, u64)]) -> World {
     world
 }
 
-fn open(world: &World) -> Opened {
-    Opened::open(&world.session(), Some(&world.base())).unwrap()
+fn open(world: &World) -> OpenSession {
+    OpenSession::open(&world.session(), Some(&world.base())).unwrap()
 }
 
 #[track_caller]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use acetate::delta::MergedPath;
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::overlay::CopyLimits;
 use acetate::vfs::FsError;
 
@@ -19,11 +19,11 @@ const HUGE: u64 = 1 << 62;
 /// The pieces of a file, (offset, length), without those of zeros alone, and how many bytes are
 /// data.
 fn pieces(world: &World, path: &str) -> Result<(Vec<(u64, usize)>, u64), FsError> {
-    let opened = Opened::open(&world.session(), Some(&world.base())).unwrap();
+    let opened = OpenSession::open(&world.session(), Some(&world.base())).unwrap();
     let path = MergedPath::from_user(path.as_bytes()).unwrap();
     let mut found = Ok((Vec::new(), 0));
     opened
-        .look(|view| {
+        .with_tree(|view| {
             let file = view.find(&path).unwrap().unwrap();
             found = (|| {
                 let (mut pieces, mut reader) = (Vec::new(), view.data_reader(&file));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use acetate::inspect::apply::ApplyOptions;
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::vfs::{CreateHow, FileKind, FsError, SetAttr, SetTime, Time};
 
 use crate::support::applied;
@@ -231,7 +231,7 @@ fn a_number_that_is_given_out_again_is_of_two_files() {
     // The base has another file at `a` now, which only an option overwrites.
     let copy = world.scratch().join("copy");
     applied::copy(&world.base(), &copy);
-    let opened = Opened::open(&world.session(), Some(&world.base())).unwrap();
+    let opened = OpenSession::open(&world.session(), Some(&world.base())).unwrap();
     let force = ApplyOptions { force: true, ..applied::all() };
     assert_eq!(applied::applied(&opened, Some(&copy), &force).unwrap().skipped, []);
     applied::assert_same(&applied::on_host(&copy), &left);

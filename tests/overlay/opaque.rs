@@ -185,7 +185,7 @@ fn a_session_with_masks_of_an_earlier_version_works() {
     )
     .unwrap();
     drop(conn);
-    let opened = acetate::inspect::opened::Opened::open(&world.session(), Some(&world.base()));
+    let opened = acetate::inspect::opened::OpenSession::open(&world.session(), Some(&world.base()));
     drop(opened.unwrap());
     world.open_again();
     assert_eq!(world.ls("small"), Vec::<String>::new());

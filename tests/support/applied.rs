@@ -13,11 +13,11 @@ use std::time::Duration;
 use acetate::delta::{Ino, MergedPath};
 use acetate::inspect::Result;
 use acetate::inspect::apply::{
-    AppliedChange, ApplyEvent, ApplyOptions, ApplyPlan, Bookkeeper, Consent, DroppedCopy, Report,
-    apply, plan,
+    AppliedChange, ApplyEvent, ApplyOptions, ApplyPlan, Consent, DroppedCopy, Report,
+    SessionUpdater, apply, plan,
 };
-use acetate::inspect::opened::Opened;
-use acetate::inspect::walk::{Next, walk};
+use acetate::inspect::opened::OpenSession;
+use acetate::inspect::walk::{WalkControl, walk};
 use acetate::overlay::{AppliedPart, CopyStep, RebaseItem};
 use acetate::vfs::FileKind;
 
@@ -40,10 +40,10 @@ pub type Exact = BTreeMap<Vec<u8>, Object>;
 
 /// The merged tree.
 pub fn merged(session: &Path, base: Option<&Path>) -> Exact {
-    let opened = Opened::open(session, base).unwrap();
+    let opened = OpenSession::open(session, base).unwrap();
     let (mut tree, mut first) = (Exact::new(), HashMap::new());
     opened
-        .look(|view| {
+        .with_tree(|view| {
             walk(view, &view.root().unwrap(), &mut |_, object, _| {
                 let attr = object.attr();
                 let path = object.path().as_bytes()[1..].to_vec();
@@ -62,7 +62,7 @@ pub fn merged(session: &Path, base: Option<&Path>) -> Exact {
                 let owner = (attr.uid, attr.gid);
                 let object = Object { kind: attr.kind, mode, owner, mtime, content, first };
                 tree.insert(path, object);
-                Ok(Next::Deeper)
+                Ok(WalkControl::Deeper)
             })
         })
         .unwrap();
@@ -143,16 +143,20 @@ pub fn copy(from: &Path, to: &Path) {
 
 /// Everything is chosen.
 pub fn all() -> ApplyOptions {
-    ApplyOptions { droppings: true, special: true, ..ApplyOptions::default() }
+    ApplyOptions { client_temp_files: true, special: true, ..ApplyOptions::default() }
 }
 
 /// What would be done.
-pub fn planned(opened: &Opened, to: Option<&Path>, options: &ApplyOptions) -> Result<ApplyPlan> {
+pub fn planned(
+    opened: &OpenSession,
+    to: Option<&Path>,
+    options: &ApplyOptions,
+) -> Result<ApplyPlan> {
     plan(opened, to, options, &mut |_| {})
 }
 
 /// Applies the changes to a directory.
-pub fn applied(opened: &Opened, to: Option<&Path>, options: &ApplyOptions) -> Result<Report> {
+pub fn applied(opened: &OpenSession, to: Option<&Path>, options: &ApplyOptions) -> Result<Report> {
     let plan = planned(opened, to, options)?;
     let mut watch = |_: ApplyEvent| ControlFlow::Continue(());
     apply(opened, to, options, Consent::Shown(&plan), None, &mut watch)
@@ -164,7 +168,7 @@ pub fn assert_makes_merged(session: &Path, base: &Path) {
     let dir = tempfile::tempdir().unwrap();
     let to = dir.path().join("copy");
     copy(base, &to);
-    let opened = Opened::open(session, Some(base)).unwrap();
+    let opened = OpenSession::open(session, Some(base)).unwrap();
     let report = applied(&opened, Some(&to), &all()).unwrap();
     assert_eq!(report.skipped, []);
     assert_same(&on_host(&to), &merged(session, Some(base)));
@@ -173,7 +177,7 @@ pub fn assert_makes_merged(session: &Path, base: &Path) {
 /// The session of a world that is served, which forgets what was applied.
 pub struct Book<'a>(pub &'a World);
 
-impl Bookkeeper for Book<'_> {
+impl SessionUpdater for Book<'_> {
     /// A piece at a time.
     fn copy(&mut self, from: Ino) -> Result<CopyStep> {
         Ok(self.0.wait(self.0.overlay.copy_for(from, Duration::ZERO)).unwrap())
@@ -212,7 +216,7 @@ impl Bookkeeper for Book<'_> {
 pub fn assert_is_let_go(world: &mut World) {
     let base = world.change_base();
     let before = merged(&world.session(), Some(&base));
-    let opened = Opened::open(&world.session(), Some(&base)).unwrap();
+    let opened = OpenSession::open(&world.session(), Some(&base)).unwrap();
     let plan = planned(&opened, None, &all()).unwrap();
     let mut watch = |_: ApplyEvent| ControlFlow::Continue(());
     let mut book = Book(world);
@@ -222,7 +226,7 @@ pub fn assert_is_let_go(world: &mut World) {
     assert_same(&on_host(&base), &before);
     drop(opened);
     // Whoever looks again does so with another program, and not within a moment.
-    let opened = Opened::open(&world.session(), Some(&base)).unwrap();
+    let opened = OpenSession::open(&world.session(), Some(&base)).unwrap();
     let plan = planned(&opened, None, &all()).unwrap();
     assert!(plan.changes.is_empty() && plan.drifted.is_empty(), "{plan:#?}");
     drop(opened);

@@ -15,9 +15,9 @@ use acetate::inspect::InspectError;
 use acetate::inspect::export::{
     CopyOutOptions, ExportWatch, Exported, Keep, OutputDir, Tar, export,
 };
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::inspect::selection::Selection;
-use acetate::inspect::walk::{Next, walk};
+use acetate::inspect::walk::{WalkControl, walk};
 use acetate::overlay::{TreeObject, TreeView};
 use acetate::vfs::{FileKind, Time};
 
@@ -64,7 +64,7 @@ pub fn options(path: &str, delta_only: bool) -> CopyOutOptions {
 
 /// The archive of a session.
 pub fn tar_of(
-    opened: &Opened,
+    opened: &OpenSession,
     options: &CopyOutOptions,
 ) -> Result<(Vec<u8>, Vec<String>), InspectError> {
     let mut tar = Tar::new(Vec::new(), PathBuf::from("memory")).with_exact_times(true);
@@ -75,7 +75,7 @@ pub fn tar_of(
 
 /// Fills a directory with a session's tree.
 pub fn dir_of(
-    opened: &Opened,
+    opened: &OpenSession,
     options: &CopyOutOptions,
     path: &Path,
 ) -> Result<Exported, InspectError> {
@@ -158,10 +158,10 @@ fn mode_of(mode: u32) -> u32 {
 }
 
 /// What the merged tree holds.
-pub fn merged(opened: &Opened) -> Objects {
+pub fn merged(opened: &OpenSession) -> Objects {
     let (mut objects, mut firsts) = (Objects::new(), BTreeMap::new());
     opened
-        .look(|view| {
+        .with_tree(|view| {
             walk(view, &view.root().unwrap(), &mut |_, object, _| {
                 let path = object.path().as_bytes()[1..].to_vec();
                 let attr = object.attr();
@@ -181,7 +181,7 @@ pub fn merged(opened: &Opened) -> Objects {
                     content: content(view, object),
                 };
                 objects.insert(path, kept);
-                Ok(Next::Deeper)
+                Ok(WalkControl::Deeper)
             })
             .map(drop)
         })
@@ -267,7 +267,7 @@ pub fn assert_same(found: &Objects, expected: &Objects, what: &str) {
 /// Asserts that each kind of export makes the merged tree.
 #[track_caller]
 pub fn assert_exports(session: &Path, base: &Path) {
-    let opened = Opened::open(session, Some(base)).unwrap();
+    let opened = OpenSession::open(session, Some(base)).unwrap();
     let expected = merged(&opened);
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);

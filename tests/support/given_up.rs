@@ -7,16 +7,16 @@ use std::path::Path;
 
 use acetate::delta::MergedPath;
 use acetate::inspect::diff::{DiffOptions, diff};
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::inspect::selection::Selection;
 
 use super::world::World;
 
 /// The paths of the differences at paths, and those where the objects came from.
 fn differing(session: &Path, base: &Path, paths: &[MergedPath]) -> BTreeSet<MergedPath> {
-    let opened = Opened::open(session, Some(base)).unwrap();
+    let opened = OpenSession::open(session, Some(base)).unwrap();
     let selection = Selection::of(paths.iter().cloned());
-    let options = DiffOptions { droppings: true, selection, ..DiffOptions::default() };
+    let options = DiffOptions { client_temp_files: true, selection, ..DiffOptions::default() };
     let mut differing = BTreeSet::new();
     diff(&opened, &options, &mut |view, difference| {
         let before = difference.change.before.filter(|_| !difference.change.is_link);

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use acetate::inspect::opened::Opened;
-use acetate::inspect::walk::{Next, walk};
+use acetate::inspect::opened::OpenSession;
+use acetate::inspect::walk::{WalkControl, walk};
 use acetate::overlay::{TreeObject, TreeView};
 use acetate::vfs::FileKind;
 
@@ -12,16 +12,16 @@ use super::tree::{Object, Tree};
 /// Reads all of it.
 #[track_caller]
 pub fn read_tree(session: &Path, base: &Path) -> Tree {
-    let opened = Opened::open(session, Some(base)).unwrap();
+    let opened = OpenSession::open(session, Some(base)).unwrap();
     let mut tree = Tree::new();
-    let looked = opened.look(|view| {
+    let looked = opened.with_tree(|view| {
         let root = view.root().unwrap();
         walk(view, &root, &mut |name, object, _| {
             if name.is_some() {
                 let path = object.path().as_bytes()[1..].to_vec();
                 assert_eq!(tree.insert(path, read(view, object)), None, "listed twice");
             }
-            Ok(Next::Deeper)
+            Ok(WalkControl::Deeper)
         })
     });
     assert!(looked.unwrap());

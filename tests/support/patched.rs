@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use acetate::inspect::diff::DiffOptions;
-use acetate::inspect::opened::Opened;
-use acetate::inspect::patch::{LeftOut, patch};
+use acetate::inspect::opened::OpenSession;
+use acetate::inspect::patch::{PatchOmissions, patch};
 use acetate::vfs::FileKind;
 
 use super::tree::Tree;
@@ -18,10 +18,10 @@ use super::tree::Tree;
 type Files = BTreeMap<Vec<u8>, (char, Vec<u8>)>;
 
 /// The patch of a session.
-pub fn text(session: &Path, base: &Path) -> (Vec<u8>, LeftOut) {
-    let opened = Opened::open(session, Some(base)).unwrap();
+pub fn text(session: &Path, base: &Path) -> (Vec<u8>, PatchOmissions) {
+    let opened = OpenSession::open(session, Some(base)).unwrap();
     let mut text = Vec::new();
-    let options = DiffOptions { droppings: true, ..DiffOptions::default() };
+    let options = DiffOptions { client_temp_files: true, ..DiffOptions::default() };
     let left_out = patch(&opened, &options, &mut text).unwrap().unwrap();
     (text, left_out)
 }

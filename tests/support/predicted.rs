@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use acetate::inspect::diff::{DiffOptions, DifferenceKind, diff};
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::overlay::{TreeObject, TreeView};
 use acetate::vfs::FileKind;
 
@@ -38,9 +38,9 @@ pub fn assert_told(session: &Path, base: &Path, merged: &Tree) {
 
 /// The tree that the base and the session's differences make.
 fn tree(session: &Path, base: &Path) -> Tree {
-    let opened = Opened::open(session, Some(base)).unwrap();
+    let opened = OpenSession::open(session, Some(base)).unwrap();
     let mut effects = Effects::default();
-    let options = DiffOptions { droppings: true, ..DiffOptions::default() };
+    let options = DiffOptions { client_temp_files: true, ..DiffOptions::default() };
     diff(&opened, &options, &mut |view, difference| {
         let change = &difference.change;
         if let Some(replaced) = &change.replaced {

@@ -6,7 +6,7 @@ use crate::cli::error::CliError;
 use crate::delta::MergedPath;
 use crate::inspect::diff::{DiffOptions, Difference};
 use crate::inspect::fold::each_path;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 
 /// How many paths each change of a plan stands for.
 #[derive(Debug, Default)]
@@ -20,7 +20,11 @@ pub(super) struct PathCounts {
 
 impl PathCounts {
     /// Counts what these changes stand for, before they are applied.
-    pub fn count(&mut self, opened: &Opened, differences: &[Difference]) -> Result<(), CliError> {
+    pub fn count(
+        &mut self,
+        opened: &OpenSession,
+        differences: &[Difference],
+    ) -> Result<(), CliError> {
         let each = each_path(opened, &DiffOptions::default(), differences.to_vec())?;
         let changes: HashMap<_, _> =
             differences.iter().map(|difference| (&difference.path, &difference.change)).collect();

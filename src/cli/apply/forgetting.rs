@@ -1,17 +1,17 @@
 //! How a session follows what was applied.
 
-use crate::cli::change::Changer;
+use crate::cli::change::SessionChanger;
 use crate::cli::error::CliError;
 use crate::control::{self, Answer, Reading, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::inspect::InspectError;
-use crate::inspect::apply::{AppliedChange, Bookkeeper, DroppedCopy};
+use crate::inspect::apply::{AppliedChange, DroppedCopy, SessionUpdater};
 use crate::overlay::CopyStep;
 
 /// Lets the session, or the server that has it, forget what was applied.
-pub(super) struct Forgetting<'a>(pub(super) &'a mut Changer);
+pub(super) struct Forgetting<'a>(pub(super) &'a mut SessionChanger);
 
-impl Bookkeeper for Forgetting<'_> {
+impl SessionUpdater for Forgetting<'_> {
     fn copy(&mut self, from: Ino) -> Result<CopyStep, InspectError> {
         let failed = |why: &dyn std::fmt::Display| InspectError::Refused {
             what: format!("cannot copy what large files still have in the base: {why}"),

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::change::with_changer;
+use super::change::with_session_changer;
 use super::error::CliError;
 use super::mounting::privilege::quoted;
 use super::output;
@@ -24,11 +24,11 @@ use super::{Ending, asking, text};
 use crate::control::Request;
 use crate::delta::MergedPath;
 use crate::inspect::apply::{
-    ApplyOptions, ApplyPlan, Bookkeeper, Consent, ShowPlan, apply, check_not_taken_back, clear,
+    ApplyOptions, ApplyPlan, Consent, SessionUpdater, ShowPlan, apply, check_not_taken_back, clear,
     interrupted, keep_nothing, plan, resume,
 };
 use crate::inspect::hunks::ChosenHunks;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
 use counting::PathCounts;
 use forgetting::Forgetting;
@@ -193,7 +193,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 /// Writes what was agreed to, and says what came of it.
 fn write(
     args: &Args,
-    opened: &Opened,
+    opened: &OpenSession,
     options: &ApplyOptions,
     (plan, shown): (&ApplyPlan, &PlanPrinter<'_>),
 ) -> Result<Ending, CliError> {
@@ -254,7 +254,11 @@ fn name_marked(plan: &ApplyPlan) -> bool {
 }
 
 /// Lets the user choose from what would be applied.
-fn choose(args: &Args, opened: &Opened, options: &ApplyOptions) -> Result<ChosenHunks, CliError> {
+fn choose(
+    args: &Args,
+    opened: &OpenSession,
+    options: &ApplyOptions,
+) -> Result<ChosenHunks, CliError> {
     let mut all = Vec::new();
     let plan =
         plan(opened, args.to.as_deref(), options, &mut |difference| all.push(difference.clone()))?;
@@ -263,7 +267,7 @@ fn choose(args: &Args, opened: &Opened, options: &ApplyOptions) -> Result<Chosen
     let offer = Offer {
         opened,
         differences,
-        quiet,
+        time_only_dirs: quiet,
         drifted,
         is_to_copy: args.to.is_some(),
         has_own: args.all,
@@ -273,10 +277,14 @@ fn choose(args: &Args, opened: &Opened, options: &ApplyOptions) -> Result<Chosen
 }
 
 /// What the options say.
-fn options(args: &Args, opened: &Opened, selection: Selection) -> Result<ApplyOptions, CliError> {
+fn options(
+    args: &Args,
+    opened: &OpenSession,
+    selection: Selection,
+) -> Result<ApplyOptions, CliError> {
     let mut options = ApplyOptions {
         selection,
-        droppings: args.all,
+        client_temp_files: args.all,
         force: args.force,
         special: args.allow_special,
         skip_drifted: args.skip_drifted,
@@ -329,7 +337,7 @@ fn give_up(args: &Args, paths: &[MergedPath], ending: Ending) -> Result<Ending, 
         return Ok(ending);
     }
     let request = Request::Discard { paths: paths.iter().map(Into::into).collect() };
-    with_changer(session, base, |changer| changer.ask(request))?;
+    with_session_changer(session, base, |changer| changer.ask(request))?;
     output::line(format_args!("{stay}; the session gave up its own, and shows the base there:"));
     for path in paths {
         output::line(format_args!("{}", text::name(path.as_bytes())));
@@ -341,18 +349,18 @@ fn give_up(args: &Args, paths: &[MergedPath], ending: Ending) -> Result<Ending, 
 /// first: if the session cannot be changed, nothing is written.
 fn with_book<T>(
     args: &Args,
-    opened: &Opened,
-    f: impl FnOnce(Option<&mut dyn Bookkeeper>) -> Result<T, CliError>,
+    opened: &OpenSession,
+    f: impl FnOnce(Option<&mut dyn SessionUpdater>) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
     if args.to.is_some() {
         return f(None);
     }
-    with_changer(opened.session().path(), args.source.base.as_deref(), |changer| {
+    with_session_changer(opened.session().path(), args.source.base.as_deref(), |changer| {
         f(Some(&mut Forgetting(changer)))
     })
 }
 
-fn finish(args: &Args, opened: &Opened) -> Result<Ending, CliError> {
+fn finish(args: &Args, opened: &OpenSession) -> Result<Ending, CliError> {
     with_book(args, opened, |book| {
         let interrupts = Interrupts::catch()?;
         let mut progress = ApplyProgress::new(&interrupts);
@@ -366,12 +374,12 @@ fn finish(args: &Args, opened: &Opened) -> Result<Ending, CliError> {
 }
 
 /// The directory that is written to.
-fn target<'a>(args: &'a Args, opened: &'a Opened) -> &'a Path {
+fn target<'a>(args: &'a Args, opened: &'a OpenSession) -> &'a Path {
     args.to.as_deref().or(opened.base_path()).unwrap_or(Path::new(""))
 }
 
 /// Asks the person at the terminal whether the plan is to be applied.
-fn is_wanted(args: &Args, opened: &Opened, shown: usize) -> Result<bool, CliError> {
+fn is_wanted(args: &Args, opened: &OpenSession, shown: usize) -> Result<bool, CliError> {
     if args.json || !asking::can_ask() {
         let what = "nobody to ask: nothing was written";
         return Err(CliError::new(what)

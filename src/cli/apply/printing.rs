@@ -14,13 +14,13 @@ use crate::cli::{diff, text};
 use crate::delta::MergedPath;
 use crate::inspect::apply::{ApplyPlan, AttributeCounts, ShowPlan};
 use crate::inspect::diff::{Difference, DifferenceKind};
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::vfs::FileKind;
 
 /// Collects the lines of a plan, and prints them.
 pub(super) struct PlanPrinter<'a> {
     args: &'a Args,
-    opened: &'a Opened,
+    opened: &'a OpenSession,
     differences: Vec<Difference>,
     pub paths: PathCounts,
     /// Whether the plan leaves something out, once it is there.
@@ -30,7 +30,7 @@ pub(super) struct PlanPrinter<'a> {
 }
 
 impl<'a> PlanPrinter<'a> {
-    pub fn new(args: &'a Args, opened: &'a Opened) -> Self {
+    pub fn new(args: &'a Args, opened: &'a OpenSession) -> Self {
         let (differences, paths) = (Vec::new(), PathCounts::default());
         Self { args, opened, differences, paths, leaves_out: None, failed: None }
     }
@@ -79,7 +79,7 @@ impl ShowPlan for PlanPrinter<'_> {
 
 fn print_plan(
     args: &Args,
-    opened: &Opened,
+    opened: &OpenSession,
     plan: &ApplyPlan,
     lines: &[String],
     quiet: usize,
@@ -89,7 +89,7 @@ fn print_plan(
         out.line(format_args!("{line}"))?;
     }
     for drifted in &plan.drifted {
-        let (path, why) = (drifted.path.as_bytes(), drifted.why.as_str());
+        let (path, why) = (drifted.path.as_bytes(), drifted.reason.as_str());
         if args.json {
             let mut object = text::json("drift");
             text::put_path(&mut object, "path", path);

@@ -11,12 +11,12 @@ use crate::cli::mounting::privilege::quoted;
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
 use crate::inspect::apply::{AppliedChange, Loss, NotSet, Report};
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 
 /// Says what came of it.
 pub(super) fn tell(
     args: &Args,
-    opened: &Opened,
+    opened: &OpenSession,
     report: &Report,
     paths: &PathCounts,
 ) -> Result<Ending, CliError> {
@@ -47,7 +47,12 @@ pub(super) fn tell(
 }
 
 /// Prints what was skipped, and the sum.
-fn show(args: &Args, opened: &Opened, report: &Report, paths: &PathCounts) -> Result<(), CliError> {
+fn show(
+    args: &Args,
+    opened: &OpenSession,
+    report: &Report,
+    paths: &PathCounts,
+) -> Result<(), CliError> {
     let mut out = Out::new();
     for skipped in &report.skipped {
         let path = skipped.path.as_bytes();

@@ -17,7 +17,7 @@ use crate::inspect::apply::{
     DirContents, KEEP_LIMIT_BYTES, KeptCopy, UndoChange, UndoKind, UndoOptions, UndoPlan, clear,
     plan_undo, undo,
 };
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 
 /// What is kept of what is replaced and removed.
 #[derive(Debug, clap::Args)]
@@ -63,7 +63,7 @@ impl KeepArgs {
 }
 
 /// Shows, asks, takes back.
-pub(super) fn run(args: &Args, opened: &Opened) -> Result<Ending, CliError> {
+pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError> {
     let to = args.to.as_deref();
     let options =
         UndoOptions { force: args.force, skip_drifted: args.skip_drifted, keep: args.keep.limit() };
@@ -142,7 +142,7 @@ fn copy_of(path: &MergedPath, kept: &KeptCopy) -> Option<PathBuf> {
     Some(kept.copy.join(std::ffi::OsStr::from_bytes(below)))
 }
 
-fn print(args: &Args, opened: &Opened, plan: &UndoPlan) -> Result<(), CliError> {
+fn print(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Result<(), CliError> {
     let mut out = Out::new();
     let mut dir: Option<&UndoChange> = None;
     for change in &plan.changes {
@@ -237,7 +237,7 @@ fn json(change: &UndoChange) -> serde_json::Map<String, Value> {
     object
 }
 
-fn is_wanted(args: &Args, opened: &Opened, plan: &UndoPlan) -> Result<bool, CliError> {
+fn is_wanted(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Result<bool, CliError> {
     if args.json || !asking::can_ask() {
         let what = "nobody to ask: nothing was written";
         let hint = "--yes takes the apply back without asking, --dry-run only shows the plan";

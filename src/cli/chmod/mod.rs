@@ -6,15 +6,15 @@ use std::ffi::OsString;
 
 use change::ModeChange;
 
-use super::change::{Several, with_changer};
+use super::change::{PathResults, with_session_changer};
 use super::error::CliError;
 use super::output::Out;
 use super::source::{SessionSource, parsed};
 use super::{Ending, text};
 use crate::control::{AttrChanges, Request};
 use crate::delta::MergedPath;
-use crate::inspect::opened::{Opened, find};
-use crate::inspect::walk::{Next, walk};
+use crate::inspect::opened::{OpenSession, find};
+use crate::inspect::walk::{WalkControl, walk};
 use crate::vfs::FileKind;
 
 /// Change the permissions of files and directories of a session's merged tree.
@@ -51,8 +51,8 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();
-    let mut several = Several::default();
-    with_changer(&args.source.session, args.source.base.as_deref(), |changer| {
+    let mut several = PathResults::default();
+    with_session_changer(&args.source.session, args.source.base.as_deref(), |changer| {
         for path in parsed(&args.paths)? {
             let changed = modes(args, &opened, &path).and_then(|modes| {
                 let count = modes.len();
@@ -79,18 +79,18 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 /// may deny access to them.
 fn modes(
     args: &Args,
-    opened: &Opened,
+    opened: &OpenSession,
     path: &MergedPath,
 ) -> Result<Vec<(MergedPath, u32)>, CliError> {
     let mut modes = Vec::new();
-    opened.look(|view| {
+    opened.with_tree(|view| {
         walk(view, &find(view, path)?, &mut |_, object, _| {
             let attr = object.attr();
             let mode = args.mode.apply(attr.mode, attr.kind == FileKind::Directory);
             if attr.kind != FileKind::Symlink && mode != attr.mode {
                 modes.push((object.path().clone(), mode));
             }
-            Ok(if args.recursive { Next::Deeper } else { Next::Stop })
+            Ok(if args.recursive { WalkControl::Deeper } else { WalkControl::Stop })
         })
     })?;
     modes.reverse();

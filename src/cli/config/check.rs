@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::look::{ConfigFinding, look};
+use super::host_check::{ConfigFinding, look};
 use super::show;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;

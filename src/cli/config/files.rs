@@ -8,13 +8,13 @@ use crate::base::{Base, BaseError, BasePath, HostDir, HostDirOptions};
 use crate::config::MountConfig;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
-use crate::inspect::opened::{Opened, find};
+use crate::inspect::opened::{OpenSession, find};
 use crate::vfs::{FileKind, FsError};
 
 /// The tree behind a mount.
 pub(super) enum MountTree {
     /// An existing session and its base.
-    Session(Box<Opened>),
+    Session(Box<OpenSession>),
     /// The base of a new session.
     Base(Arc<dyn Base>),
     /// An empty tree: a new session without a base.
@@ -38,7 +38,7 @@ impl MountTree {
     /// The message if the session or the base cannot be opened.
     pub(super) fn open(mount: &MountConfig) -> Result<Self, String> {
         if let Some(session) = mount.session().filter(|session| is_there(session)) {
-            let opened = Opened::open(session, mount.base.as_deref());
+            let opened = OpenSession::open(session, mount.base.as_deref());
             return Ok(Self::Session(Box::new(opened.map_err(|error| error.to_string())?)));
         }
         let Some(base) = &mount.base else { return Ok(Self::Empty) };
@@ -67,7 +67,7 @@ impl MountTree {
         match self {
             Self::Session(opened) => {
                 let Some(path) = MergedPath::from_bytes(path.as_bytes()) else { return Ok(None) };
-                match opened.look(|view| find(view, &path)) {
+                match opened.with_tree(|view| find(view, &path)) {
                     Ok(object) => Ok(Some(object.attr().kind)),
                     Err(InspectError::Path { source: FsError::NotFound, .. }) => Ok(None),
                     Err(error) => Err(error.to_string()),

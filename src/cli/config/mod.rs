@@ -2,7 +2,7 @@
 
 mod check;
 mod files;
-mod look;
+mod host_check;
 mod show;
 
 use super::Ending;

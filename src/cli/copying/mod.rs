@@ -3,25 +3,25 @@
 //! `reading` reads the sources, `ahead` many small files at once; `placing` writes the copies,
 //! `bulk` many at once.
 
-mod ahead;
 mod bulk;
 mod placing;
+mod read_ahead;
 mod reading;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use super::change::{Changer, Several};
+use super::change::{PathResults, SessionChanger};
 use super::error::CliError;
 use super::output::ProgressLine;
 use super::text;
 use crate::control::AttrChanges;
 use crate::delta::MergedPath;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::vfs::{FileKind, Name};
 
-use ahead::CopyReadAhead;
 use bulk::Bulk;
+use read_ahead::CopyReadAhead;
 
 /// Skipped objects that are listed; more only show in the exit code.
 const MAX_NAMED: usize = 100;
@@ -37,7 +37,7 @@ pub(super) enum CopyPath {
 
 /// A path argument. `is_content` is set for `dir/.`, which cp(1) takes as the directory's content.
 #[derive(Debug, Clone)]
-pub(super) struct Named {
+pub(super) struct SourceArg {
     pub(super) place: CopyPath,
     pub(super) is_content: bool,
 }
@@ -63,8 +63,8 @@ struct CopyObject {
 
 /// A copy in progress.
 pub(super) struct Copying<'a> {
-    opened: &'a Opened,
-    changer: Option<&'a mut Changer>,
+    opened: &'a OpenSession,
+    changer: Option<&'a mut SessionChanger>,
     recursive: bool,
     copied: CopyReport,
     /// The index of the current source.
@@ -81,8 +81,8 @@ pub(super) struct Copying<'a> {
 impl<'a> Copying<'a> {
     /// Reads the tree of `opened` and changes it through `changer`.
     pub(super) fn new(
-        opened: &'a Opened,
-        changer: Option<&'a mut Changer>,
+        opened: &'a OpenSession,
+        changer: Option<&'a mut SessionChanger>,
         recursive: bool,
         progress: ProgressLine,
     ) -> Self {
@@ -107,15 +107,15 @@ impl<'a> Copying<'a> {
     /// A failure after which no source can be copied.
     pub(super) fn all(
         mut self,
-        from: &[Named],
+        from: &[SourceArg],
         to: &CopyPath,
-    ) -> Result<(CopyReport, Several), CliError> {
+    ) -> Result<(CopyReport, PathResults), CliError> {
         let into = self.is_dir(to)?;
         if from.len() > 1 && !into {
             let what = format!("{to}: not a directory, and there are {} sources", from.len());
             return Err(CliError::new(what));
         }
-        let mut several = Several::default();
+        let mut several = PathResults::default();
         let copied = self.each(from, to, into, &mut several);
         // Queued objects are written also after a failure.
         let flushed = self.flush();
@@ -128,12 +128,12 @@ impl<'a> Copying<'a> {
 
     fn each(
         &mut self,
-        from: &[Named],
+        from: &[SourceArg],
         to: &CopyPath,
         into: bool,
-        several: &mut Several,
+        several: &mut PathResults,
     ) -> Result<(), CliError> {
-        for (at, Named { place, is_content }) in from.iter().enumerate() {
+        for (at, SourceArg { place, is_content }) in from.iter().enumerate() {
             self.source = at;
             let target = match (into && !is_content, place.name()) {
                 (true, Some(name)) => to.join(&name),
@@ -153,7 +153,7 @@ impl<'a> Copying<'a> {
     }
 
     /// Reports the failures since the last call.
-    fn tell_failed(&mut self, several: &mut Several) -> Result<(), CliError> {
+    fn tell_failed(&mut self, several: &mut PathResults) -> Result<(), CliError> {
         for (source, error) in std::mem::take(&mut self.failed) {
             self.lost.insert(source);
             self.progress.end();

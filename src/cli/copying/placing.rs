@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use super::super::cat::MAX_HOLE_BYTES;
 use super::super::error::CliError;
 use super::reading::{InTree, failed};
-use super::{Changer, CopyObject, CopyPath, Copying};
+use super::{CopyObject, CopyPath, Copying, SessionChanger};
 use crate::control::{Answer, AttrChanges, ItemKind, MakeItem, Request, WriteHow};
 use crate::inspect::InspectError;
 use crate::inspect::opened::find;
@@ -21,7 +21,7 @@ use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
 
 impl Copying<'_> {
-    pub(super) fn changer(&mut self) -> Result<&mut Changer, CliError> {
+    pub(super) fn changer(&mut self) -> Result<&mut SessionChanger, CliError> {
         self.changer.as_deref_mut().ok_or_else(|| CliError::new("the tree cannot be changed"))
     }
 
@@ -134,7 +134,7 @@ impl Copying<'_> {
     /// Whether a file has more holes than are written as zeros.
     fn has_many_holes(&self, file: &CopyPath) -> Result<bool, CliError> {
         let CopyPath::Tree(path) = file else { return Ok(false) };
-        Ok(self.opened.look(|view| {
+        Ok(self.opened.with_tree(|view| {
             let file = find(view, path)?;
             let data = view.data_bytes(&file).map_err(|source| InspectError::at(path, source))?;
             Ok(file.attr().size.saturating_sub(data) > MAX_HOLE_BYTES)
@@ -150,7 +150,7 @@ impl Copying<'_> {
             }
             CopyPath::Host(path) => return Ok(io::copy(&mut File::open(path)?, &mut &*to)?),
         };
-        let copied = self.opened.look(|view| {
+        let copied = self.opened.with_tree(|view| {
             let file = find(view, path)?;
             Ok(copy_data(view, &file, to).map_err(|error| match error {
                 CopyData::Read(source) => CopyOut::Said(InspectError::at(path, source).into()),

@@ -11,7 +11,7 @@ use super::{CopyObject, CopyPath, Copying};
 use crate::control::{AttrChanges, Reading};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
-use crate::inspect::opened::{Opened, find};
+use crate::inspect::opened::{OpenSession, find};
 use crate::overlay::TreeObject;
 use crate::vfs::{FileKind, FsError, Name};
 
@@ -24,7 +24,7 @@ impl Copying<'_> {
         match place {
             CopyPath::Tree(path) => self
                 .opened
-                .look(|view| find(view, path))
+                .with_tree(|view| find(view, path))
                 .map_or_else(|error| Err(error.into()), |object| Ok(in_tree(&object))),
             CopyPath::Host(path) => {
                 let meta = fs::symlink_metadata(path).map_err(|error| failed(path, &error))?;
@@ -37,7 +37,7 @@ impl Copying<'_> {
     pub(super) fn is_dir(&self, place: &CopyPath) -> Result<bool, CliError> {
         match place {
             CopyPath::Tree(path) => {
-                let found = self.opened.look(|view| {
+                let found = self.opened.with_tree(|view| {
                     let found = view.find(path);
                     found.map_err(|source| InspectError::at(path, source))
                 })?;
@@ -50,7 +50,7 @@ impl Copying<'_> {
     /// The entries of a directory.
     pub(super) fn children(&self, dir: &CopyPath) -> Result<Vec<(Name, CopyObject)>, CliError> {
         match dir {
-            CopyPath::Tree(path) => Ok(self.opened.look(|view| {
+            CopyPath::Tree(path) => Ok(self.opened.with_tree(|view| {
                 let dir = find(view, path)?;
                 let children =
                     view.children(&dir).map_err(|source| InspectError::at(path, source))?;
@@ -74,7 +74,7 @@ impl Copying<'_> {
     /// The target of a symbolic link.
     pub(super) fn target(&self, link: &CopyPath) -> Result<Vec<u8>, CliError> {
         match link {
-            CopyPath::Tree(path) => Ok(self.opened.look(|view| {
+            CopyPath::Tree(path) => Ok(self.opened.with_tree(|view| {
                 let link = find(view, path)?;
                 let target = view.target(&link).map_err(|source| InspectError::at(path, source))?;
                 Ok(target.to_vec())
@@ -91,7 +91,7 @@ impl Copying<'_> {
     pub(super) fn host_file(&self, file: &CopyPath) -> Result<Option<(u64, u64)>, CliError> {
         match file {
             CopyPath::Tree(path) => {
-                let found = self.opened.look(|view| find(view, path))?;
+                let found = self.opened.with_tree(|view| find(view, path))?;
                 let is_pending = found.row().is_some_and(|row| row.copy_up.is_some());
                 let origin = found.origin().filter(|_| is_pending).map(|origin| &origin.path);
                 // A missing file cannot be overwritten.
@@ -107,9 +107,12 @@ impl Copying<'_> {
     }
 
     /// The content of a file.
-    pub(super) fn content<'a>(opened: &'a Opened, file: &CopyPath) -> Result<Reading<'a>, CliError>
+    pub(super) fn content<'a>(
+        opened: &'a OpenSession,
+        file: &CopyPath,
+    ) -> Result<Reading<'a>, CliError>
     where
-        Opened: Sync,
+        OpenSession: Sync,
     {
         match file {
             CopyPath::Tree(path) => Ok(Reading::stream(InTree::new(opened, path))),
@@ -161,13 +164,13 @@ fn on_host(path: &Path, meta: &Metadata) -> CopyObject {
 
 /// Reads a file of the tree; holes are read as zeros.
 pub(super) struct InTree<'a> {
-    opened: &'a Opened,
+    opened: &'a OpenSession,
     path: MergedPath,
     offset: u64,
 }
 
 impl<'a> InTree<'a> {
-    pub(super) fn new(opened: &'a Opened, path: &MergedPath) -> Self {
+    pub(super) fn new(opened: &'a OpenSession, path: &MergedPath) -> Self {
         Self { opened, path: path.clone(), offset: 0 }
     }
 }
@@ -175,7 +178,7 @@ impl<'a> InTree<'a> {
 impl Read for InTree<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = buffer.len().min(PIECE_BYTES);
-        let got = self.opened.look(|view| {
+        let got = self.opened.with_tree(|view| {
             let file = find(view, &self.path)?;
             let got = match file.attr().kind {
                 FileKind::Regular => view.read(&file, self.offset, &mut buffer[..length]),

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cli::change::{Changer, with_changer};
+use crate::cli::change::{SessionChanger, with_session_changer};
 use crate::cli::error::CliError;
 use crate::cli::source::SessionSource;
 use crate::context::{AccountName, ContextError, FileError, Files, NodeDirEntry, Nodes, Reads};
 use crate::control::{AttrChanges, Reading, Request, WriteHow};
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::workspace::SnapshotReader;
 
 /// The environment variable with the caller's account, if there is no option.
@@ -56,7 +56,7 @@ impl NodeSession {
         f: impl FnOnce(&mut Nodes<Changing<'_>>) -> Result<T, CliError>,
     ) -> Result<T, CliError> {
         let (account, source) = (self.account()?, &self.source);
-        with_changer(&source.session, source.base.as_deref(), |changer| {
+        with_session_changer(&source.session, source.base.as_deref(), |changer| {
             changer.ask(Request::Alone)?;
             let opened = source.open()?;
             f(&mut Nodes::new(Changing { opened, changer }, account))
@@ -66,7 +66,7 @@ impl NodeSession {
 
 /// A session that is open for reading.
 pub(super) struct NodeReader {
-    opened: Opened,
+    opened: OpenSession,
     account: Option<AccountName>,
 }
 
@@ -80,7 +80,7 @@ impl NodeReader {
         let since = Instant::now();
         loop {
             let mut done = None;
-            let looked = self.opened.look(|view| {
+            let looked = self.opened.with_tree(|view| {
                 done = Some(f(&mut Nodes::new(SnapshotReader(view), self.account.clone())));
                 Ok(())
             });
@@ -102,8 +102,8 @@ impl NodeReader {
 
 /// A session that is open for changes, made by its server or by this process.
 pub(super) struct Changing<'a> {
-    opened: Opened,
-    changer: &'a mut Changer,
+    opened: OpenSession,
+    changer: &'a mut SessionChanger,
 }
 
 type FileResult<T> = Result<T, FileError>;
@@ -113,7 +113,7 @@ impl Changing<'_> {
         &self,
         f: impl FnOnce(&mut SnapshotReader<'_, '_>) -> FileResult<T>,
     ) -> FileResult<T> {
-        let looked = self.opened.look(|view| Ok(f(&mut SnapshotReader(view))));
+        let looked = self.opened.with_tree(|view| Ok(f(&mut SnapshotReader(view))));
         looked.map_err(|error| CliError::from(error).into()).and_then(|done| done)
     }
 

@@ -8,19 +8,19 @@ use crate::cli::output::Out;
 use crate::cli::text;
 use crate::inspect::diff::Difference;
 use crate::inspect::hunks::{DiffPieces, FileHunks, HunkId, Sign, pieces};
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 
 /// Unchanged lines around a hunk.
 const CONTEXT: usize = 3;
 
 /// Prints the pieces of a difference from which `apply` and `discard` choose.
 pub(super) fn print(
-    opened: &Opened,
+    opened: &OpenSession,
     difference: &Difference,
     out: &mut Out,
 ) -> Result<(), CliError> {
     // A file at a time: what is printed is held.
-    match opened.look(|view| pieces(opened, view, difference))? {
+    match opened.with_tree(|view| pieces(opened, view, difference))? {
         DiffPieces::Whole(id) => out.json(hunk(difference, id, "whole")),
         DiffPieces::File(file) => print_file(difference, &file, out),
     }

@@ -6,7 +6,7 @@ use crate::cli::{object, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{Difference, DifferenceKind};
 use crate::inspect::fold::{Folded, FoldedLine, Reason};
-use crate::inspect::own::OwnedBy;
+use crate::inspect::tool_owned::OwnedBy;
 use crate::vfs::FileKind;
 
 /// An entry in a line, after its letter.

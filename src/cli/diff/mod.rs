@@ -17,7 +17,7 @@ use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{DiffOptions, Difference};
 use crate::inspect::fold::{FoldOptions, FoldedLine, each_path, entries, sorted};
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::inspect::patch::{FileStat, Style, stats};
 pub(super) use line::{json, line, whose};
 pub(super) use patch::escaped;
@@ -145,7 +145,8 @@ impl Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let selection = args.leave_out.read(&opened, &args.paths)?;
-    let options = DiffOptions { selection, droppings: args.all, times: args.times, exact: false };
+    let options =
+        DiffOptions { selection, client_temp_files: args.all, times: args.times, exact: false };
     if args.patch || args.word_diff {
         return patch::print(args, &opened, &options);
     }
@@ -196,7 +197,7 @@ fn folding(args: &Args) -> FoldOptions {
 }
 
 fn file_stats(
-    opened: &Opened,
+    opened: &OpenSession,
     options: &DiffOptions,
     style: &Style,
 ) -> Result<Vec<FileStat>, CliError> {
@@ -218,7 +219,7 @@ fn moved(args: &Args, files: &[FileStat]) -> HashMap<MergedPath, MergedPath> {
 /// The lines of some differences, folded; with `all`, git's own files and those of context nodes
 /// have lines of their own.
 pub(super) fn lines(
-    opened: &Opened,
+    opened: &OpenSession,
     all: bool,
     differences: Vec<Difference>,
 ) -> Result<Vec<String>, CliError> {

@@ -9,9 +9,9 @@ use crate::cli::output::{self as stderr, Out};
 use crate::cli::selecting::tell_unmatched;
 use crate::cli::{CliError, Ending, text};
 use crate::inspect::diff::DiffOptions;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::inspect::patch::{
-    Escape, LeftOut, MAX_FILE_BYTES, MAX_RENAME_CANDIDATES, Style, patch_as,
+    Escape, MAX_FILE_BYTES, MAX_RENAME_CANDIDATES, PatchOmissions, Style, patch_as,
 };
 
 /// `git apply` takes no patch that is larger, in bytes (MAX_APPLY_SIZE in its apply.c).
@@ -23,7 +23,7 @@ const NAMED: usize = 10;
 /// Prints the patch, and what it cannot hold.
 pub(super) fn print(
     args: &Args,
-    opened: &Opened,
+    opened: &OpenSession,
     options: &DiffOptions,
 ) -> Result<Ending, CliError> {
     let has_colour = args.color.is_on();
@@ -54,7 +54,7 @@ pub(super) fn print(
 }
 
 /// Says on stderr what is not in the patch.
-fn tell(left_out: &LeftOut) {
+fn tell(left_out: &PatchOmissions) {
     let counts = [
         (left_out.special, "special file", " (fifos, sockets, devices)"),
         (left_out.empty_dirs, "directory", " without files in it"),
@@ -98,7 +98,7 @@ fn tell(left_out: &LeftOut) {
 }
 
 /// Says on stderr if there were too many files to look for renames.
-pub(super) fn tell_of_renames(left_out: &LeftOut) {
+pub(super) fn tell_of_renames(left_out: &PatchOmissions) {
     if let Some(files) = left_out.renames_not_looked_for {
         stderr::line(format_args!(
             "no renames of changed files were looked for: there are {files} files, and \

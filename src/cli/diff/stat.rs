@@ -12,8 +12,8 @@ use crate::delta::MergedPath;
 use crate::inspect::counts::ChangeCounts;
 use crate::inspect::diff::{Difference, DifferenceKind};
 use crate::inspect::fold::{Folded, FoldedLine, Reason};
-use crate::inspect::own::OwnedBy;
 use crate::inspect::patch::{FileStat, Volume, quoted_text};
+use crate::inspect::tool_owned::OwnedBy;
 use crate::vfs::FileKind;
 
 /// Columns of the longest bar.

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use crate::cli::change::with_changer;
+use crate::cli::change::with_session_changer;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out, ProgressLine};
 use crate::cli::picking::Picking;
@@ -16,7 +16,7 @@ use crate::cli::{Ending, asking, text};
 use crate::control::{Answer, PathText, Request, limits};
 use crate::delta::MergedPath;
 use crate::inspect::discard::{DiscardChoice, chosen, undo};
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 
 /// Undo changes: the paths show the base again.
 ///
@@ -115,7 +115,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
 
 /// Shows what would be discarded, and asks. Without a terminal, discarding the whole session needs
 /// `--yes`.
-fn is_wanted(args: &Args, opened: &Opened, asked: &[MergedPath]) -> Result<bool, CliError> {
+fn is_wanted(args: &Args, opened: &OpenSession, asked: &[MergedPath]) -> Result<bool, CliError> {
     if args.json || !asking::can_ask() {
         if !asked.contains(&MergedPath::root()) {
             return Ok(true);
@@ -141,7 +141,7 @@ fn is_wanted(args: &Args, opened: &Opened, asked: &[MergedPath]) -> Result<bool,
 
 fn discard(session: &Path, base: Option<&Path>, asked: &[MergedPath]) -> Result<Undone, CliError> {
     let mut progress = ProgressLine::new("giving up changes", std::io::stderr().is_terminal());
-    let discarded = with_changer(session, base, |changer| {
+    let discarded = with_session_changer(session, base, |changer| {
         let mut all = Undone { paths: Vec::new(), changes: 0, idle: Vec::new() };
         for some in asked.chunks(limits::MAX_PATHS) {
             progress.say(|| {

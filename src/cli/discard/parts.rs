@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use super::Args;
-use crate::cli::change::{Changer, Several, with_changer};
+use crate::cli::change::{PathResults, SessionChanger, with_session_changer};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::picking::{Offer, Verb};
@@ -13,12 +13,16 @@ use crate::cli::{Ending, asking, text};
 use crate::control::{Answer, AttrChanges, Reading, Request};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{DiffOptions, diff};
-use crate::inspect::hunks::{Undoing, whole_id, without};
-use crate::inspect::opened::Opened;
+use crate::inspect::hunks::{DiscardStep, whole_id, without};
+use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
 
 /// Lets the user choose, and discards the chosen pieces.
-pub(super) fn run(args: &Args, opened: &Opened, selection: Selection) -> Result<Ending, CliError> {
+pub(super) fn run(
+    args: &Args,
+    opened: &OpenSession,
+    selection: Selection,
+) -> Result<Ending, CliError> {
     let options = DiffOptions { selection, ..DiffOptions::default() };
     let mut differences = Vec::new();
     diff(opened, &options, &mut |_, difference| {
@@ -32,7 +36,7 @@ pub(super) fn run(args: &Args, opened: &Opened, selection: Selection) -> Result<
     let offer = Offer {
         opened,
         differences,
-        quiet,
+        time_only_dirs: quiet,
         drifted: BTreeSet::new(),
         is_to_copy: false,
         has_own: false,
@@ -63,8 +67,8 @@ pub(super) fn run(args: &Args, opened: &Opened, selection: Selection) -> Result<
     // The session may have changed while the user answered.
     let undoings = if is_asked { undoings()? } else { planned };
     let (session, base) = (&args.source.session, args.source.base.as_deref());
-    let mut several = Several::default();
-    let done = with_changer(session, base, |changer| {
+    let mut several = PathResults::default();
+    let done = with_session_changer(session, base, |changer| {
         let mut done = Vec::new();
         for undoing in &undoings {
             done.push(several.take(give_up(changer, undoing))?.unwrap_or(0));
@@ -78,28 +82,28 @@ pub(super) fn run(args: &Args, opened: &Opened, selection: Selection) -> Result<
     }
 }
 
-fn is_nothing(undoing: &Undoing) -> bool {
-    matches!(undoing, Undoing::Nothing(..))
+fn is_nothing(undoing: &DiscardStep) -> bool {
+    matches!(undoing, DiscardStep::Nothing(..))
 }
 
 /// Performs one step; returns the number of discarded changes.
-fn give_up(changer: &mut Changer, undoing: &Undoing) -> Result<u64, CliError> {
+fn give_up(changer: &mut SessionChanger, undoing: &DiscardStep) -> Result<u64, CliError> {
     let meta = |attributes: Option<[u32; 3]>| {
         let [mode, uid, gid] = attributes.map_or([None; 3], |all| all.map(Some));
         AttrChanges { mode, uid, gid, ..AttrChanges::default() }
     };
     let answer = match undoing {
-        Undoing::Path(path) => changer.ask(Request::Discard { paths: vec![path.into()] }),
-        Undoing::Attributes(path, attributes) => {
+        DiscardStep::Path(path) => changer.ask(Request::Discard { paths: vec![path.into()] }),
+        DiscardStep::Attributes(path, attributes) => {
             let meta = meta(Some(*attributes));
             changer.ask(Request::SetMeta { path: path.into(), meta })
         }
-        Undoing::Hunks { path, object: (id, at), content, attributes, .. } => {
+        DiscardStep::Hunks { path, object: (id, at), content, attributes, .. } => {
             let object = (id.0, at.secs, at.nanos);
             let request = Request::Rewrite { path: path.into(), object, meta: meta(*attributes) };
             changer.ask_with(request, Reading::stream(&content[..]))
         }
-        Undoing::Nothing(..) => return Ok(0),
+        DiscardStep::Nothing(..) => return Ok(0),
     }?;
     let Answer::Undone { changes, idle, .. } = answer else { return Ok(1) };
     let Some((path, gone_with)) = idle.first() else { return Ok(changes) };
@@ -115,7 +119,7 @@ fn give_up(changer: &mut Changer, undoing: &Undoing) -> Result<u64, CliError> {
 }
 
 /// Shows what was discarded; if `done` is `None`, what would be.
-fn show(args: &Args, undoings: &[Undoing], done: Option<&[u64]>) -> Result<Ending, CliError> {
+fn show(args: &Args, undoings: &[DiscardStep], done: Option<&[u64]>) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let verb = if done.is_some() { "undone" } else { "would undo" };
     let (mut paths, mut left) = (0_u64, 0_u64);
@@ -135,7 +139,7 @@ fn show(args: &Args, undoings: &[Undoing], done: Option<&[u64]>) -> Result<Endin
         }
         let mut object = text::json("undone");
         text::put_path(&mut object, "path", path(undoing).as_bytes());
-        if let Undoing::Hunks { hunks: (some, _), .. } = undoing {
+        if let DiscardStep::Hunks { hunks: (some, _), .. } = undoing {
             object.insert("hunks".to_owned(), (*some).into());
         }
         out.json(object)?;
@@ -155,23 +159,23 @@ fn show(args: &Args, undoings: &[Undoing], done: Option<&[u64]>) -> Result<Endin
     Ok(if left > 0 || paths == 0 { Ending::Findings } else { Ending::Done })
 }
 
-fn path(undoing: &Undoing) -> &MergedPath {
+fn path(undoing: &DiscardStep) -> &MergedPath {
     match undoing {
-        Undoing::Path(path)
-        | Undoing::Hunks { path, .. }
-        | Undoing::Attributes(path, _)
-        | Undoing::Nothing(path, _) => path,
+        DiscardStep::Path(path)
+        | DiscardStep::Hunks { path, .. }
+        | DiscardStep::Attributes(path, _)
+        | DiscardStep::Nothing(path, _) => path,
     }
 }
 
-fn line(verb: &str, undoing: &Undoing) -> String {
+fn line(verb: &str, undoing: &DiscardStep) -> String {
     let path = text::name(path(undoing).as_bytes());
     match undoing {
-        Undoing::Path(_) => format!("{verb}: {path}"),
-        Undoing::Hunks { hunks: (some, all), .. } => {
+        DiscardStep::Path(_) => format!("{verb}: {path}"),
+        DiscardStep::Hunks { hunks: (some, all), .. } => {
             format!("{verb}: {path} ({some} of {})", text::count(*all, "hunk"))
         }
-        Undoing::Attributes(..) => format!("{verb}: {path} (mode or owner)"),
-        Undoing::Nothing(_, why) => format!("{path}: {why}: it stays"),
+        DiscardStep::Attributes(..) => format!("{verb}: {path} (mode or owner)"),
+        DiscardStep::Nothing(_, why) => format!("{path}: {why}: it stays"),
     }
 }

@@ -8,8 +8,8 @@ use crate::cli::error::CliError;
 use crate::cli::output::Out;
 use crate::cli::text;
 use crate::delta::{AuditRow, MergedPath};
-use crate::inspect::own::OwnFiles;
-use crate::inspect::tally::{Tallies, Tally, ToolWindows, client_name};
+use crate::inspect::audit_counts::{Tallies, Tally, ToolWindows, client_name};
+use crate::inspect::tool_owned::ToolOwnedFiles;
 
 /// Changes, counted in groups.
 pub(super) struct LogGroups {
@@ -57,7 +57,7 @@ impl LogGroups {
     /// Prints them, by name; those at paths of `own` together.
     pub(super) fn print(
         &self,
-        own: Option<&OwnFiles>,
+        own: Option<&ToolOwnedFiles>,
         out: &mut Out,
         is_json: bool,
     ) -> Result<(), CliError> {

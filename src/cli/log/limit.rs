@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
-use crate::cli::{Ending, text, when};
+use crate::cli::{Ending, text, time_args};
 use crate::delta::sqlite::{LogKeep, OpenMode, Session};
 use crate::inspect::opened::{host, open_session};
 use crate::workspace::layers;
@@ -100,7 +100,7 @@ fn parse(given: &str) -> Result<LogKeep, String> {
     if let Ok(rows) = given.parse() {
         return Ok(LogKeep { rows: Some(rows), secs: None });
     }
-    let secs =
-        when::secs(given).ok_or("expected a number of changes, an age (30d, 2 weeks), or none")?;
+    let secs = time_args::secs(given)
+        .ok_or("expected a number of changes, an age (30d, 2 weeks), or none")?;
     Ok(LogKeep { rows: None, secs: Some(secs) })
 }

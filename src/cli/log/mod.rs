@@ -21,16 +21,16 @@ use super::apply::undo_command;
 use super::error::CliError;
 use super::output::Out;
 use super::selecting::{LeaveOut, tell_unmatched};
-use super::{Ending, output, text, when};
+use super::{Ending, output, text, time_args};
 use crate::delta::sqlite::{AuditFilter, ChangeSource, InvalidRow, Order};
 use crate::delta::{AuditProcedure, AuditRow, MergedPath};
 use crate::inspect::InspectError;
 use crate::inspect::apply::last_apply;
-use crate::inspect::log::{AuditLog, LogOptions, Now, RowFilter, now};
-use crate::inspect::opened::{Opened, is_known, open_session};
-use crate::inspect::own::OwnFiles;
+use crate::inspect::audit_counts::ToolWindows;
+use crate::inspect::log::{AuditLog, LogOptions, PathState, RowFilter, now};
+use crate::inspect::opened::{OpenSession, is_known, open_session};
 use crate::inspect::selection::Selection;
-use crate::inspect::tally::ToolWindows;
+use crate::inspect::tool_owned::ToolOwnedFiles;
 
 pub(super) use line::{json, line};
 
@@ -99,11 +99,11 @@ struct Show {
     ///
     /// 2026-11-21T12:00:00Z, a local 2026-11-21 or 2026-11-21 12:00, today, yesterday, with a time
     /// of day behind it or without, or how long ago it was.
-    #[arg(long, value_name = "WHEN", value_parser = when::parse)]
+    #[arg(long, value_name = "WHEN", value_parser = time_args::parse)]
     since: Option<Timestamp>,
 
     /// Only before this moment.
-    #[arg(long, value_name = "WHEN", value_parser = when::parse, conflicts_with = "follow")]
+    #[arg(long, value_name = "WHEN", value_parser = time_args::parse, conflicts_with = "follow")]
     #[arg(hide_short_help = true)]
     until: Option<Timestamp>,
 
@@ -283,14 +283,14 @@ fn tell_none(args: &Show) {
 }
 
 /// Which of the counted paths are a program's own.
-fn own_files(args: &Show, session: &Path, groups: Option<&LogGroups>) -> OwnFiles {
+fn own_files(args: &Show, session: &Path, groups: Option<&LogGroups>) -> ToolOwnedFiles {
     let paths = groups.map(LogGroups::paths).unwrap_or_default();
-    let find = |opened: &Opened| {
+    let find = |opened: &OpenSession| {
         let outside = opened.base_path().map(|base| base.as_os_str().as_encoded_bytes());
-        opened.look(|view| OwnFiles::find(view, outside, paths.iter()))
+        opened.with_tree(|view| ToolOwnedFiles::find(view, outside, paths.iter()))
     };
     // Without the tree, only names tell.
-    let opened = Opened::open(session, args.base.as_deref());
+    let opened = OpenSession::open(session, args.base.as_deref());
     opened.and_then(|opened| find(&opened)).unwrap_or_default()
 }
 
@@ -315,8 +315,8 @@ fn open(args: &Show, session: &Path) -> Result<(AuditLog, Selection), CliError> 
     let all_since = args.since.is_some() || !args.follow;
     let mut options = LogOptions {
         filter: AuditFilter {
-            since: args.since.map(when::time),
-            until: args.until.map(when::time),
+            since: args.since.map(time_args::time),
+            until: args.until.map(time_args::time),
             procedures: args.op.clone(),
             uid: args.uid,
             client: args.client,
@@ -330,24 +330,25 @@ fn open(args: &Show, session: &Path) -> Result<(AuditLog, Selection), CliError> 
     if args.paths.is_empty() && !args.leave_out.is_given() {
         return Ok((AuditLog::open(&open_session(session)?, options)?, Selection::default()));
     }
-    let opened = match Opened::open(session, args.base.as_deref()) {
+    let opened = match OpenSession::open(session, args.base.as_deref()) {
         Ok(opened) => Some(Rc::new(opened)),
         // The log says almost as much without it.
         Err(InspectError::Base { is_recorded: true, .. }) => None,
         Err(error) => return Err(error.into()),
     };
     let alone = opened.is_none().then(|| open_session(session)).transpose()?;
-    let Some(session) = opened.as_deref().map(Opened::session).or(alone.as_ref()) else {
+    let Some(session) = opened.as_deref().map(OpenSession::session).or(alone.as_ref()) else {
         return Err(CliError::new("no session"));
     };
     let state =
-        |path: &MergedPath| opened.as_ref().map_or(Now::Unknown, |opened| now(opened, path));
+        |path: &MergedPath| opened.as_ref().map_or(PathState::Unknown, |opened| now(opened, path));
     let log = AuditLog::open(session, LogOptions::default())?;
     let is_known = |path: &MergedPath| {
-        let there = opened.as_ref().map(|opened| opened.look(|view| is_known(opened, view, path)));
+        let there =
+            opened.as_ref().map(|opened| opened.with_tree(|view| is_known(opened, view, path)));
         Ok(there.transpose()?.unwrap_or(false) || log.knows(path, state(path))?)
     };
-    let base = opened.as_deref().and_then(Opened::base_path).or_else(|| session.base_path());
+    let base = opened.as_deref().and_then(OpenSession::base_path).or_else(|| session.base_path());
     let asked = args.leave_out.asked(&args.paths, session.path(), base);
     let selection = Selection::parse(&asked, &is_known)?;
     let only = match selection.is_of_paths() {
@@ -362,7 +363,7 @@ fn open(args: &Show, session: &Path) -> Result<(AuditLog, Selection), CliError> 
 }
 
 /// The rows that name something chosen, as it was called then.
-fn by_name(selection: Selection, opened: Option<Rc<Opened>>) -> RowFilter {
+fn by_name(selection: Selection, opened: Option<Rc<OpenSession>>) -> RowFilter {
     RowFilter(Rc::new(move |row| {
         let mut names = [Some(&row.path), row.path2.as_ref()].into_iter().flatten();
         names.any(|path| selection.has_name(opened.as_deref(), path))
@@ -438,7 +439,7 @@ impl LogShown {
     }
 
     /// The rest, with what is a program's own in one line where that is `own`.
-    fn end(mut self, own: Option<&OwnFiles>) -> Result<Ending, CliError> {
+    fn end(mut self, own: Option<&ToolOwnedFiles>) -> Result<Ending, CliError> {
         if let Some(groups) = self.groups.take() {
             groups.print(own, &mut self.out, self.is_json)?;
         }

@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::json;
-use crate::cli::change::with_changer;
+use crate::cli::change::with_session_changer;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out, ProgressLine};
 use crate::cli::partial::Partial;
 use crate::cli::source::SessionSource;
-use crate::cli::{Ending, text, when};
+use crate::cli::{Ending, text, time_args};
 use crate::control::{Answer, Request};
 use crate::inspect::log::{AuditLog, LogOptions};
 use crate::inspect::opened::open_session;
@@ -37,7 +37,7 @@ pub(in crate::cli) struct Args {
     source: SessionSource,
 
     /// Delete changes from before this moment, or older than this: 30d, 2 weeks, 2026-11-01.
-    #[arg(long, value_name = "AGE", value_parser = when::parse, group = "which")]
+    #[arg(long, value_name = "AGE", value_parser = time_args::parse, group = "which")]
     older_than: Option<Timestamp>,
 
     /// Keep the newest N changes; with --older-than, keep those that either option keeps.
@@ -62,8 +62,8 @@ pub(in crate::cli) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let session = &args.source.session;
     let log = AuditLog::open(&open_session(session)?, LogOptions::default())?;
-    let now = when::time(Timestamp::now());
-    let last = log.prunable(now, args.keep, args.older_than.map(when::time))?;
+    let now = time_args::time(Timestamp::now());
+    let last = log.prunable(now, args.keep, args.older_than.map(time_args::time))?;
     let archived = match &args.archive {
         Some(file) if !args.dry_run && last > 0 => Some(archive(&log, last, file)?),
         _ => None,
@@ -94,7 +94,7 @@ fn count(log: &AuditLog, last: i64) -> Result<u64, CliError> {
 fn prune(args: &Args, last: i64, all: Option<u64>) -> Result<u64, CliError> {
     let mut progress = ProgressLine::new("prune", io::stderr().is_terminal());
     let source = &args.source;
-    let done = with_changer(&source.session, source.base.as_deref(), |changer| {
+    let done = with_session_changer(&source.session, source.base.as_deref(), |changer| {
         let mut deleted = 0;
         loop {
             match changer.ask(Request::PruneLog { upto: last })? {

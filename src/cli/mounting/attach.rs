@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 
 use super::call::{self, MountCall, Unmounting};
-use super::inside;
 use super::mount_lock::MountLock;
+use super::namespace_processes;
 use super::note::{Note, RunNote};
 use super::point::MountPoint;
-use super::privilege::Means;
+use super::privilege::MountMethod;
 use super::served::{Served, served};
 use super::server::{self, ANY_PORT, Started};
 use super::table::{self, Mounted};
 use super::user::User;
-use crate::cli::choosing::{self, Choosing};
+use crate::cli::choosing::{self, SessionOptions};
 use crate::cli::error::CliError;
 use crate::cli::squash::RootSquash;
 use crate::cli::{hiding, output, text};
@@ -35,12 +35,12 @@ pub(in crate::cli) struct AttachOptions<'a> {
     pub(in crate::cli) read_only: bool,
     /// Patterns to hide, besides those that the session hides already.
     pub(in crate::cli) hide: PatternSet,
-    pub(in crate::cli) choosing: Choosing,
+    pub(in crate::cli) choosing: SessionOptions,
     /// Additional options, as for `mount -o`.
     pub(in crate::cli) options: Option<&'a str>,
     /// The user as which a server runs.
     pub(in crate::cli) user: Option<&'a User>,
-    pub(in crate::cli) means: Means,
+    pub(in crate::cli) means: MountMethod,
 }
 
 /// A mounted session.
@@ -98,7 +98,7 @@ pub(in crate::cli) fn serve_for_run(
     _turn: MountLock,
 ) -> Result<MountedSession, CliError> {
     let pid = std::process::id();
-    let start = inside::started(pid).unwrap_or_default();
+    let start = namespace_processes::started(pid).unwrap_or_default();
     let (note, child) = find_or_start(wanted, Some(RunNote { pid, start, namespace: None }))?;
     match note.write() {
         Ok(()) => Ok(MountedSession { note, child }),
@@ -268,7 +268,7 @@ fn mount(wanted: &AttachOptions<'_>, note: &Note) -> Result<(), CliError> {
 
 /// The state of an existing mount.
 #[derive(Debug)]
-pub(in crate::cli) enum Again {
+pub(in crate::cli) enum MountState {
     /// The server is running.
     Serving(Note),
     /// The server was gone and has been started again.
@@ -280,7 +280,7 @@ pub(in crate::cli) fn again(
     wanted: &AttachOptions<'_>,
     mounted: &Mounted,
     _turn: MountLock,
-) -> Result<Again, CliError> {
+) -> Result<MountState, CliError> {
     let note = Note::of(wanted.point.path());
     let Some(mut note) =
         note.filter(|note| note.session == wanted.session && mounted.is_from(note.reached()))
@@ -293,7 +293,7 @@ pub(in crate::cli) fn again(
     };
     if let Some(served) = served_on(&wanted.session)? {
         served.check_root(&wanted.session)?;
-        return Ok(Again::Serving(note));
+        return Ok(MountState::Serving(note));
     }
     let others = Note::all().into_iter();
     let mut others: Vec<Note> =
@@ -306,5 +306,5 @@ pub(in crate::cli) fn again(
     }
     note.started = Some(started.child.id());
     note.write()?;
-    Ok(Again::Restarted(note))
+    Ok(MountState::Restarted(note))
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::point::MountPoint;
-use super::privilege::Means;
+use super::privilege::MountMethod;
 use crate::cli::error::CliError;
 use crate::cli::mount_help;
 
@@ -18,7 +18,7 @@ pub(super) struct MountCall<'a> {
     pub(super) read_only: bool,
     /// Additional options, as for `mount -o`; they follow acetate's own.
     pub(super) options: Option<&'a str>,
-    pub(super) means: Means,
+    pub(super) means: MountMethod,
 }
 
 impl MountCall<'_> {
@@ -70,7 +70,8 @@ impl MountCall<'_> {
     /// Whether to run the system's `mount`. On Linux that needs root and mount.nfs, which may not
     /// be installed.
     fn is_by_program(&self) -> bool {
-        cfg!(not(target_os = "linux")) || (self.means == Means::Any && has_program("mount.nfs"))
+        cfg!(not(target_os = "linux"))
+            || (self.means == MountMethod::Any && has_program("mount.nfs"))
     }
 }
 

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::busy;
 pub(in crate::cli) use super::call::Unmounting;
 use super::call::unmount;
-use super::inside;
 use super::mount_lock::MountLock;
+use super::mount_users;
+use super::namespace_processes;
 use super::note::Note;
 use super::point::MountPoint;
 use super::served::served;
@@ -47,11 +47,11 @@ pub(in crate::cli) fn unmount_dir(point: &MountPoint, how: Unmounting) -> Result
         if error.kind() != ErrorKind::ResourceBusy {
             return CliError::caused(format_args!("cannot unmount {shown}"), &error);
         }
-        let holders = busy::holders(dir);
+        let holders = mount_users::mount_users(dir);
         let by = if holders.is_empty() {
             String::new()
         } else {
-            format!(" by {}", busy::named(&holders))
+            format!(" by {}", mount_users::named(&holders))
         };
         CliError::new(format_args!("{shown}: in use{by}")).with_hint(format_args!(
             "end that, or leave the directory, then: acetate umount {shown} (with \
@@ -66,12 +66,12 @@ pub(in crate::cli) fn unmount_private(point: &MountPoint) -> Result<(), CliError
     let dir = point.path();
     for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
         if let Some(signal) = signal {
-            let holders = busy::holders(dir);
+            let holders = mount_users::mount_users(dir);
             if signal == Signal::TERM && !holders.is_empty() {
-                let named = busy::named(&holders);
+                let named = mount_users::named(&holders);
                 output::line(format_args!("ending what the command left behind: {named}"));
             }
-            busy::end(&holders, signal);
+            mount_users::end(&holders, signal);
         }
         let begun = Instant::now();
         while begun.elapsed() < GRACE {
@@ -197,7 +197,7 @@ pub(in crate::cli) fn end_left(note: &Note) {
         return;
     };
     let server = note.reached();
-    busy::end_all(&|| inside::processes(number, server));
+    mount_users::end_all(&|| namespace_processes::processes(number, server));
 }
 
 /// Whether a server has the session.

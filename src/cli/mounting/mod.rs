@@ -8,14 +8,13 @@
 //! the mount namespace of one `run`, `inside` finds its processes, `sandbox` restricts them.
 
 pub(super) mod attach;
-mod busy;
 mod call;
 pub(super) mod detach;
-mod inside;
-pub(super) mod itself;
 pub(super) mod mount_lock;
+mod mount_users;
 #[cfg(target_os = "linux")]
 pub(super) mod namespace;
+mod namespace_processes;
 pub(super) mod note;
 pub(super) mod place;
 pub(super) mod point;
@@ -23,6 +22,7 @@ pub(super) mod private;
 pub(super) mod privilege;
 #[cfg(target_os = "linux")]
 pub(super) mod sandbox;
+pub(super) mod self_mount;
 mod served;
 mod server;
 #[cfg(target_os = "linux")]

@@ -68,7 +68,7 @@ impl MountPoint {
     /// The directory belongs to another user.
     pub(in crate::cli) fn check_owner(&self, user: Option<&User>) -> Result<(), CliError> {
         let shown = self.path.display();
-        let (owner, linked_by) = (self.walked.owner(), self.walked.linked_by());
+        let (owner, linked_by) = (self.walked.owner(), self.walked.redirected_by());
         if let Some(by) = linked_by.filter(|by| owner != Some(*by)) {
             let what = format!("{shown}: a symbolic link of user {by} leads there");
             return Err(CliError::new(what).with_hint("name that directory by its own path"));

@@ -15,16 +15,16 @@ struct Rights {
 
 /// The means by which this process may mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum Means {
+pub(in crate::cli) enum MountMethod {
     /// mount(2) or mount(8).
     Any,
     /// mount(2) only: mount(8) requires root.
-    OwnCall,
+    SyscallOnly,
 }
 
 /// How this process may mount at `dir`. `sudo` is the same command as root, for the hint.
 #[cfg(target_os = "linux")]
-pub(in crate::cli) fn check(_dir: Option<&Path>, sudo: &str) -> Result<Means, CliError> {
+pub(in crate::cli) fn check(_dir: Option<&Path>, sudo: &str) -> Result<MountMethod, CliError> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let rights = Rights {
@@ -37,19 +37,19 @@ pub(in crate::cli) fn check(_dir: Option<&Path>, sudo: &str) -> Result<Means, Cl
 
 /// How this process may mount at `dir`: macOS lets the directory's owner mount.
 #[cfg(not(target_os = "linux"))]
-pub(in crate::cli) fn check(dir: Option<&Path>, sudo: &str) -> Result<Means, CliError> {
+pub(in crate::cli) fn check(dir: Option<&Path>, sudo: &str) -> Result<MountMethod, CliError> {
     use std::os::unix::fs::MetadataExt;
     let euid = rustix::process::geteuid();
     let owner = dir.and_then(|dir| dir.metadata().ok()).map(|found| found.uid());
     if euid.is_root() || owner.is_none_or(|owner| owner == euid.as_raw()) {
-        return Ok(Means::Any);
+        return Ok(MountMethod::Any);
     }
     let what = CliError::new("only root and the directory's owner may mount there");
     Err(what.with_hint(format_args!("mount at a directory of your own, or: {sudo}")))
 }
 
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-fn verdict(rights: Rights, sudo: &str) -> Result<Means, CliError> {
+fn verdict(rights: Rights, sudo: &str) -> Result<MountMethod, CliError> {
     match rights {
         Rights { in_user_namespace: true, .. } => {
             let what = "Linux lets nobody mount NFS in a user namespace, root there included";
@@ -58,8 +58,8 @@ fn verdict(rights: Rights, sudo: &str) -> Result<Means, CliError> {
                  mounted directory in",
             ))
         }
-        Rights { is_root: true, is_admin: true, .. } => Ok(Means::Any),
-        Rights { is_admin: true, .. } => Ok(Means::OwnCall),
+        Rights { is_root: true, is_admin: true, .. } => Ok(MountMethod::Any),
+        Rights { is_admin: true, .. } => Ok(MountMethod::SyscallOnly),
         Rights { is_root: true, .. } => {
             let what = "root may not mount here: this container has no CAP_SYS_ADMIN";
             Err(CliError::new(what).with_hint(
@@ -108,7 +108,7 @@ pub(in crate::cli) fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Means, Rights, is_admin, is_whole, quoted, verdict};
+    use super::{MountMethod, Rights, is_admin, is_whole, quoted, verdict};
 
     #[test]
     fn who_may_not_mount_is_told_what_to_do() {
@@ -117,8 +117,8 @@ mod tests {
             verdict(rights, "sudo acetate mount s.db /mnt")
                 .map_err(|error| format!("{error}; {}", error.hint().unwrap_or_default()))
         };
-        assert_eq!(rights(true, true, false), Ok(Means::Any));
-        assert_eq!(rights(false, true, false), Ok(Means::OwnCall));
+        assert_eq!(rights(true, true, false), Ok(MountMethod::Any));
+        assert_eq!(rights(false, true, false), Ok(MountMethod::SyscallOnly));
         let user = rights(false, false, false).unwrap_err();
         assert!(
             user.starts_with("only root may mount and unmount here; sudo acetate mount s.db /mnt")

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::user::{User, acting_as};
-use crate::cli::choosing::Choosing;
+use crate::cli::choosing::SessionOptions;
 use crate::cli::error::CliError;
 use crate::cli::squash::RootSquash;
 use crate::cli::{hiding, output, text};
@@ -45,7 +45,7 @@ pub(super) struct StartOptions<'a> {
     pub(super) squash: RootSquash,
     pub(super) read_only: bool,
     pub(super) hide: &'a PatternSet,
-    pub(super) choosing: Choosing,
+    pub(super) choosing: SessionOptions,
     pub(super) user: Option<&'a User>,
 }
 

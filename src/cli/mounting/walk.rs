@@ -49,7 +49,7 @@ impl Walked {
 
     /// The first user other than root who could redirect the walk: the owner of a symbolic link on
     /// the way, or of the directory that contains the link.
-    pub(super) fn linked_by(&self) -> Option<u32> {
+    pub(super) fn redirected_by(&self) -> Option<u32> {
         self.linked_by
     }
 

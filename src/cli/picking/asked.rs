@@ -15,7 +15,7 @@ use crate::inspect::fold::FoldedLine;
 use crate::inspect::hunks::{
     Attributes, ChosenHunks, DiffPieces, FileHunks, HunkId, Pick, base_now, pieces,
 };
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 
 /// Unchanged lines around a hunk.
 const CONTEXT: usize = 3;
@@ -53,7 +53,7 @@ pub(super) fn pick(offer: &Offer<'_>) -> Result<ChosenHunks, CliError> {
 /// The hunks of an entry. No snapshot of the session is held while the user answers.
 fn hunks_of(offer: &Offer<'_>, entry: &FoldedLine) -> Result<Option<FileHunks>, CliError> {
     let FoldedLine::One(difference) = entry else { return Ok(None) };
-    let found = offer.opened.look(|view| pieces(offer.opened, view, difference))?;
+    let found = offer.opened.with_tree(|view| pieces(offer.opened, view, difference))?;
     Ok(match found {
         DiffPieces::File(file) => Some(*file),
         DiffPieces::Whole(_) => None,
@@ -109,7 +109,7 @@ fn pick_hunks(
 
 /// A change that is chosen as a whole.
 struct Whole<'a> {
-    opened: &'a Opened,
+    opened: &'a OpenSession,
     entry: &'a FoldedLine,
     failed: RefCell<Option<CliError>>,
 }

@@ -99,7 +99,7 @@ impl Picking {
 fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<ChosenHunks, CliError> {
     let mut found: BTreeMap<&str, Vec<(MergedPath, Option<HunkId>)>> =
         given.iter().map(|id| (id.as_str(), Vec::new())).collect();
-    offer.opened.look(|view| {
+    offer.opened.with_tree(|view| {
         for difference in &offer.differences {
             let path = &difference.change.path;
             let mut ids = vec![(whole_id(difference), None)];

@@ -7,8 +7,8 @@ use crate::delta::MergedPath;
 use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind};
 use crate::inspect::fold::{FoldOptions, FoldedLine, Reason, entries};
 use crate::inspect::hunks::{ChosenHunks, Pick};
-use crate::inspect::opened::Opened;
-use crate::inspect::own::OwnedBy;
+use crate::inspect::opened::OpenSession;
+use crate::inspect::tool_owned::OwnedBy;
 use crate::vfs::FileKind;
 
 use super::Verb;
@@ -18,11 +18,11 @@ pub(super) const CONFLICTS_WITH_BASE: &str = " (conflicts with the base)";
 
 /// The offered changes.
 pub(in crate::cli) struct Offer<'a> {
-    pub(in crate::cli) opened: &'a Opened,
+    pub(in crate::cli) opened: &'a OpenSession,
     /// The changes to choose from.
     pub(in crate::cli) differences: Vec<Difference>,
     /// Directories with only a new mtime: they are chosen together with their entries.
-    pub(in crate::cli) quiet: Vec<Difference>,
+    pub(in crate::cli) time_only_dirs: Vec<Difference>,
     /// The paths of changes that conflict with the current state of the target.
     pub(in crate::cli) drifted: BTreeSet<MergedPath>,
     /// Whether the target is a copy of the base.
@@ -69,7 +69,7 @@ impl Offer<'_> {
             some.iter().any(|difference| difference.change.path.is_within(dir))
         };
         let moves = |dir: &MergedPath| picked.iter().any(|d| dir.is_within(&d.change.path));
-        let dirs = self.quiet.iter().map(|dir| &dir.change.path);
+        let dirs = self.time_only_dirs.iter().map(|dir| &dir.change.path);
         let is_picked = |dir: &&MergedPath| (has(&picked, dir) || moves(dir)) && !has(&rest, dir);
         let dirs: Vec<_> = dirs.filter(is_picked).collect();
         chosen.extend(dirs.into_iter().map(|dir| (dir.clone(), Pick::Whole)));

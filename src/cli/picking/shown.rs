@@ -7,7 +7,7 @@ use crate::cli::pager::Colour;
 use crate::cli::{diff, text};
 use crate::inspect::diff::Difference;
 use crate::inspect::hunks::Sign;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::inspect::patch::{Style, write_difference};
 
 /// The most lines of a patch that are shown.
@@ -77,7 +77,11 @@ impl Screen {
     }
 
     /// Shows the patch of a change without hunks, if its files are small.
-    pub(super) fn whole(&self, opened: &Opened, difference: &Difference) -> Result<(), CliError> {
+    pub(super) fn whole(
+        &self,
+        opened: &OpenSession,
+        difference: &Difference,
+    ) -> Result<(), CliError> {
         let sizes = [
             difference.old.as_ref().map(|old| old.attr.size),
             difference.change.after.as_ref().map(|after| after.attr().size),
@@ -88,7 +92,8 @@ impl Screen {
         let style =
             Style { has_colour: self.has_colour, escape: Some(diff::escaped), ..Style::default() };
         let mut patch = Vec::new();
-        opened.look(|view| write_difference((opened, view), difference, &style, &mut patch))?;
+        opened
+            .with_tree(|view| write_difference((opened, view), difference, &style, &mut patch))?;
         let patch = String::from_utf8_lossy(&patch);
         let lines: Vec<_> = patch.lines().collect();
         for line in lines.iter().take(SHOWN_LINES) {

@@ -1,17 +1,17 @@
 //! `acetate run`: runs a command in a mounted session.
 
+mod at_directory;
 #[cfg(target_os = "linux")]
-mod covered;
+mod in_namespace;
 #[cfg(target_os = "linux")]
 mod inherited;
-mod mounted;
 mod summary;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::choosing::Choosing;
+use super::choosing::SessionOptions;
 use super::confinement::Confinement;
 use super::error::CliError;
 use super::hiding::Hide;
@@ -19,7 +19,7 @@ use super::mounting::attach::{AttachOptions, base_of};
 use super::mounting::detach::release_dead;
 use super::mounting::point::MountPoint;
 use super::mounting::private::PrivateDir;
-use super::mounting::privilege::Means;
+use super::mounting::privilege::MountMethod;
 use super::mounting::user::User;
 use super::mounting::{place, privilege};
 use super::squash::RootSquash;
@@ -66,7 +66,7 @@ pub(super) struct Args {
     hide: Hide,
 
     #[command(flatten)]
-    choosing: Choosing,
+    choosing: SessionOptions,
 
     /// Leave it mounted and served afterwards.
     #[arg(long, requires = "at")]
@@ -97,7 +97,7 @@ pub(super) struct Args {
 /// A run with resolved paths.
 struct RunPlan<'a> {
     args: &'a Args,
-    means: Means,
+    means: MountMethod,
     session: PathBuf,
     base: Option<PathBuf>,
     user: Option<User>,
@@ -124,10 +124,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let run = RunPlan { args, means, session, base, user, confinement, command, hide };
     let code = match (&run.base, &args.at) {
         #[cfg(target_os = "linux")]
-        (Some(_), None) => covered::run(&run)?,
+        (Some(_), None) => in_namespace::run(&run)?,
         #[cfg(target_os = "linux")]
-        (None, None) if run.confinement.sandbox => covered::run(&run)?,
-        _ => mounted::run(&run)?,
+        (None, None) if run.confinement.sandbox => in_namespace::run(&run)?,
+        _ => at_directory::run(&run)?,
     };
     Ok(Ending::Exit(code))
 }

@@ -18,7 +18,7 @@ use crate::inspect::apply::last_apply;
 use crate::inspect::counts::ChangeCounts;
 use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff as compare};
 use crate::inspect::fold::each_path;
-use crate::inspect::opened::{Opened, open_session};
+use crate::inspect::opened::{OpenSession, open_session};
 use crate::inspect::touched::{Touched, last_change};
 
 /// Lines of changes that are shown at the end; more are counted.
@@ -47,7 +47,7 @@ impl SessionBefore {
         report: Option<&Path>,
         user: Option<&User>,
     ) -> Result<(), CliError> {
-        let opened = Opened::open(&self.session, None)?;
+        let opened = OpenSession::open(&self.session, None)?;
         let touched = Touched::since(opened.session(), self.last)?;
         let (options, mut all) = (DiffOptions::default(), Vec::new());
         compare(&opened, &options, &mut |_, difference| {

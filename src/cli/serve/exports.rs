@@ -11,7 +11,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
 
-use super::{Args, Door, Durability};
+use super::{Args, Durability, Frontend};
 use crate::cli::control::Control;
 use crate::cli::error::CliError;
 use crate::cli::{choosing, hiding, output, text};
@@ -32,7 +32,7 @@ pub(super) fn serve(
     runtime: &Runtime,
     args: &Args,
     file: &Path,
-    mut door: Door<'_>,
+    mut door: Frontend<'_>,
 ) -> Result<(), CliError> {
     let strict = args.durability == Durability::Strict;
     let validators = ValidatorCommand::this_program()
@@ -57,10 +57,10 @@ async fn until_signal(
     args: &Args,
     file: &Path,
     mut config: Config,
-    door: Door<'_>,
+    door: Frontend<'_>,
     served: &Arc<Mutex<ServedExports>>,
 ) -> Result<(), CliError> {
-    let Door { signals, listeners, registration } = door;
+    let Frontend { signals, listeners, registration } = door;
     let mut hang_ups = signal(SignalKind::hangup())
         .map_err(|error| CliError::caused("cannot listen for signals", &error))?;
     let addresses = listeners.addresses();

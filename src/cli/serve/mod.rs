@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use serde_json::{Map, Value};
 use tokio::runtime::{self, Runtime};
 
-use super::choosing::Choosing;
+use super::choosing::SessionOptions;
 use super::detached;
 use super::error::CliError;
 use super::hiding::Hide;
@@ -112,7 +112,7 @@ pub(super) struct Args {
     hide: Hide,
 
     #[command(flatten)]
-    choosing: Choosing,
+    choosing: SessionOptions,
 
     /// Print a JSON object once clients can come: addresses, and session, base and hide, or config
     /// and exports (their paths, secret ones left out).
@@ -158,7 +158,7 @@ fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
         true => Some(runtime.block_on(register(&listeners.addresses()))?),
         false => None,
     };
-    let door = Door { signals, listeners, registration: registration.as_ref() };
+    let door = Frontend { signals, listeners, registration: registration.as_ref() };
     let served = match (&args.session, &args.config) {
         (Some(session), _) => session::serve(runtime, args, session, door),
         (None, Some(file)) => exports::serve(runtime, args, file, door),
@@ -171,7 +171,7 @@ fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
 }
 
 /// The listening side of a server.
-struct Door<'a> {
+struct Frontend<'a> {
     signals: ServeSignals,
     listeners: Listeners,
     registration: Option<&'a Registration>,

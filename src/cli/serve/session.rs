@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 
-use super::{Args, Door, Durability};
+use super::{Args, Durability, Frontend};
 use crate::cli::control::Control;
 use crate::cli::detached::LogFile;
 use crate::cli::error::CliError;
@@ -22,7 +22,7 @@ pub(super) fn serve(
     runtime: &Runtime,
     args: &Args,
     session: &Path,
-    mut door: Door<'_>,
+    mut door: Frontend<'_>,
 ) -> Result<(), CliError> {
     let base = args.base.iter().cloned().collect();
     super::await_bases(runtime, &mut door.signals, base)?;
@@ -59,8 +59,8 @@ pub(super) fn serve(
     Ok(())
 }
 
-async fn until_signal(args: &Args, door: Door<'_>, layers: &SessionLayers) -> Option<LogFile> {
-    let Door { signals, listeners, registration } = door;
+async fn until_signal(args: &Args, door: Frontend<'_>, layers: &SessionLayers) -> Option<LogFile> {
+    let Frontend { signals, listeners, registration } = door;
     let addresses = listeners.addresses();
     let squash_root = args.squash.applies_at(&addresses);
     let insecure = args.insecure;

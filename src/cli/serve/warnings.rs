@@ -40,7 +40,7 @@ pub(super) fn tell_of_exports(file: &Path, config: &Config, addresses: &[SocketA
     }
     let file = text::name(file.as_os_str().as_encoded_bytes());
     for export in config.exports.iter().filter(|export| export.clients.are_beyond_loopback()) {
-        if let Some(what) = exposure::pretended(export) {
+        if let Some(what) = exposure::impersonation_risk(export) {
             output::line(format_args!("warning: {file}:{}: {what}", export.position));
             output::line(format_args!("hint: {}", exposure::HINT));
         }

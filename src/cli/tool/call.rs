@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::cli::{log, stored, text};
+use crate::cli::{agent_values, log, text};
 use crate::delta::sqlite::{CallRow, InvalidRow, ToolCall};
 use crate::inspect::tool::ToolChange;
 
@@ -20,7 +20,7 @@ pub(super) fn line(call: &CallRow, width: usize) -> String {
     format!(
         "{:>width$} {} {:>8} {:<7} {}",
         call.id,
-        stored::time(Some(call.started_at)),
+        agent_values::time(Some(call.started_at)),
         duration(call.duration_ms),
         call.status.as_str(),
         text::name(&call.name),
@@ -44,11 +44,11 @@ pub(super) fn json(call: &ToolCall, changes: Option<&[ToolChange]>) -> Map<Strin
     object.insert("id".to_owned(), row.id.into());
     text::put_path(&mut object, "name", &row.name);
     object.insert("status".to_owned(), row.status.as_str().into());
-    stored::put_time(&mut object, "started_at", Some(row.started_at));
-    stored::put_time(&mut object, "completed_at", row.completed_at);
+    agent_values::put_time(&mut object, "started_at", Some(row.started_at));
+    agent_values::put_time(&mut object, "completed_at", row.completed_at);
     object.insert("duration_ms".to_owned(), row.duration_ms.into());
-    stored::put(&mut object, "parameters", call.parameters.as_deref());
-    stored::put(&mut object, "result", call.result.as_deref());
+    agent_values::put(&mut object, "parameters", call.parameters.as_deref());
+    agent_values::put(&mut object, "result", call.result.as_deref());
     let error = call.error.as_deref().map(String::from_utf8_lossy);
     object.insert("error".to_owned(), error.map_or(Value::Null, Value::from));
     if let Some(changes) = changes {

@@ -9,7 +9,7 @@ use super::call;
 use crate::cli::Ending;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
-use crate::cli::when;
+use crate::cli::time_args;
 use crate::delta::sqlite::{AgentAccess, CallFilter, CallStatus};
 use crate::inspect::tool::ToolCalls;
 
@@ -27,11 +27,11 @@ pub(super) struct Args {
     name: Option<String>,
 
     /// Only calls that began at this moment or later: 2026-11-21T12:00:00Z, or an age (2h30m).
-    #[arg(long, value_name = "WHEN", value_parser = when::parse)]
+    #[arg(long, value_name = "WHEN", value_parser = time_args::parse)]
     since: Option<Timestamp>,
 
     /// Only calls that began at this moment or earlier.
-    #[arg(long, value_name = "WHEN", value_parser = when::parse)]
+    #[arg(long, value_name = "WHEN", value_parser = time_args::parse)]
     until: Option<Timestamp>,
 
     /// Only calls that ended so.

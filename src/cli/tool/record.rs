@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::call;
 use crate::cli::error::CliError;
-use crate::cli::{Ending, output, stored, when};
+use crate::cli::{Ending, agent_values, output, time_args};
 use crate::delta::sqlite::{AgentAccess, NewCall};
 use crate::inspect::tool::ToolCalls;
 
@@ -37,11 +37,11 @@ pub(super) struct Args {
     error: Option<String>,
 
     /// When it began: 2026-11-21T12:00:00Z, or an age such as 90s [default: when it ended].
-    #[arg(long, value_name = "WHEN", value_parser = when::parse)]
+    #[arg(long, value_name = "WHEN", value_parser = time_args::parse)]
     started: Option<Timestamp>,
 
     /// When it ended [default: now].
-    #[arg(long, value_name = "WHEN", value_parser = when::parse)]
+    #[arg(long, value_name = "WHEN", value_parser = time_args::parse)]
     completed: Option<Timestamp>,
 
     /// Print the call as a JSON object instead.
@@ -62,8 +62,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return Err(CliError::new("--parameters and --result cannot both be read from stdin")
             .with_hint("give one of them as an argument"));
     }
-    let parameters = args.parameters.as_deref().map(stored::given).transpose()?;
-    let result = args.result.as_deref().map(stored::given).transpose()?;
+    let parameters = args.parameters.as_deref().map(agent_values::given).transpose()?;
+    let result = args.result.as_deref().map(agent_values::given).transpose()?;
     let outcome = match (&result, &args.error) {
         (Some(result), _) => Ok(result.as_ref()),
         (None, error) => Err(error.as_deref().unwrap_or_default()),

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cli::child::Runner;
 use crate::cli::error::CliError;
-use crate::cli::{Ending, output, stored};
+use crate::cli::{Ending, agent_values, output};
 use crate::delta::sqlite::{AgentAccess, NewCall};
 use crate::inspect::json;
 use crate::inspect::tool::ToolCalls;
@@ -40,7 +40,7 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let parameters = match &args.parameters {
-        Some(text) => json::checked("parameters", &stored::given(text)?)?.to_owned(),
+        Some(text) => json::checked("parameters", &agent_values::given(text)?)?.to_owned(),
         None => command_line(&args.command),
     };
     // Closes the session again, because the command may need to lock it.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::call;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
-use crate::cli::{Ending, output, stored, text};
+use crate::cli::{Ending, agent_values, output, text};
 use crate::delta::sqlite::{AgentAccess, ToolCall};
 use crate::inspect::json;
 use crate::inspect::tool::{ToolCalls, ToolChange};
@@ -51,8 +51,8 @@ fn print(call: &ToolCall, changes: &[ToolChange], out: &mut Out) -> Result<(), C
     let (name, status) = (text::name(&row.name), row.status.as_str());
     out.line(format_args!("{} {name}: {status}", row.id))?;
     let mut field = |name: &str, value: &str| out.line(format_args!("  {name:<11}{value}"));
-    field("started", &stored::time(Some(row.started_at)))?;
-    field("completed", &stored::time(row.completed_at))?;
+    field("started", &agent_values::time(Some(row.started_at)))?;
+    field("completed", &agent_values::time(row.completed_at))?;
     field("duration", &call::duration(row.duration_ms))?;
     for (name, value) in [("parameters", &call.parameters), ("result", &call.result)] {
         if let Some(value) = value {

@@ -144,7 +144,7 @@ impl<'a> StepRunner<'a> {
                     ControlFlow::Continue(false) => Err(StepFailure::Skip(CHANGED.to_owned())),
                     ControlFlow::Continue(true) => self.take(take),
                 };
-                self.settle(Some(take.change), taken)?;
+                self.finish_step(Some(take.change), taken)?;
             }
             self.done += 1;
         }
@@ -163,7 +163,7 @@ impl<'a> StepRunner<'a> {
                     ControlFlow::Continue(false) => Err(StepFailure::Skip(CHANGED.to_owned())),
                     ControlFlow::Continue(true) => self.put(put),
                 };
-                self.settle(Some(put.change), done)?;
+                self.finish_step(Some(put.change), done)?;
             }
             self.done += 1;
         }
@@ -201,7 +201,7 @@ impl<'a> StepRunner<'a> {
                     ControlFlow::Continue(false) => Err(StepFailure::Skip(CHANGED.to_owned())),
                     ControlFlow::Continue(true) => self.set(set),
                 };
-                self.settle(set.change, done)?;
+                self.finish_step(set.change, done)?;
             }
             self.done += 1;
         }
@@ -321,7 +321,7 @@ impl<'a> StepRunner<'a> {
     }
 
     /// Leaves out the change of a step that was not done, and puts back what it took.
-    fn settle(
+    fn finish_step(
         &mut self,
         change: Option<usize>,
         step: std::result::Result<(), StepFailure>,

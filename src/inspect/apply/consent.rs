@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::drift::{Drifted, Why};
+use super::drift::{DriftReason, Drifted};
 use super::plan::{ApplyOptions, ApplyPlan};
 use crate::inspect::InspectError;
 use crate::inspect::diff::Difference;
@@ -38,9 +38,9 @@ pub(super) fn check_consent(
         .drifted
         .iter()
         .filter(|drifted| !is_left(drifted) && (!may_stay || is_unseen(drifted)));
-    let mut stops: Vec<_> = stops.map(|drifted| (&drifted.path, drifted.why.as_str())).collect();
+    let mut stops: Vec<_> = stops.map(|drifted| (&drifted.path, drifted.reason.as_str())).collect();
     let merged = plan.merged.iter().filter(|m| shown.is_some_and(|s| !s.merged.contains(m)));
-    stops.extend(merged.map(|merged| (&merged.path, Why::Changed.as_str())));
+    stops.extend(merged.map(|merged| (&merged.path, DriftReason::Changed.as_str())));
     let Some((path, why)) = stops.first() else { return Ok(()) };
     let others = match stops.len() {
         1 => String::new(),

@@ -8,7 +8,7 @@ use super::copy::original_in_copy;
 use super::history::{self, HiddenObject, RemovedDescendant};
 use super::merge::{Merge, MergeOutcome, StepContent};
 use super::plan::Merged;
-use super::planner::{Planner, RemovedDir};
+use super::planner::{Planner, RemovedBaseDir};
 use super::target_dir::{base_error, stat_in};
 use crate::base::{Base, BaseAttr, BasePath};
 use crate::delta::{MergedPath, Original};
@@ -23,12 +23,12 @@ pub struct Drifted {
     /// Where it is in the merged tree; of what is gone, where it is in the base.
     pub path: MergedPath,
     /// What happened.
-    pub why: Why,
+    pub reason: DriftReason,
 }
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum DriftReason {
     /// The base object changed since it was copied up.
     Changed,
     /// The base file is gone that was copied up.
@@ -45,7 +45,7 @@ pub enum Why {
     Copy,
 }
 
-impl Why {
+impl DriftReason {
     /// In words.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -66,13 +66,13 @@ impl Planner<'_> {
     pub(super) fn note_drift(&mut self, difference: &Difference) -> Result<Option<Merge>> {
         let change = &difference.change;
         if self.place.is_copy() && self.is_other_in_copy(difference)? {
-            self.drifted(change.path.clone(), Why::Copy);
+            self.drifted(change.path.clone(), DriftReason::Copy);
             return Ok(None);
         }
         // Of what is gone, and of a directory that is replaced, each object that changed is named.
         let replaced = change.replaced.as_ref().filter(|_| change.is_replaced_drifted);
         if self.is_changed_itself(replaced, change)? {
-            self.drifted(change.path.clone(), Why::Came);
+            self.drifted(change.path.clone(), DriftReason::Came);
         }
         if let Some(original) = original_in_copy(self.place.is_copy(), change) {
             return self.note_drift_from(original, difference);
@@ -86,7 +86,7 @@ impl Planner<'_> {
         if change.is_drifted && is_told {
             return self.merge_or_note(difference, change.before.as_ref());
         }
-        self.note_late_change(difference)?;
+        self.note_drift_of_hidden(difference)?;
         Ok(None)
     }
 
@@ -109,19 +109,21 @@ impl Planner<'_> {
                 self.plan.merged.push(Merged { path: change.path.clone(), has_conflicts });
                 return Ok(Some(merge));
             }
-            MergeOutcome::Merge(_) => Why::Changed,
+            MergeOutcome::Merge(_) => DriftReason::Changed,
             MergeOutcome::Conflict(why) => why,
         };
         match (&change.before, &change.after, why) {
             _ if self.differs_from_base(change, there)? => {
-                self.drifted(change.path.clone(), Why::Copy)
+                self.drifted(change.path.clone(), DriftReason::Copy)
             }
             (Some(base), None, _) => {
-                self.drifted(MergedPath::of_base(&base.path), Why::ChangedSinceDeleted);
+                self.drifted(MergedPath::of_base(&base.path), DriftReason::ChangedSinceDeleted);
             }
-            (None, Some(_), Why::Changed) => self.drifted(change.path.clone(), Why::Removed),
-            (_, Some(after), Why::Changed) if after.origin().is_none() => {
-                self.drifted(change.path.clone(), Why::Came);
+            (None, Some(_), DriftReason::Changed) => {
+                self.drifted(change.path.clone(), DriftReason::Removed)
+            }
+            (_, Some(after), DriftReason::Changed) if after.origin().is_none() => {
+                self.drifted(change.path.clone(), DriftReason::Came);
             }
             _ => self.drifted(change.path.clone(), why),
         }
@@ -130,7 +132,7 @@ impl Planner<'_> {
 
     /// Notes what changed in the base after the session had hidden or replaced it, as far as its
     /// ctime tells.
-    fn note_late_change(&mut self, difference: &Difference) -> Result<()> {
+    fn note_drift_of_hidden(&mut self, difference: &Difference) -> Result<()> {
         let change = &difference.change;
         let place = change.path.clone();
         let is_dir = |kind| kind == FileKind::Directory;
@@ -142,22 +144,26 @@ impl Planner<'_> {
                 let since = self.gone_since(base, &place)?;
                 let original = self.original_of(base)?;
                 if self.is_changed_since_hidden(base, since)? {
-                    self.drifted(path, Why::ChangedSinceDeleted);
+                    self.drifted(path, DriftReason::ChangedSinceDeleted);
                 } else if original.is_none() {
                     let change = self.plan.changes.len().saturating_sub(1);
                     self.note_same_second(base, since, change);
-                    self.hides(base, place, Drifted { path, why: Why::ChangedSinceDeleted });
+                    self.note_hidden(
+                        base,
+                        place,
+                        Drifted { path, reason: DriftReason::ChangedSinceDeleted },
+                    );
                 }
             }
             // What was replaced while it moved is told of the change.
             (_, Some(_)) if change.replaced.is_some() => {
                 let here = change.replaced.as_ref().filter(|_| !change.is_replaced_drifted);
-                self.may_have_come(here, place)?;
+                self.note_replaced(here, place)?;
             }
             // Two directories show as one.
             (Some(here), Some(after)) if after.origin().is_none() => {
                 let are_dirs = is_dir(here.attr.kind) && is_dir(after.attr().kind);
-                self.may_have_come(Some(here).filter(|_| !are_dirs), place)?;
+                self.note_replaced(Some(here).filter(|_| !are_dirs), place)?;
             }
             _ => {}
         }
@@ -174,11 +180,15 @@ impl Planner<'_> {
 
     /// Notes what the session replaced, and of which no original is kept: the log may tell that the
     /// base changed it after the session did first.
-    fn may_have_come(&mut self, here: Option<&BaseObject>, place: MergedPath) -> Result<()> {
+    fn note_replaced(&mut self, here: Option<&BaseObject>, place: MergedPath) -> Result<()> {
         if let Some(here) = here
             && self.original_of(here)?.is_none()
         {
-            self.hides(here, place.clone(), Drifted { path: place, why: Why::Came });
+            self.note_hidden(
+                here,
+                place.clone(),
+                Drifted { path: place, reason: DriftReason::Came },
+            );
         }
         Ok(())
     }
@@ -197,9 +207,9 @@ impl Planner<'_> {
 
     /// Notes that something is not any more as the session saw it: for the change that was noted
     /// last.
-    pub(super) fn drifted(&mut self, path: MergedPath, why: Why) {
+    pub(super) fn drifted(&mut self, path: MergedPath, why: DriftReason) {
         let change = self.plan.changes.len().saturating_sub(1);
-        self.drifted_in(change, Drifted { path, why });
+        self.drifted_in(change, Drifted { path, reason: why });
     }
 
     fn drifted_in(&mut self, change: usize, drifted: Drifted) {
@@ -207,7 +217,7 @@ impl Planner<'_> {
     }
 
     /// Leaves out what drifted, as far as the options say so, and puts the rest in order.
-    pub(super) fn settle_drift(&mut self) {
+    pub(super) fn resolve_drift(&mut self) {
         let names = |named: &[MergedPath], path: &MergedPath| {
             named.iter().any(|named| path.is_within(named))
         };
@@ -230,7 +240,7 @@ impl Planner<'_> {
                 self.plan.kept_in_base.insert(drifted.path, path.clone());
             }
             if keeps_base || self.skips_drifted {
-                let why = drifted.why.as_str().to_owned();
+                let why = drifted.reason.as_str().to_owned();
                 self.refuse(number, Skipped { path: path.clone(), why });
             }
         }
@@ -238,12 +248,18 @@ impl Planner<'_> {
 
     /// Notes that the session hides a base object, which has not changed since its last change,
     /// but may have since an earlier one.
-    fn hides(&mut self, base: &BaseObject, place: MergedPath, drifted: Drifted) {
+    fn note_hidden(&mut self, base: &BaseObject, place: MergedPath, drifted: Drifted) {
         let change = self.plan.changes.len().saturating_sub(1);
-        self.hides_in(change, base, place, drifted);
+        self.note_hidden_in(change, base, place, drifted);
     }
 
-    fn hides_in(&mut self, change: usize, base: &BaseObject, place: MergedPath, drifted: Drifted) {
+    fn note_hidden_in(
+        &mut self,
+        change: usize,
+        base: &BaseObject,
+        place: MergedPath,
+        drifted: Drifted,
+    ) {
         let changed = base.attr.ctime;
         if self.log_begun.is_some_and(|begun| changed > begun) {
             let home = MergedPath::of_base(&base.path);
@@ -253,7 +269,7 @@ impl Planner<'_> {
     }
 
     /// Looks in the audit log for earlier changes of what hides something of the base.
-    pub(super) fn look_for_earlier_changes(&mut self) -> Result<()> {
+    pub(super) fn find_drift_by_log(&mut self) -> Result<()> {
         let hidden = std::mem::take(&mut self.hidden);
         for (change, drifted) in history::changed_since(self.opened, hidden)? {
             self.drifted_in(change, drifted);
@@ -268,35 +284,35 @@ impl Planner<'_> {
 
     /// Goes through the directories that are to be removed, for what came or changed in them
     /// since they are gone in the session. What was moved out of them does not go with them.
-    pub(super) fn look_for_late_changes(&mut self) -> Result<()> {
-        for gone in std::mem::take(&mut self.gone) {
+    pub(super) fn find_drift_in_removed_dirs(&mut self) -> Result<()> {
+        for gone in std::mem::take(&mut self.removed_dirs) {
             let mut open = vec![gone.top.clone()];
             while let Some(dir) = open.pop() {
                 let (entries, names_differ) = self.entries(&dir)?;
                 if names_differ {
                     let path = MergedPath::of_base(&dir);
-                    self.drifted_in(gone.change, Drifted { path, why: Why::Copy });
+                    self.drifted_in(gone.change, Drifted { path, reason: DriftReason::Copy });
                 }
                 for path in entries {
                     if self.taken.contains_key(&path) {
                         continue;
                     }
-                    self.late_change(&path, &gone, &mut open)?;
+                    self.drift_of_removed(&path, &gone, &mut open)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn late_change(
+    fn drift_of_removed(
         &mut self,
         path: &BasePath,
-        gone: &RemovedDir,
+        gone: &RemovedBaseDir,
         open: &mut Vec<BasePath>,
     ) -> Result<()> {
         let Some(attr) = self.place.stat(path)? else { return Ok(()) };
         if self.opened.session().hidden().covers(path.as_bytes()) {
-            self.inside.push(RemovedDescendant::of(path, &attr, gone.change));
+            self.removed_descendants.push(RemovedDescendant::of(path, &attr, gone.change));
             return Ok(());
         }
         if attr.kind == FileKind::Directory {
@@ -310,16 +326,20 @@ impl Planner<'_> {
             false => BaseObject { path: path.clone(), attr },
         };
         let at = MergedPath::of_base(path);
-        let drifted = Drifted { path: at.clone(), why: Why::ChangedSinceDeleted };
+        let drifted = Drifted { path: at.clone(), reason: DriftReason::ChangedSinceDeleted };
         let original = self.original_of(&base)?;
         if self.is_changed_since_hidden(&base, gone.since)? {
             self.drifted_in(gone.change, drifted);
         } else if let Some((original, _)) = original {
-            self.inside.push(RemovedDescendant::as_hidden(&original, &base.attr, gone.change));
+            self.removed_descendants.push(RemovedDescendant::as_hidden(
+                &original,
+                &base.attr,
+                gone.change,
+            ));
         } else {
-            self.inside.push(RemovedDescendant::of(path, &base.attr, gone.change));
+            self.removed_descendants.push(RemovedDescendant::of(path, &base.attr, gone.change));
             self.note_same_second(&base, gone.since, gone.change);
-            self.hides_in(gone.change, &base, at, drifted);
+            self.note_hidden_in(gone.change, &base, at, drifted);
         }
         Ok(())
     }
@@ -330,21 +350,25 @@ impl Planner<'_> {
         &mut self,
         path: &BasePath,
         attr: &BaseAttr,
-        gone: &RemovedDir,
+        gone: &RemovedBaseDir,
     ) -> Result<Option<BaseObject>> {
         let base = self.base_stat(path)?.map(|attr| BaseObject { path: path.clone(), attr });
         if let Some((original, _)) = base.as_ref().map_or(Ok(None), |b| self.original_of(b))?
             && original.digest.is_some()
             && self.is_original(&original, path, attr)?
         {
-            self.inside.push(RemovedDescendant::as_hidden(&original, attr, gone.change));
+            self.removed_descendants.push(RemovedDescendant::as_hidden(
+                &original,
+                attr,
+                gone.change,
+            ));
             return Ok(None);
         }
         // By the base's number and times: clients saw that one.
         let base = base.filter(|base| !self.is_other(base).unwrap_or(true));
         if base.is_none() {
             let path = MergedPath::of_base(path);
-            self.drifted_in(gone.change, Drifted { path, why: Why::Copy });
+            self.drifted_in(gone.change, Drifted { path, reason: DriftReason::Copy });
         }
         Ok(base)
     }
@@ -359,7 +383,7 @@ impl Planner<'_> {
 
     /// What changed in the second of its removal has drifted, unless the audit log has its removal
     /// after that.
-    pub(super) fn look_for_changes_in_same_second(&mut self) -> Result<()> {
+    pub(super) fn find_drift_in_same_second(&mut self) -> Result<()> {
         let changed = std::mem::take(&mut self.same_second);
         for (RemovedDescendant { path, change, .. }, place) in
             history::not_removed(self.opened, changed)?
@@ -368,7 +392,7 @@ impl Planner<'_> {
             // It is in a directory that a client moved away.
             if there.is_none() {
                 let path = MergedPath::of_base(&path);
-                self.drifted_in(change, Drifted { path, why: Why::ChangedSinceDeleted });
+                self.drifted_in(change, Drifted { path, reason: DriftReason::ChangedSinceDeleted });
             }
         }
         Ok(())

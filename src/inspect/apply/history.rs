@@ -13,7 +13,7 @@ use crate::delta::{AuditProcedure, AuditRow, Dropped, MergedPath, Original};
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::log::{AuditLog, LogOptions};
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::vfs::{FileId, Time};
 
 /// A base object that the session hides.
@@ -37,7 +37,7 @@ pub(super) struct HiddenObject {
 ///
 /// # Errors
 /// The session cannot be read; so with all functions here.
-pub(super) fn begun(opened: &Opened) -> Result<Option<Time>> {
+pub(super) fn begun(opened: &OpenSession) -> Result<Option<Time>> {
     if let Some(dropped) = dropped(opened)? {
         return Ok(Some(dropped.since));
     }
@@ -52,7 +52,7 @@ pub(super) fn begun(opened: &Opened) -> Result<Option<Time>> {
 /// Those that changed in the base after the session had hidden them, with the numbers of the
 /// changes that hide them.
 pub(super) fn changed_since(
-    opened: &Opened,
+    opened: &OpenSession,
     hidden: Vec<HiddenObject>,
 ) -> Result<Vec<(usize, Drifted)>> {
     if hidden.is_empty() {
@@ -76,7 +76,7 @@ pub(super) fn changed_since(
 }
 
 /// What is gone of the log.
-fn dropped(opened: &Opened) -> Result<Option<Dropped>> {
+fn dropped(opened: &OpenSession) -> Result<Option<Dropped>> {
     match AuditLog::open(opened.session(), LogOptions::default()) {
         Err(InspectError::NoAudit { .. }) => Ok(None),
         log => log?.dropped(),
@@ -118,7 +118,7 @@ impl RemovedDescendant {
 /// Those of `inside` whose removal or replacement by a client is not in the audit log, with the
 /// place where the log has them in the merged tree. None where there is no log.
 pub(super) fn never_removed(
-    opened: &Opened,
+    opened: &OpenSession,
     inside: Vec<RemovedDescendant>,
 ) -> Result<Vec<(RemovedDescendant, MergedPath)>> {
     if inside.is_empty() || begun(opened)?.is_none() {
@@ -129,7 +129,7 @@ pub(super) fn never_removed(
 
 /// The same, and all of `inside` where there is no log.
 pub(super) fn not_removed(
-    opened: &Opened,
+    opened: &OpenSession,
     inside: Vec<RemovedDescendant>,
 ) -> Result<Vec<(RemovedDescendant, MergedPath)>> {
     if inside.is_empty() {
@@ -145,7 +145,7 @@ pub(super) fn not_removed(
 
 /// Reads the log, but for rows without a meaning.
 fn read(
-    opened: &Opened,
+    opened: &OpenSession,
     options: LogOptions,
     each: &mut dyn FnMut(&AuditRow) -> ControlFlow<()>,
 ) -> Result<()> {

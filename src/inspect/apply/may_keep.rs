@@ -11,7 +11,7 @@ use super::steps::Steps;
 use super::target_dir::ApplyTarget;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::vfs::FileKind;
 use crate::writeback::UndoDir;
 
@@ -69,7 +69,11 @@ pub(super) fn refuse_taken_back(place: &ApplyTarget<'_>, session: &str) -> Resul
 ///
 /// # Errors
 /// As it says; or what is kept cannot be read.
-pub fn check_not_taken_back(opened: &Opened, to: Option<&Path>, plan: &ApplyPlan) -> Result<()> {
+pub fn check_not_taken_back(
+    opened: &OpenSession,
+    to: Option<&Path>,
+    plan: &ApplyPlan,
+) -> Result<()> {
     let place = ApplyTarget::open(opened, to)?;
     match changes_nothing(&place, plan)? {
         true => Ok(()),
@@ -81,7 +85,7 @@ pub fn check_not_taken_back(opened: &Opened, to: Option<&Path>, plan: &ApplyPlan
 ///
 /// # Errors
 /// Another apply is at work, or the host refuses.
-pub fn keep_nothing(opened: &Opened, to: Option<&Path>) -> Result<()> {
+pub fn keep_nothing(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
     let place = ApplyTarget::open(opened, to)?;
     match super::open(&place.target, false)? {
         Some(staging) => Ok(staging.note(Notes::KEEPS_NOTHING)?),

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::drift::Why;
+use super::drift::DriftReason;
 use super::parts::side_attrs;
 use super::planner::Planner;
 use super::target_dir::{ApplyTarget, base_error};
@@ -60,7 +60,7 @@ pub(super) enum MergeOutcome {
     /// What the file gets.
     Merge(Merge),
     /// Why it cannot be merged.
-    Conflict(Why),
+    Conflict(DriftReason),
 }
 
 impl Planner<'_> {
@@ -74,11 +74,11 @@ impl Planner<'_> {
         let conflict = |why| Ok(MergeOutcome::Conflict(why));
         let original = change.original.as_ref().filter(|original| original.digest.is_some());
         let (Some(original), Some(base), Some(after)) = (original, there, &change.after) else {
-            return conflict(Why::Changed);
+            return conflict(DriftReason::Changed);
         };
         let is_file = |kind| kind == FileKind::Regular;
         if ![original.kind, base.attr.kind, after.attr().kind].into_iter().all(is_file) {
-            return conflict(Why::Changed);
+            return conflict(DriftReason::Changed);
         }
         let part = self.part_of(change);
         let attrs = merged_attrs(original, &base.attr, side_attrs(after, part));
@@ -94,9 +94,9 @@ impl Planner<'_> {
         }
         let theirs = match read_base(self.place.reader(), base) {
             Ok(Some(theirs)) => theirs,
-            Ok(None) => return conflict(Why::NotText),
+            Ok(None) => return conflict(DriftReason::NotText),
             Err(BaseError::Denied | BaseError::NotFound | BaseError::Changed) => {
-                return conflict(Why::Changed);
+                return conflict(DriftReason::Changed);
             }
             Err(source) => return Err(base_error(&self.place.shown(&base.path), source)),
         };
@@ -115,11 +115,11 @@ impl Planner<'_> {
         let ours = part.map(|part| part.content.clone());
         let Some(merged) = merge_text(self.view, original, (after, ours.as_deref()), &theirs)?
         else {
-            return conflict(Why::NotText);
+            return conflict(DriftReason::NotText);
         };
         let has_conflicts = matches!(merged, TextMerge::Conflicts(_));
         if has_conflicts && !self.marks_conflicts {
-            return conflict(Why::Conflict);
+            return conflict(DriftReason::Conflict);
         }
         let content = StepContent::Both {
             original: Box::new(original.clone()),

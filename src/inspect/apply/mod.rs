@@ -44,7 +44,7 @@ use std::path::Path;
 use super::InspectError;
 use super::diff::Difference;
 use super::error::Result;
-use super::opened::Opened;
+use super::opened::OpenSession;
 use crate::base::BasePath;
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::overlay::CopyStep;
@@ -59,7 +59,7 @@ use stage::Staged;
 use target_dir::ApplyTarget;
 
 pub use consent::{Consent, ShowPlan};
-pub use drift::{Drifted, Why};
+pub use drift::{DriftReason, Drifted};
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
 pub use last::{KeptForUndo, LastApply, kept, last_apply};
 pub use may_keep::{check_not_taken_back, keep_nothing};
@@ -97,7 +97,7 @@ pub enum ApplyEvent {
 pub type ApplyWatch<'a> = dyn FnMut(ApplyEvent) -> ControlFlow<()> + 'a;
 
 /// The session, or whoever serves it.
-pub trait Bookkeeper {
+pub trait SessionUpdater {
     /// Copies what copy-up left in the base, for a while, from the inode `from` on: the base is
     /// about to change. Where the round is over, all that was copied is synced.
     ///
@@ -161,13 +161,14 @@ impl Report {
 /// # Errors
 /// The session, the base or the directory `to` cannot be read, or not all can be done.
 pub fn plan(
-    opened: &Opened,
+    opened: &OpenSession,
     to: Option<&Path>,
     options: &ApplyOptions,
     each: &mut dyn FnMut(&Difference),
 ) -> Result<ApplyPlan> {
     let place = ApplyTarget::open(opened, to)?;
-    let mut plan = opened.look(|view| Planner::new(opened, view, &place, options, each).make())?;
+    let mut plan =
+        opened.with_tree(|view| Planner::new(opened, view, &place, options, each).make())?;
     measure(&place, &mut plan, options)?;
     Ok(plan)
 }
@@ -188,11 +189,11 @@ fn measure(place: &ApplyTarget<'_>, plan: &mut ApplyPlan, options: &ApplyOptions
 /// be finished; or the host refuses. Unless the error is [`InspectError::Unfinished`], nothing
 /// has changed.
 pub fn apply(
-    opened: &Opened,
+    opened: &OpenSession,
     to: Option<&Path>,
     options: &ApplyOptions,
     consent: Consent<'_>,
-    mut bookkeeper: Option<&mut dyn Bookkeeper>,
+    mut bookkeeper: Option<&mut dyn SessionUpdater>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
     let place = ApplyTarget::open(opened, to)?;
@@ -216,7 +217,7 @@ fn begin(
     staging: &Staging,
     journal: &Journal,
     staged: &Staged,
-    bookkeeper: Option<&mut (dyn Bookkeeper + '_)>,
+    bookkeeper: Option<&mut (dyn SessionUpdater + '_)>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<bool> {
     // As late as it may be: who writes to a large file while we prepare is served too.
@@ -243,7 +244,7 @@ fn give_up(place: &ApplyTarget<'_>, staging: Staging, why: Result<()>) -> Result
 
 /// Makes everything that will be placed, and says how; `None` if it was broken off.
 fn prepare(
-    opened: &Opened,
+    opened: &OpenSession,
     place: &ApplyTarget<'_>,
     options: &ApplyOptions,
     mut consent: Consent<'_>,
@@ -252,7 +253,7 @@ fn prepare(
 ) -> Result<Option<(Journal, Staged)>> {
     staging.clear()?;
     let begun = staging.made_at()?;
-    let prepared = opened.look(|view| {
+    let prepared = opened.with_tree(|view| {
         let mut plan = match &mut consent {
             Consent::Shown(shown) => {
                 let each = &mut |_: &Difference| {};
@@ -315,7 +316,7 @@ fn prepare(
 ///
 /// # Errors
 /// It was another session's, or cannot be read.
-pub fn interrupted(opened: &Opened, to: Option<&Path>) -> Result<Option<usize>> {
+pub fn interrupted(opened: &OpenSession, to: Option<&Path>) -> Result<Option<usize>> {
     let place = ApplyTarget::open(opened, to)?;
     let Some(staging) = open(&place.target, false)? else { return Ok(None) };
     Ok(journal_of(opened, &place.target, &staging)?.map(|journal| journal.steps.len()))
@@ -325,7 +326,7 @@ pub fn interrupted(opened: &Opened, to: Option<&Path>) -> Result<Option<usize>> 
 ///
 /// # Errors
 /// Another apply is at work, or the host refuses.
-pub fn clear(opened: &Opened, to: Option<&Path>) -> Result<()> {
+pub fn clear(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
     let place = ApplyTarget::open(opened, to)?;
     let Some(staging) = open(&place.target, false)? else { return Ok(()) };
     if staging.journal()?.is_none() {
@@ -340,9 +341,9 @@ pub fn clear(opened: &Opened, to: Option<&Path>) -> Result<()> {
 /// # Errors
 /// It was another session's, or the host refuses.
 pub fn resume(
-    opened: &Opened,
+    opened: &OpenSession,
     to: Option<&Path>,
-    bookkeeper: Option<&mut dyn Bookkeeper>,
+    bookkeeper: Option<&mut dyn SessionUpdater>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Option<Report>> {
     let place = ApplyTarget::open(opened, to)?;
@@ -353,12 +354,12 @@ pub fn resume(
 
 /// Does what the journal says, from where that was left.
 fn run_journal(
-    opened: &Opened,
+    opened: &OpenSession,
     place: &ApplyTarget<'_>,
     staging: Staging,
     journal: &Journal,
     staged: Staged,
-    mut bookkeeper: Option<&mut dyn Bookkeeper>,
+    mut bookkeeper: Option<&mut dyn SessionUpdater>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
     // A change that a client began before the journal was there may still read the base. The writer
@@ -372,7 +373,7 @@ fn run_journal(
     finish(place, staging, journal, staged, session, watch)
 }
 
-fn journal_of(opened: &Opened, target: &Target, staging: &Staging) -> Result<Option<Journal>> {
+fn journal_of(opened: &OpenSession, target: &Target, staging: &Staging) -> Result<Option<Journal>> {
     let Some(file) = staging.journal()? else { return Ok(None) };
     let path = staging.path().to_owned();
     let journal = Journal::read(file).map_err(|source| TargetError { path, source })?;

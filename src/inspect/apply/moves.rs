@@ -6,7 +6,7 @@
 
 use super::merge::{Merge, StepContent};
 use super::plan::{ChangeSize, Make, target_path};
-use super::planner::{Planner, RemovedDir};
+use super::planner::{Planner, RemovedBaseDir};
 use super::steps::{PutStep, Set, Take};
 use crate::base::{BaseError, BasePath};
 use crate::inspect::InspectError;
@@ -79,7 +79,7 @@ impl Planner<'_> {
         self.taken.insert(base.path.clone(), slot);
         if base.attr.kind == FileKind::Directory {
             let change = self.plan.changes.len() - 1;
-            self.gone.push(RemovedDir { top: base.path.clone(), since, change });
+            self.removed_dirs.push(RemovedBaseDir { top: base.path.clone(), since, change });
         }
     }
 
@@ -111,7 +111,7 @@ impl Planner<'_> {
     pub(super) fn replace_dropped(&mut self) -> Result<()> {
         for at in 0..self.plan.steps.puts.len() {
             let put = &self.plan.steps.puts[at];
-            if put.over.is_some() || !self.dropped.contains(&put.to) {
+            if put.over.is_some() || !self.renamed_open_files.contains(&put.to) {
                 continue;
             }
             let there = self.place.stat(&put.to)?;

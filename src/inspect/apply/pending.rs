@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{ApplyEvent, ApplyWatch, Bookkeeper};
+use super::{ApplyEvent, ApplyWatch, SessionUpdater};
 use crate::delta::Ino;
 use crate::inspect::error::Result;
 
@@ -16,7 +16,7 @@ use crate::inspect::error::Result;
 /// # Errors
 /// The session does not take it.
 pub(super) fn bring_in(
-    bookkeeper: Option<&mut (dyn Bookkeeper + '_)>,
+    bookkeeper: Option<&mut (dyn SessionUpdater + '_)>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<ControlFlow<()>> {
     let Some(bookkeeper) = bookkeeper else { return Ok(ControlFlow::Continue(())) };

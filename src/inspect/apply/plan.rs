@@ -16,7 +16,7 @@ use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::hunks::ChosenHunks;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
 use crate::overlay::{Change, TreeObject};
 use crate::vfs::FileKind;
@@ -31,7 +31,7 @@ pub struct ApplyOptions {
     /// Of that only these changes, or these hunks of them.
     pub chosen: Option<Arc<ChosenHunks>>,
     /// Also what clients leave behind for themselves.
-    pub droppings: bool,
+    pub client_temp_files: bool,
     /// Also over what is not any more as the session saw it.
     pub force: bool,
     /// Leave out what is not any more as the session saw it and cannot be merged.
@@ -265,7 +265,7 @@ pub(super) fn target_path(path: &MergedPath) -> BasePath {
 }
 
 /// The directory that is written to: the base, or a copy of it.
-pub(super) fn directory(opened: &Opened, to: Option<&Path>) -> Result<PathBuf> {
+pub(super) fn directory(opened: &OpenSession, to: Option<&Path>) -> Result<PathBuf> {
     match (to, opened.base_path()) {
         (Some(to), _) => Ok(to.to_owned()),
         (None, Some(base)) => Ok(base.to_owned()),

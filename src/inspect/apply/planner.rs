@@ -17,7 +17,7 @@ use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
 use crate::inspect::hunks::{ChosenHunks, ChosenPart};
 use crate::inspect::log::is_top_set;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind, Locator, Time};
@@ -28,7 +28,7 @@ const NOT_AS_SHOWN: &str = "it changed after the plan was shown";
 
 /// A directory that is to be removed.
 #[derive(Debug, Clone)]
-pub(super) struct RemovedDir {
+pub(super) struct RemovedBaseDir {
     pub top: BasePath,
     /// Since when it is gone in the session; ever, where nothing tells.
     pub since: Time,
@@ -38,14 +38,14 @@ pub(super) struct RemovedDir {
 
 /// Paths for which an option says what becomes of what drifted.
 #[derive(Debug, Default)]
-pub(super) struct Sides {
+pub(super) struct ConflictSides {
     pub session: Vec<MergedPath>,
     pub base: Vec<MergedPath>,
 }
 
 /// Makes the plan.
 pub(super) struct Planner<'a> {
-    pub opened: &'a Opened,
+    pub opened: &'a OpenSession,
     pub view: &'a TreeView<'a>,
     pub place: &'a ApplyTarget<'a>,
     pub options: diff::DiffOptions,
@@ -62,7 +62,7 @@ pub(super) struct Planner<'a> {
     /// What drifted is left out.
     pub(super) skips_drifted: bool,
     /// The paths of which what drifted is overwritten, or left out.
-    pub(super) sides: Sides,
+    pub(super) sides: ConflictSides,
     /// How much each change is, by number.
     pub(super) counts: BTreeMap<usize, ChangeSize>,
     /// What drifted, with the number of its change.
@@ -78,13 +78,13 @@ pub(super) struct Planner<'a> {
     /// Base objects whose moves are among that, with where they moved to.
     pub(super) staying: HashMap<BasePath, MergedPath>,
     /// Base files that a client renamed because they are open: they go when they are closed.
-    pub(super) dropped: HashSet<BasePath>,
+    pub(super) renamed_open_files: HashSet<BasePath>,
     /// What was taken, and from where.
     pub taken: HashMap<BasePath, StagingSlot>,
     /// Directories that are gone, to be gone through.
-    pub gone: Vec<RemovedDir>,
+    pub removed_dirs: Vec<RemovedBaseDir>,
     /// What is in them, and may not have been shown to the client that removed them.
-    pub inside: Vec<RemovedDescendant>,
+    pub removed_descendants: Vec<RemovedDescendant>,
     /// What changed in the base in the second in which it was removed in the session.
     pub same_second: Vec<RemovedDescendant>,
     /// Base objects that the session hides, and that may have changed since.
@@ -102,7 +102,7 @@ pub(super) struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     pub fn new(
-        opened: &'a Opened,
+        opened: &'a OpenSession,
         view: &'a TreeView<'a>,
         place: &'a ApplyTarget<'a>,
         options: &ApplyOptions,
@@ -114,7 +114,7 @@ impl<'a> Planner<'a> {
         let chosen = options.chosen.clone();
         let options = diff::DiffOptions {
             selection: options.selection.clone(),
-            droppings: options.droppings,
+            client_temp_files: options.client_temp_files,
             times: true,
             exact: true,
         };
@@ -129,7 +129,7 @@ impl<'a> Planner<'a> {
             makes_special,
             marks_conflicts,
             skips_drifted,
-            sides: Sides { session, base },
+            sides: ConflictSides { session, base },
             counts: BTreeMap::new(),
             drifted_changes: Vec::new(),
             plan: ApplyPlan::default(),
@@ -138,10 +138,10 @@ impl<'a> Planner<'a> {
             left_out: BTreeSet::new(),
             dirs: HashMap::new(),
             staying: HashMap::new(),
-            dropped: HashSet::new(),
+            renamed_open_files: HashSet::new(),
             taken: HashMap::new(),
-            gone: Vec::new(),
-            inside: Vec::new(),
+            removed_dirs: Vec::new(),
+            removed_descendants: Vec::new(),
             same_second: Vec::new(),
             hidden: Vec::new(),
             log_begun: None,
@@ -172,11 +172,11 @@ impl<'a> Planner<'a> {
         }
         through?;
         self.directories_as_they_were()?;
-        self.look_for_late_changes()?;
-        self.look_for_earlier_changes()?;
-        self.look_for_changes_in_same_second()?;
-        self.settle_drift();
-        self.look_for_unseen()?;
+        self.find_drift_in_removed_dirs()?;
+        self.find_drift_by_log()?;
+        self.find_drift_in_same_second()?;
+        self.resolve_drift();
+        self.refuse_removal_of_unseen()?;
         self.leave_out_dependents()?;
         self.plan.count(self.counts.values());
         for at in 0..self.plan.changes.len() {
@@ -226,7 +226,7 @@ impl<'a> Planner<'a> {
             (differs.mode, differs.owner) = (false, false);
         }
         self.plan.top = Some(top);
-        if differs != diff::Differs::default() {
+        if differs != diff::ChangedFields::default() {
             let difference = diff::of_top(before, after, differs);
             self.note(&difference)?;
         }
@@ -250,7 +250,7 @@ impl<'a> Planner<'a> {
                 match diff::is_dropping(&change.path) {
                     false => drop(self.staying.insert(base.path.clone(), change.path.clone())),
                     true if change.is_drifted => {}
-                    true => drop(self.dropped.insert(base.path.clone())),
+                    true => drop(self.renamed_open_files.insert(base.path.clone())),
                 }
             }
             let is_dir = |object: &TreeObject| object.attr().kind == FileKind::Directory;
@@ -295,7 +295,7 @@ impl<'a> Planner<'a> {
     pub(super) fn difference(&self, change: Change) -> Result<Option<Difference>> {
         let options = diff::DiffOptions {
             selection: Selection::default(),
-            droppings: true,
+            client_temp_files: true,
             ..self.options.clone()
         };
         diff::compare(self.opened, self.view, &options, change)

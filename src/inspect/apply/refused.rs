@@ -168,8 +168,8 @@ impl Planner<'_> {
 
     /// Leaves out the removal of directories that hold something whose removal by a client is not
     /// in the audit log: it may have been hidden from the client. Naming a directory removes it.
-    pub(super) fn look_for_unseen(&mut self) -> Result<()> {
-        let inside = std::mem::take(&mut self.inside);
+    pub(super) fn refuse_removal_of_unseen(&mut self) -> Result<()> {
+        let inside = std::mem::take(&mut self.removed_descendants);
         let opened = self.opened;
         let is_hidden = |i: &RemovedDescendant| opened.session().hidden().covers(i.path.as_bytes());
         let (hidden, inside): (Vec<_>, Vec<_>) = inside.into_iter().partition(is_hidden);

@@ -9,11 +9,11 @@ use std::ops::ControlFlow;
 use super::pending::bring_in;
 use super::steps::AppliedChange;
 use super::unchanged::DroppedCopy;
-use super::{ApplyWatch, Bookkeeper};
+use super::{ApplyWatch, SessionUpdater};
 use crate::delta::{MergedPath, PendingCopies};
 use crate::inspect::diff;
 use crate::inspect::error::Result;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::overlay::TreeView;
 
 /// Why a change is left out.
@@ -21,15 +21,18 @@ pub(super) const CHANGED: &str = "a client changed it after the plan was made";
 
 /// The session that is applied, and who changes it.
 pub(super) struct SessionCheck<'a, 'b> {
-    opened: &'a Opened,
+    opened: &'a OpenSession,
     /// `None` where a copy of the base is written to: the session and its base stay as they are.
-    bookkeeper: Option<&'a mut (dyn Bookkeeper + 'b)>,
+    bookkeeper: Option<&'a mut (dyn SessionUpdater + 'b)>,
     /// What cannot be copied into the session, as its base file changed otherwise.
     lost: PendingCopies,
 }
 
 impl<'a, 'b> SessionCheck<'a, 'b> {
-    pub fn new(opened: &'a Opened, bookkeeper: Option<&'a mut (dyn Bookkeeper + 'b)>) -> Self {
+    pub fn new(
+        opened: &'a OpenSession,
+        bookkeeper: Option<&'a mut (dyn SessionUpdater + 'b)>,
+    ) -> Self {
         Self { opened, bookkeeper, lost: PendingCopies::default() }
     }
 
@@ -50,7 +53,7 @@ impl<'a, 'b> SessionCheck<'a, 'b> {
         };
         let opened = self.opened;
         let look = || {
-            opened.look(|view| {
+            opened.with_tree(|view| {
                 let failed = |source| diff::at(&MergedPath::root(), source);
                 let is_same = change.map_or(Ok(true), |change| is_as_planned(view, change))?;
                 Ok((is_same, view.pending_copies().map_err(failed)?))

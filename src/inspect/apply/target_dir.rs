@@ -8,13 +8,13 @@ use super::record::Record;
 use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, own_paths};
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
-use crate::inspect::opened::{Opened, below};
+use crate::inspect::opened::{OpenSession, below};
 use crate::writeback::{Attrs, Target, Xattrs};
 
 /// A directory to write to, and what of it must not be written.
 pub(super) struct ApplyTarget<'a> {
     pub target: Target,
-    opened: &'a Opened,
+    opened: &'a OpenSession,
     /// The top as it was when nothing was done yet.
     pub top: BaseAttr,
     /// The same, with the mode that the host has.
@@ -32,7 +32,7 @@ impl<'a> ApplyTarget<'a> {
     ///
     /// # Errors
     /// There is none, or it cannot be written to because it is the base or a part of it.
-    pub fn open(opened: &'a Opened, to: Option<&Path>) -> Result<Self> {
+    pub fn open(opened: &'a OpenSession, to: Option<&Path>) -> Result<Self> {
         let given = directory(opened, to)?;
         let real = match (fs::canonicalize(&given), to) {
             (Ok(real), _) => real,

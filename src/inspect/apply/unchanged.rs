@@ -2,7 +2,7 @@
 //! them go directories that the base does not have any more, and that hold nothing else.
 
 use super::planner::Planner;
-use crate::inspect::diff::{Difference, DifferenceKind, started_from};
+use crate::inspect::diff::{Difference, DifferenceKind, drifted_original};
 use crate::inspect::error::Result;
 use crate::overlay::{Change, UnchangedCopy};
 use crate::vfs::FileKind;
@@ -54,7 +54,7 @@ impl Planner<'_> {
 /// Whether an object that the base changed, or removed, differs from its original in nothing but
 /// the time.
 pub(super) fn is_as_it_began(difference: &Difference) -> bool {
-    is_time_alone(difference) && started_from(&difference.change).is_some()
+    is_time_alone(difference) && drifted_original(&difference.change).is_some()
 }
 
 /// Whether an object is at its own place, and differs in nothing but the time.

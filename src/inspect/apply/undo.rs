@@ -17,12 +17,12 @@ use super::steps::AppliedChange;
 use super::target_dir::ApplyTarget;
 use super::undo_change;
 use super::undo_plan::{Restore, UndoOptions, UndoPlan, UndoPlanner, other_names};
-use super::{ApplyEvent, ApplyWatch, Bookkeeper, Report, Skipped};
+use super::{ApplyEvent, ApplyWatch, Report, SessionUpdater, Skipped};
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::writeback::{Cloner, Hooks, Staging, StagingDir, UndoDir};
 
 /// Says what taking the last apply back would do; `None` if nothing of one is kept.
@@ -30,7 +30,7 @@ use crate::writeback::{Cloner, Hooks, Staging, StagingDir, UndoDir};
 /// # Errors
 /// It was applied to another directory, or what is kept or the directory cannot be read.
 pub fn plan_undo(
-    opened: &Opened,
+    opened: &OpenSession,
     to: Option<&Path>,
     options: &UndoOptions,
 ) -> Result<Option<UndoPlan>> {
@@ -47,11 +47,11 @@ pub fn plan_undo(
 /// room to keep what is replaced; or the host refuses. Unless the error is
 /// [`InspectError::Unfinished`], nothing has changed.
 pub fn undo(
-    opened: &Opened,
+    opened: &OpenSession,
     to: Option<&Path>,
     options: &UndoOptions,
     shown: Option<&UndoPlan>,
-    mut bookkeeper: Option<&mut dyn Bookkeeper>,
+    mut bookkeeper: Option<&mut dyn SessionUpdater>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
     let place = ApplyTarget::open(opened, to)?;
@@ -71,7 +71,7 @@ pub fn undo(
 }
 
 /// What is kept of the last apply of this session to this directory.
-fn kept(opened: &Opened, place: &ApplyTarget<'_>) -> Result<Option<(UndoDir, Record)>> {
+fn kept(opened: &OpenSession, place: &ApplyTarget<'_>) -> Result<Option<(UndoDir, Record)>> {
     let Some(dir) = UndoDir::open(&place.undo_dir(), false)? else { return Ok(None) };
     let Some(record) = keep::read(&dir)? else { return Ok(None) };
     if record.session != opened.session().id() {
@@ -111,7 +111,7 @@ fn make_plan(
 
 /// Makes everything that will be placed; `None` if it was broken off.
 fn prepare(
-    opened: &Opened,
+    opened: &OpenSession,
     place: &ApplyTarget<'_>,
     options: &UndoOptions,
     shown: Option<&UndoPlan>,

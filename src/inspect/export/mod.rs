@@ -18,7 +18,7 @@ pub use dir::{Keep, OutputDir};
 pub use tar::Tar;
 
 use super::error::{InspectError, Result};
-use super::opened::Opened;
+use super::opened::OpenSession;
 use super::selection::Selection;
 use crate::delta::MergedPath;
 use crate::overlay::{TreeObject, TreeView};
@@ -140,20 +140,20 @@ pub trait ExportSink {
 /// # Errors
 /// An object cannot be read or written, or a layer cannot represent a name.
 pub fn export(
-    opened: &Opened,
+    opened: &OpenSession,
     options: &CopyOutOptions,
     sink: &mut dyn ExportSink,
     watch: &dyn ExportWatch,
     done: &mut Exported,
 ) -> Result<()> {
-    opened.look(|view| walk::export(view, options, sink, watch, done))
+    opened.with_tree(|view| walk::export(view, options, sink, watch, done))
 }
 
 /// Refuses an output path in the base or at a file of the session.
 ///
 /// # Errors
 /// `path` is a file of the session, or is in the base.
-pub fn check_place(opened: &Opened, path: &Path) -> Result<()> {
+pub fn check_place(opened: &OpenSession, path: &Path) -> Result<()> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     let above = above.unwrap_or(Path::new(".")).canonicalize();
     let above = above.map_err(|source| write_error(path, source))?;

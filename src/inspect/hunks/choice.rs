@@ -8,7 +8,7 @@ use super::pieces::{DiffPieces, pieces};
 use crate::delta::MergedPath;
 use crate::inspect::diff::Difference;
 use crate::inspect::error::Result;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::overlay::TreeView;
 
 /// How much of a change is chosen.
@@ -47,7 +47,7 @@ pub(in crate::inspect) enum Choice {
 
 /// Resolves chosen ids against the current pieces of a difference.
 pub(in crate::inspect) fn part(
-    opened: &Opened,
+    opened: &OpenSession,
     view: &TreeView<'_>,
     difference: &Difference,
     ids: &BTreeSet<HunkId>,

@@ -5,14 +5,14 @@
 //! or discarded.
 
 mod choice;
+mod discard_plan;
 mod id;
 mod pieces;
 mod text;
-mod without;
 
 pub(in crate::inspect) use choice::{Choice, part};
 pub use choice::{ChosenHunks, ChosenPart, Pick};
+pub use discard_plan::{DiscardStep, without};
 pub use id::HunkId;
 pub use pieces::{Attributes, DiffPieces, FileHunks, base_now, pieces, whole_id};
 pub use text::{Hunk, Sign, TextHunks};
-pub use without::{Undoing, without};

@@ -4,9 +4,9 @@ use super::id::HunkId;
 use super::text::TextHunks;
 use crate::base::BaseAttr;
 use crate::inspect::content::{MAX_TEXT_BYTES, content, read_base};
-use crate::inspect::diff::{Difference, DifferenceKind, at, base_error, started_from};
+use crate::inspect::diff::{Difference, DifferenceKind, at, base_error, drifted_original};
 use crate::inspect::error::Result;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::inspect::patch::has_nul;
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::FileKind;
@@ -53,7 +53,11 @@ impl FileHunks {
 ///
 /// # Errors
 /// The session or the base cannot be read.
-pub fn pieces(opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> Result<DiffPieces> {
+pub fn pieces(
+    opened: &OpenSession,
+    view: &TreeView<'_>,
+    difference: &Difference,
+) -> Result<DiffPieces> {
     let whole = || Ok(DiffPieces::Whole(whole_id(difference)));
     let change = &difference.change;
     let (Some(old), Some(base), Some(after)) = (&difference.old, &change.before, &change.after)
@@ -71,7 +75,7 @@ pub fn pieces(opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> 
     if !is_divisible {
         return whole();
     }
-    let before = match started_from(change) {
+    let before = match drifted_original(change) {
         Some(original) => view.original_content(original).map_err(|s| at(after.path(), s))?,
         None if change.is_drifted => None,
         None => read_base(opened.base(), base)
@@ -98,7 +102,7 @@ pub fn pieces(opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> 
 ///
 /// # Errors
 /// The base cannot be read.
-pub fn base_now(opened: &Opened, difference: &Difference) -> Result<Option<Vec<u8>>> {
+pub fn base_now(opened: &OpenSession, difference: &Difference) -> Result<Option<Vec<u8>>> {
     let change = &difference.change;
     match change.before.as_ref().filter(|_| change.is_drifted) {
         Some(base) => {

@@ -2,7 +2,7 @@
 
 use super::super::diff::{base_error, base_target, read_base};
 use super::super::error::{InspectError, Result};
-use super::super::opened::Opened;
+use super::super::opened::OpenSession;
 use super::limits::{MAX_FILE_BYTES, MAX_TEXT_BYTES, PIECE_BYTES, PROBE_BYTES};
 use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
@@ -136,7 +136,10 @@ pub fn has_nul(content: &[u8]) -> bool {
 }
 
 /// The base object at a path as a blob; `None` if it is free or neither a file nor a link.
-pub(super) fn base_blob<'a>(opened: &'a Opened, path: &MergedPath) -> Result<Option<Blob<'a>>> {
+pub(super) fn base_blob<'a>(
+    opened: &'a OpenSession,
+    path: &MergedPath,
+) -> Result<Option<Blob<'a>>> {
     let Some(base) = BasePath::from_bytes(&path.as_bytes()[1..]) else { return Ok(None) };
     let attr = match opened.base().stat(&base) {
         Ok(attr) => attr,

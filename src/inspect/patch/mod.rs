@@ -21,8 +21,8 @@ use std::io::{self, Write};
 
 use super::diff::DiffOptions;
 use super::error::{InspectError, Result};
-use super::opened::Opened;
-use super::own::OwnedBy;
+use super::opened::OpenSession;
+use super::tool_owned::OwnedBy;
 use crate::delta::MergedPath;
 pub use blob::has_nul;
 pub use file::quoted_text;
@@ -36,7 +36,7 @@ pub use style::{Escape, Style};
 
 /// What a patch leaves out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct LeftOut {
+pub struct PatchOmissions {
     /// The number of all differences, including those left out.
     pub differences: u64,
     /// The number of special files, which the format cannot represent.
@@ -83,10 +83,10 @@ impl From<io::Error> for Failure {
 /// # Errors
 /// The session or the base cannot be read. The inner error is one of `out`.
 pub fn patch(
-    opened: &Opened,
+    opened: &OpenSession,
     options: &DiffOptions,
     out: &mut dyn Write,
-) -> Result<io::Result<LeftOut>> {
+) -> Result<io::Result<PatchOmissions>> {
     patch_as(opened, options, &Style::default(), out)
 }
 
@@ -95,14 +95,14 @@ pub fn patch(
 /// # Errors
 /// As [`patch`].
 pub fn patch_as(
-    opened: &Opened,
+    opened: &OpenSession,
     options: &DiffOptions,
     style: &Style,
     out: &mut dyn Write,
-) -> Result<io::Result<LeftOut>> {
+) -> Result<io::Result<PatchOmissions>> {
     let mut pairs = Pairs::find(opened, options, style)?;
     let mut failed = None;
-    opened.look(|view| {
+    opened.with_tree(|view| {
         let written =
             pairs.each(opened, view, &mut |old, new| file::write_file(old, new, style, out));
         match written {

@@ -8,9 +8,9 @@ use super::file::write_file;
 use super::pairs::has_blob;
 use super::style::Style;
 use crate::delta::MergedPath;
-use crate::inspect::diff::{Difference, DifferenceKind, at, started_from};
+use crate::inspect::diff::{Difference, DifferenceKind, at, drifted_original};
 use crate::inspect::error::{InspectError, Result};
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::overlay::TreeView;
 use crate::vfs::FileKind;
 
@@ -20,7 +20,7 @@ use crate::vfs::FileKind;
 /// # Errors
 /// The session or the base cannot be read, or `out` cannot be written.
 pub fn write_difference(
-    (opened, view): (&Opened, &TreeView<'_>),
+    (opened, view): (&OpenSession, &TreeView<'_>),
     difference: &Difference,
     style: &Style,
     out: &mut dyn Write,
@@ -33,7 +33,7 @@ pub fn write_difference(
     }
     let from = before.map(|base| MergedPath::of_base(&base.path));
     let from = from.unwrap_or_else(|| change.path.clone());
-    let old = match (before, started_from(change)) {
+    let old = match (before, drifted_original(change)) {
         (None, _) => None,
         (Some(_), Some(original)) => {
             let content = view.original_content(original).map_err(|s| at(&from, s))?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use super::LeftOut;
+use super::PatchOmissions;
 use super::blob::{Blob, base_blob, blob};
 use super::file::PatchSide;
 use super::similar::most_similar;
@@ -11,13 +11,13 @@ use super::style::Style;
 use crate::base::{BaseError, BasePath};
 use crate::delta::{MergedPath, Original};
 use crate::inspect::diff::{
-    DiffOptions, Difference, DifferenceKind, at, base_error, diff, started_from,
+    DiffOptions, Difference, DifferenceKind, at, base_error, diff, drifted_original,
 };
 use crate::inspect::error::{InspectError, Result};
-use crate::inspect::opened::Opened;
-use crate::inspect::own::OwnFiles;
+use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
-use crate::inspect::walk::{Next, walk};
+use crate::inspect::tool_owned::ToolOwnedFiles;
+use crate::inspect::walk::{WalkControl, walk};
 use crate::overlay::{BaseObject, TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError, Time};
 
@@ -35,7 +35,7 @@ pub(super) struct Pairs {
     /// The originals of drifted base files, by path; `None` if the content was not kept.
     originals: BTreeMap<MergedPath, Option<Original>>,
     selection: Selection,
-    pub left_out: LeftOut,
+    pub left_out: PatchOmissions,
 }
 
 /// Called with the old path and content, and the new path and content.
@@ -47,15 +47,15 @@ impl Pairs {
     ///
     /// # Errors
     /// The session or the base cannot be read.
-    pub fn find(opened: &Opened, options: &DiffOptions, style: &Style) -> Result<Self> {
+    pub fn find(opened: &OpenSession, options: &DiffOptions, style: &Style) -> Result<Self> {
         let mut pairs = Self { selection: options.selection.clone(), ..Self::default() };
         diff(opened, options, &mut |view, difference| {
             pairs.left_out.differences += 1;
             pairs.add(opened, view, &difference)?;
             Ok(ControlFlow::Continue(()))
         })?;
-        opened.look(|view| {
-            pairs.settle(view)?;
+        opened.with_tree(|view| {
+            pairs.drop_existing_targets(view)?;
             if !style.has_git {
                 pairs.leave_out_own(opened, view)?;
             }
@@ -69,10 +69,10 @@ impl Pairs {
     }
 
     /// Leaves out files that git or context nodes own.
-    fn leave_out_own(&mut self, opened: &Opened, view: &TreeView<'_>) -> Result<()> {
+    fn leave_out_own(&mut self, opened: &OpenSession, view: &TreeView<'_>) -> Result<()> {
         use std::os::unix::ffi::OsStrExt;
         let outside = opened.base_path().map(|path| path.as_os_str().as_bytes());
-        let own = OwnFiles::find(view, outside, self.old.iter().chain(&self.new))?;
+        let own = ToolOwnedFiles::find(view, outside, self.old.iter().chain(&self.new))?;
         let left_out = &mut self.left_out;
         let mut is_kept = |path: &MergedPath| match own.owner(path) {
             Some(whose) => {
@@ -89,7 +89,12 @@ impl Pairs {
     }
 
     /// Turns new files into renames of deleted ones with similar content.
-    fn find_similar(&mut self, opened: &Opened, view: &TreeView<'_>, percent: u8) -> Result<()> {
+    fn find_similar(
+        &mut self,
+        opened: &OpenSession,
+        view: &TreeView<'_>,
+        percent: u8,
+    ) -> Result<()> {
         let sources: BTreeSet<_> = self.moved.values().cloned().collect();
         let mut gone = Vec::new();
         for path in self.old.iter().filter(|path| !sources.contains(*path)) {
@@ -98,7 +103,7 @@ impl Pairs {
                 gone.push((path, old));
             }
         }
-        let (mut finder, mut objects) = (Finder::new(view), Vec::new());
+        let (mut finder, mut objects) = (CachedLookup::new(view), Vec::new());
         for path in self.new.iter().filter(|path| !self.moved.contains_key(*path)) {
             if matches!(self.old_blob(opened, view, path)?, Some(None))
                 && let Some(object) = finder.find(path)?
@@ -124,7 +129,12 @@ impl Pairs {
         self.left_out.empty_dirs = self.dirs.iter().filter(is_empty).count() as u64;
     }
 
-    fn add(&mut self, opened: &Opened, view: &TreeView<'_>, difference: &Difference) -> Result<()> {
+    fn add(
+        &mut self,
+        opened: &OpenSession,
+        view: &TreeView<'_>,
+        difference: &Difference,
+    ) -> Result<()> {
         let change = &difference.change;
         if change.after.is_some() && self.leave_out_hidden(opened, &difference.path) {
             return Ok(());
@@ -183,14 +193,14 @@ impl Pairs {
                     false => self.add_new(path, object.clone(), Some(from)),
                 }
             }
-            Ok(Next::Deeper)
+            Ok(WalkControl::Deeper)
         })?;
         Ok(())
     }
 
     /// Leaves out an object at a path that the session hides, as `apply` does: the base may have an
     /// object there, which git would not replace. Returns whether the object is left out.
-    fn leave_out_hidden(&mut self, opened: &Opened, path: &MergedPath) -> bool {
+    fn leave_out_hidden(&mut self, opened: &OpenSession, path: &MergedPath) -> bool {
         let hidden = opened.session().hidden();
         let is_hidden = |path: &MergedPath| hidden.covers(&path.as_bytes()[1..]);
         if !is_hidden(path) {
@@ -233,7 +243,7 @@ impl Pairs {
         if let Some(replaced) = change.replaced.as_ref().filter(|_| change.is_replaced_drifted) {
             self.note_kept(view, replaced)?;
         }
-        if let Some(original) = started_from(change) {
+        if let Some(original) = drifted_original(change) {
             let path = MergedPath::of_base(&original.path);
             let is_kept = original.has_content;
             self.originals.insert(path, is_kept.then(|| original.clone()));
@@ -259,7 +269,7 @@ impl Pairs {
     /// `None` if the content is unknown.
     fn old_blob<'a>(
         &self,
-        opened: &'a Opened,
+        opened: &'a OpenSession,
         view: &TreeView<'_>,
         path: &MergedPath,
     ) -> Result<Option<Option<Blob<'a>>>> {
@@ -280,7 +290,7 @@ impl Pairs {
     /// session hid the directory: of files that changed later, the originals are used.
     fn add_old(
         &mut self,
-        opened: &Opened,
+        opened: &OpenSession,
         view: &TreeView<'_>,
         top: &BaseObject,
         since: Option<Time>,
@@ -323,9 +333,9 @@ impl Pairs {
 
     /// Keeps only old paths that the merged tree lacks. Keeps one rename from each of them, to a
     /// path that the base lacks: git does not rename over another file.
-    fn settle(&mut self, view: &TreeView<'_>) -> Result<()> {
+    fn drop_existing_targets(&mut self, view: &TreeView<'_>) -> Result<()> {
         let mut gone = BTreeSet::new();
-        let mut finder = Finder::new(view);
+        let mut finder = CachedLookup::new(view);
         for path in &self.old {
             let now = finder.find(path)?;
             if now.is_none_or(|now| !has_blob(now.attr().kind)) {
@@ -341,12 +351,12 @@ impl Pairs {
     /// Calls `each` for all pairs, in the order of their paths.
     pub fn each(
         &mut self,
-        opened: &Opened,
+        opened: &OpenSession,
         view: &TreeView<'_>,
         each: &mut EachPair<'_>,
     ) -> super::PatchResult {
         let sources: BTreeSet<&MergedPath> = self.moved.values().collect();
-        let mut finder = Finder::new(view);
+        let mut finder = CachedLookup::new(view);
         let both = self.old.iter().chain(&self.new).collect::<BTreeSet<_>>();
         for path in both {
             if !self.new.contains(path) && sources.contains(path) {
@@ -379,12 +389,12 @@ impl Pairs {
 }
 
 /// Looks up paths; caches the last directory, because many paths in a row share it.
-struct Finder<'v, 'a> {
+struct CachedLookup<'v, 'a> {
     view: &'v TreeView<'a>,
     dir: Option<(MergedPath, Option<TreeObject>)>,
 }
 
-impl<'v, 'a> Finder<'v, 'a> {
+impl<'v, 'a> CachedLookup<'v, 'a> {
     fn new(view: &'v TreeView<'a>) -> Self {
         Self { view, dir: None }
     }
@@ -409,7 +419,7 @@ impl<'v, 'a> Finder<'v, 'a> {
 /// The base path of an object that moved along with its directory from `from` to `to`; `None` if it
 /// came there in another way.
 fn moved_along(
-    opened: &Opened,
+    opened: &OpenSession,
     from: &BasePath,
     to: &MergedPath,
     object: &TreeObject,

@@ -4,11 +4,11 @@ use super::blob::Blob;
 use super::file::changed_text;
 use super::pairs::Pairs;
 use super::style::Style;
-use super::{Failure, LeftOut};
+use super::{Failure, PatchOmissions};
 use crate::delta::MergedPath;
 use crate::inspect::diff::DiffOptions;
 use crate::inspect::error::Result;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 
 /// How much of a file changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,13 +41,13 @@ pub struct FileStat {
 /// # Errors
 /// The session or the base cannot be read.
 pub fn stats(
-    opened: &Opened,
+    opened: &OpenSession,
     options: &DiffOptions,
     style: &Style,
     each: &mut dyn FnMut(FileStat),
-) -> Result<LeftOut> {
+) -> Result<PatchOmissions> {
     let mut pairs = Pairs::find(opened, options, style)?;
-    opened.look(|view| {
+    opened.with_tree(|view| {
         let counted = pairs.each(opened, view, &mut |(from, mut old), (to, mut new)| {
             for blob in [&mut old, &mut new].into_iter().flatten() {
                 blob.load()?;

@@ -18,7 +18,7 @@ use pathspecs::Pathspecs;
 pub use quoting::unquoted;
 
 use super::error::{InspectError, Result};
-use super::opened::{Opened, is_known};
+use super::opened::{OpenSession, is_known};
 use crate::delta::MergedPath;
 use crate::overlay::{Change, TreeView};
 use crate::vfs::{FileKind, Pattern, PatternSet};
@@ -65,8 +65,8 @@ impl Selection {
     /// # Errors
     /// An argument is invalid, or names a path at which neither the session nor its base has or had
     /// an object.
-    pub fn read(opened: &Opened, asked: &SelectionText) -> Result<Self> {
-        opened.look(|view| Self::parse(asked, &|path| is_known(opened, view, path)))
+    pub fn read(opened: &OpenSession, asked: &SelectionText) -> Result<Self> {
+        opened.with_tree(|view| Self::parse(asked, &|path| is_known(opened, view, path)))
     }
 
     /// Like [`Selection::read`], with `is_known` to say whether a path has or had an object.
@@ -156,10 +156,12 @@ impl Selection {
     }
 
     /// Like [`Selection::has`], also for a deleted name, with the ignore rules of `opened`.
-    pub fn has_name(&self, opened: Option<&Opened>, path: &MergedPath) -> bool {
+    pub fn has_name(&self, opened: Option<&OpenSession>, path: &MergedPath) -> bool {
         let has_rules = self.0.as_ref().is_some_and(|parts| parts.ignored.is_some());
         match opened.filter(|_| has_rules) {
-            Some(opened) => opened.look(|view| Ok(self.has(view, path, false))).unwrap_or(true),
+            Some(opened) => {
+                opened.with_tree(|view| Ok(self.has(view, path, false))).unwrap_or(true)
+            }
             None => self.has_by_name(path, false),
         }
     }

@@ -12,7 +12,7 @@
 
 mod attached;
 mod database;
-mod log;
+mod wal;
 
 use std::ffi::{CStr, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -97,7 +97,7 @@ pub fn sync_database(conn: &Connection) -> rusqlite::Result<()> {
 pub fn sees_wal(conn: &Connection) -> bool {
     let file = open_file(conn, ffi::SQLITE_FCNTL_JOURNAL_POINTER);
     // SAFETY: the file is open.
-    file.is_some_and(|file| unsafe { log::is_ours(file) })
+    file.is_some_and(|file| unsafe { wal::is_ours(file) })
 }
 
 /// Rewrites the WAL that `conn` has open, unchanged. `conn` must be in a write transaction that has
@@ -108,7 +108,7 @@ pub fn sees_wal(conn: &Connection) -> bool {
 pub fn rewrite_log(conn: &Connection) -> rusqlite::Result<()> {
     let Some(file) = open_file(conn, ffi::SQLITE_FCNTL_JOURNAL_POINTER) else { return Ok(()) };
     // SAFETY: the file is open.
-    let mut real = unsafe { log::real(file) };
+    let mut real = unsafe { wal::real(file) };
     rewrite(&mut real).map_err(failure)
 }
 
@@ -209,7 +209,7 @@ unsafe extern "C" fn open(
             return code;
         }
         if flags & ffi::SQLITE_OPEN_WAL != 0 {
-            log::attach(file, reports_each_write(path));
+            wal::attach(file, reports_each_write(path));
         }
         if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
             database::attach(file, reports_each_write(path));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use acetate::inspect::apply::{ApplyOptions, Why};
+use acetate::inspect::apply::{ApplyOptions, DriftReason};
 
 use super::{copy, open};
 use crate::support::applied::{all, applied, planned};
@@ -24,9 +24,9 @@ fn read(dir: &Path, name: &str) -> String {
     fs::read_to_string(dir.join(name)).unwrap()
 }
 
-fn drift(world: &World, to: &Path, options: &ApplyOptions) -> Vec<(String, Why)> {
+fn drift(world: &World, to: &Path, options: &ApplyOptions) -> Vec<(String, DriftReason)> {
     let plan = planned(&open(world), Some(to), options).unwrap();
-    plan.drifted.iter().map(|d| (d.path.display().to_string(), d.why)).collect()
+    plan.drifted.iter().map(|d| (d.path.display().to_string(), d.reason)).collect()
 }
 
 /// The session changes the first line and the link; the base gets another last line and link.
@@ -58,7 +58,7 @@ fn a_copy_that_is_what_the_session_started_from_gets_what_the_session_has() {
 fn a_copy_of_what_the_base_is_now_is_merged_as_the_base() {
     let world = changed_on_both_sides();
     let to = copy(&world, "now");
-    assert_eq!(drift(&world, &to, &all()), [("/dir/link".to_owned(), Why::Came)]);
+    assert_eq!(drift(&world, &to, &all()), [("/dir/link".to_owned(), DriftReason::Came)]);
     let skip = ApplyOptions { skip_drifted: true, ..all() };
     assert_eq!(applied(&open(&world), Some(&to), &skip).unwrap().skipped.len(), 1);
     assert_eq!(read(&to, "dir/text"), "ONE\ntwo\nthree\nfour\nFIVE\n");
@@ -74,12 +74,12 @@ fn a_copy_with_a_text_of_its_own_is_merged_or_refused() {
     assert_eq!(read(&to, "dir/text"), "ONE\ntwo\nthree\nFOUR\nfive\n");
     fs::write(to.join("dir/text"), "other\n").unwrap();
     let drifted = drift(&world, &to, &all());
-    assert!(drifted.contains(&("/dir/text".to_owned(), Why::Copy)), "{drifted:?}");
+    assert!(drifted.contains(&("/dir/text".to_owned(), DriftReason::Copy)), "{drifted:?}");
     applied(&open(&world), Some(&to), &all()).unwrap_err();
     assert_eq!(read(&to, "dir/text"), "other\n");
     fs::remove_file(to.join("dir/text")).unwrap();
     let drifted = drift(&world, &to, &all());
-    assert!(drifted.contains(&("/dir/text".to_owned(), Why::Copy)), "{drifted:?}");
+    assert!(drifted.contains(&("/dir/text".to_owned(), DriftReason::Copy)), "{drifted:?}");
 }
 
 /// A copy has other inodes and later ctimes than the base that clients saw.

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::{ApplyOptions, Consent, Why, apply};
+use acetate::inspect::apply::{ApplyOptions, Consent, DriftReason, apply};
 use acetate::inspect::seal::seal;
 use acetate::overlay::RebaseItem;
 use acetate::vfs::Time;
@@ -31,12 +31,12 @@ fn force() -> ApplyOptions {
 
 /// What drifted; nothing is written then, unless it is forced: that makes the merged tree.
 #[track_caller]
-pub fn drifted(world: &mut World) -> Vec<(String, Why)> {
+pub fn drifted(world: &mut World) -> Vec<(String, DriftReason)> {
     world.change_base();
     let opened = open(world);
     let before = on_host(&world.base());
     let plan = planned(&opened, None, &all()).unwrap();
-    let found = plan.drifted.iter().map(|d| (d.path.display().to_string(), d.why)).collect();
+    let found = plan.drifted.iter().map(|d| (d.path.display().to_string(), d.reason)).collect();
     // What the log no longer says, what was kept of it does.
     world.prune_log();
     let opened = open(world);
@@ -55,7 +55,7 @@ fn a_file_that_was_copied_up() {
     let mut world = World::new(TREE);
     world.write("dir/file", 0, b"mine").unwrap();
     fs::write(world.change_base().join("dir/file"), "theirs").unwrap();
-    assert_eq!(drifted(&mut world), [("/dir/file".to_owned(), Why::Conflict)]);
+    assert_eq!(drifted(&mut world), [("/dir/file".to_owned(), DriftReason::Conflict)]);
 }
 
 #[test]
@@ -69,7 +69,10 @@ fn a_file_that_was_replaced_or_is_gone() {
     fs::write(base.join("new"), "theirs").unwrap();
     fs::rename(base.join("new"), base.join("dir/other")).unwrap();
     let drifted = drifted(&mut world);
-    let both = [("/dir/file".to_owned(), Why::Removed), ("/other".to_owned(), Why::Conflict)];
+    let both = [
+        ("/dir/file".to_owned(), DriftReason::Removed),
+        ("/other".to_owned(), DriftReason::Conflict),
+    ];
     assert!(both.iter().all(|one| drifted.contains(one)), "{drifted:?}");
 }
 
@@ -87,7 +90,7 @@ fn what_was_deleted() {
     assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, []);
     at_the_hosts_time(&world, "fs_whiteout", "created_at", LONG_AGO);
     let found = drifted(&mut world);
-    let since = |path: &str| (path.to_owned(), Why::ChangedSinceDeleted);
+    let since = |path: &str| (path.to_owned(), DriftReason::ChangedSinceDeleted);
     let dirs = [since("/gone"), since("/gone/b")];
     let files = [since("/one"), since("/gone/a"), since("/gone/b/c")];
     assert!(dirs.iter().chain(&files).all(|one| found.contains(one)), "{found:?}");
@@ -130,7 +133,7 @@ fn what_came_within_the_second_of_a_removal() {
         fs::write(base.join("gone/new"), "theirs").unwrap();
         let named = planned(&open(&world), None, &super::only(&["gone"])).unwrap();
         assert_eq!(named.drifted.len(), names.len(), "{:?}", named.drifted);
-        let since = |path: &&str| ((*path).to_owned(), Why::ChangedSinceDeleted);
+        let since = |path: &&str| ((*path).to_owned(), DriftReason::ChangedSinceDeleted);
         let wanted: Vec<_> = names.iter().map(since).collect();
         assert_eq!(drifted(&mut world), wanted);
     }
@@ -149,7 +152,7 @@ fn a_directory_that_came_where_one_was_deleted() {
     at_the_hosts_time(&world, "fs_whiteout", "created_at", next_second());
     let base = world.base();
     fs::rename(theirs.join("b"), base.join("gone/old")).unwrap();
-    let since = |path: &str| (path.to_owned(), Why::ChangedSinceDeleted);
+    let since = |path: &str| (path.to_owned(), DriftReason::ChangedSinceDeleted);
     assert_eq!(drifted(&mut world), [since("/gone"), since("/gone/old")]);
 }
 
@@ -168,8 +171,8 @@ fn what_came_into_a_directory_that_was_moved_and_sealed() {
     let opened = open(&world);
     let plan = planned(&opened, None, &all()).unwrap();
     let found: Vec<_> =
-        plan.drifted.iter().map(|d| (d.path.display().to_string(), d.why)).collect();
-    assert_eq!(found, [("/gone/new".to_owned(), Why::ChangedSinceDeleted)]);
+        plan.drifted.iter().map(|d| (d.path.display().to_string(), d.reason)).collect();
+    assert_eq!(found, [("/gone/new".to_owned(), DriftReason::ChangedSinceDeleted)]);
 }
 
 #[test]
@@ -179,7 +182,7 @@ fn what_came_where_the_session_made_something() {
     fs::write(world.change_base().join("dir/new"), "theirs").unwrap();
     world.reopen();
     at_the_hosts_time(&world, "fs_inode", "ctime", LONG_AGO);
-    assert_eq!(drifted(&mut world), [("/dir/new".to_owned(), Why::Came)]);
+    assert_eq!(drifted(&mut world), [("/dir/new".to_owned(), DriftReason::Came)]);
 }
 
 #[test]
@@ -200,7 +203,7 @@ fn a_copy_that_is_none() {
     let mut found: Vec<_> = plan.drifted.iter().map(|d| d.path.display().to_string()).collect();
     found.sort();
     assert_eq!(found, ["/dir/file", "/gone/b/d", "/new"]);
-    assert!(plan.drifted.iter().all(|d| d.why == Why::Copy));
+    assert!(plan.drifted.iter().all(|d| d.reason == DriftReason::Copy));
     assert!(applied(&opened, Some(&to), &all()).is_err());
     // The session has only another mode: the content that the copy has stays.
     let merged_paths: Vec<_> = plan.merged.iter().map(|m| m.path.display().to_string()).collect();
@@ -217,7 +220,7 @@ fn drifted_in_both(world: &mut World) -> Vec<String> {
     let [base, copy] = [None, Some(&*to)].map(|to| {
         let plan = planned(&opened, to, &ApplyOptions { skip_drifted: true, ..all() }).unwrap();
         let found = plan.drifted.iter();
-        found.map(|d| format!("{}: {}", d.path.display(), d.why.as_str())).collect::<Vec<_>>()
+        found.map(|d| format!("{}: {}", d.path.display(), d.reason.as_str())).collect::<Vec<_>>()
     });
     assert_eq!(copy, base);
     let before = on_host(&to);
@@ -314,7 +317,7 @@ fn a_directory_with_another_mode() {
     world.put("dir/mine", "mine");
     let private = fs::Permissions::from_mode(0o700);
     fs::set_permissions(world.change_base().join("dir"), private).unwrap();
-    assert_eq!(drifted(&mut world), [("/dir".to_owned(), Why::Changed)]);
+    assert_eq!(drifted(&mut world), [("/dir".to_owned(), DriftReason::Changed)]);
 }
 
 /// An apply of a part is no change of somebody else's.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use acetate::inspect::apply::Why;
+use acetate::inspect::apply::DriftReason;
 
 use super::drift::{drifted, next_second};
 use super::{open, path};
@@ -31,7 +31,7 @@ fn save(world: &World, path: &str) {
 
 /// What drifted, with a clock of the session that is always ahead of the host's.
 #[track_caller]
-fn assert_drifted(mut world: World, wanted: &[(&str, Why)]) {
+fn assert_drifted(mut world: World, wanted: &[(&str, DriftReason)]) {
     let mut wanted: Vec<_> = wanted.iter().map(|(path, why)| ((*path).to_owned(), *why)).collect();
     wanted.sort_by(|a, b| a.0.cmp(&b.0));
     assert_eq!(drifted(&mut world), wanted);
@@ -59,8 +59,8 @@ fn a_replaced_file_that_the_session_changed_later() {
     world.write("one", 4, b" again").unwrap();
     world.chmod("two", 0o600).unwrap();
     save(&world, "elsewhere/a");
-    let conflicts = ["/one", "/elsewhere/a"].map(|path| (path, Why::Conflict));
-    assert_drifted(world, &[conflicts[0], conflicts[1], ("/two", Why::Came)]);
+    let conflicts = ["/one", "/elsewhere/a"].map(|path| (path, DriftReason::Conflict));
+    assert_drifted(world, &[conflicts[0], conflicts[1], ("/two", DriftReason::Came)]);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_changed_file_that_the_session_deleted_later() {
     }
     world.remove("one").unwrap();
     world.rm_rf("gone");
-    let gone = ["/one", "/gone/a"].map(|path| (path, Why::ChangedSinceDeleted));
+    let gone = ["/one", "/gone/a"].map(|path| (path, DriftReason::ChangedSinceDeleted));
     assert_drifted(world, &gone);
 }
 
@@ -87,7 +87,7 @@ fn a_deleted_directory_that_the_session_made_again() {
     fs::write(world.base().join("gone/new"), "theirs").unwrap();
     world.mkdir("gone").unwrap();
     world.rmdir("gone").unwrap();
-    assert_drifted(world, &[("/gone", Why::ChangedSinceDeleted)]);
+    assert_drifted(world, &[("/gone", DriftReason::ChangedSinceDeleted)]);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_replaced_directory_that_the_session_changed_later() {
     goes_on(&mut world);
     fs::write(world.base().join("gone/new"), "theirs").unwrap();
     world.chmod("gone", 0o700).unwrap();
-    assert_drifted(world, &[("/gone", Why::Came)]);
+    assert_drifted(world, &[("/gone", DriftReason::Came)]);
 }
 
 /// New attributes hide nothing of what is in it.
@@ -165,5 +165,5 @@ fn what_only_rows_could_tell_that_the_log_has_no_more() {
          DELETE FROM acetate_op WHERE id < (SELECT max(id) FROM acetate_op)"
     );
     world.sql().execute_batch(&lost).unwrap();
-    assert_drifted(world, &[("/one", Why::ChangedSinceDeleted)]);
+    assert_drifted(world, &[("/one", DriftReason::ChangedSinceDeleted)]);
 }

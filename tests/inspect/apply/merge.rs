@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::{ApplyOptions, Why};
+use acetate::inspect::apply::{ApplyOptions, DriftReason};
 use proptest::prelude::*;
 
 use super::{apply_served, open, path};
@@ -30,9 +30,9 @@ fn base_text(world: &World) -> String {
     fs::read_to_string(world.base().join("dir/text")).unwrap()
 }
 
-fn drift(world: &World, options: &ApplyOptions) -> Vec<(String, Why)> {
+fn drift(world: &World, options: &ApplyOptions) -> Vec<(String, DriftReason)> {
     let plan = planned(&open(world), None, options).unwrap();
-    plan.drifted.iter().map(|d| (d.path.display().to_string(), d.why)).collect()
+    plan.drifted.iter().map(|d| (d.path.display().to_string(), d.reason)).collect()
 }
 
 fn merged_paths(world: &World, options: &ApplyOptions) -> Vec<(String, bool)> {
@@ -105,7 +105,7 @@ fn a_conflict_stops_the_apply_unless_an_option_says_what_to_do() {
         change_first_line(&world);
         world.write("dir/other", 0, b"mine!\n").unwrap();
         fs::write(world.change_base().join("dir/text"), "1\ntwo\nthree\nfour\nfive\n").unwrap();
-        assert_eq!(drift(&world, &all()), [("/dir/text".to_owned(), Why::Conflict)]);
+        assert_eq!(drift(&world, &all()), [("/dir/text".to_owned(), DriftReason::Conflict)]);
         let done = applied(&open(&world), None, options);
         let other = fs::read_to_string(world.base().join("dir/other")).unwrap();
         (done, base_text(&world), other)
@@ -235,9 +235,9 @@ fn what_is_no_text_is_not_merged() {
     let mut world = World::new(TREE);
     world.write("dir/binary", 1, b"\0mine").unwrap();
     fs::write(world.change_base().join("dir/binary"), b"\0a").unwrap();
-    assert_eq!(drift(&world, &all()), [("/dir/binary".to_owned(), Why::NotText)]);
+    assert_eq!(drift(&world, &all()), [("/dir/binary".to_owned(), DriftReason::NotText)]);
     let marks = ApplyOptions { conflict_markers: true, ..all() };
-    assert_eq!(drift(&world, &marks), [("/dir/binary".to_owned(), Why::NotText)]);
+    assert_eq!(drift(&world, &marks), [("/dir/binary".to_owned(), DriftReason::NotText)]);
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn a_file_of_one_name_with_the_number_of_a_copied_one_and_other_content_is_no_ch
     fs::remove_file(base.join("one")).unwrap();
     fs::write(base.join("two"), "person\n").unwrap();
     assert_eq!(world.cat("two"), "person\n");
-    assert_eq!(drift(&world, &all()), [("/one".to_owned(), Why::Removed)]);
+    assert_eq!(drift(&world, &all()), [("/one".to_owned(), DriftReason::Removed)]);
 }
 
 /// The name by which the session has it is applied: the other one is the person's.
@@ -377,5 +377,5 @@ fn text_of_too_many_lines_is_not_merged() {
     fs::write(base.join("text"), format!("{lines}person")).unwrap();
     assert_eq!(merged_paths(&world, &all()), [("/text".to_owned(), false)]);
     fs::write(base.join("text"), format!("{lines}person\n")).unwrap();
-    assert_eq!(drift(&world, &all()), [("/text".to_owned(), Why::NotText)]);
+    assert_eq!(drift(&world, &all()), [("/text".to_owned(), DriftReason::NotText)]);
 }

@@ -35,9 +35,9 @@ use std::path::{Path, PathBuf};
 use acetate::delta::{Ino, MergedPath, PendingCopies};
 use acetate::inspect::Result;
 use acetate::inspect::apply::{
-    AppliedChange, ApplyEvent, ApplyOptions, Bookkeeper, Consent, DroppedCopy, Report, apply,
+    AppliedChange, ApplyEvent, ApplyOptions, Consent, DroppedCopy, Report, SessionUpdater, apply,
 };
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::inspect::selection::Selection;
 use acetate::overlay::CopyStep;
 
@@ -61,8 +61,8 @@ pub fn only(paths: &[&str]) -> ApplyOptions {
 }
 
 /// The session and its base.
-pub fn open(world: &World) -> Opened {
-    Opened::open(&world.session(), Some(&world.base())).unwrap()
+pub fn open(world: &World) -> OpenSession {
+    OpenSession::open(&world.session(), Some(&world.base())).unwrap()
 }
 
 /// A copy of the world's base.
@@ -74,7 +74,7 @@ pub fn copy(world: &World, name: &str) -> PathBuf {
 
 /// Applies, with `watch` looking on.
 pub fn watched(
-    opened: &Opened,
+    opened: &OpenSession,
     to: Option<&Path>,
     options: &ApplyOptions,
     watch: &mut dyn FnMut(ApplyEvent) -> ControlFlow<()>,
@@ -106,7 +106,7 @@ pub fn skipped(world: &World, to: &Path, at: ApplyEvent, change: impl FnOnce()) 
 #[derive(Default)]
 pub struct Noting(pub Vec<AppliedChange>);
 
-impl Bookkeeper for Noting {
+impl SessionUpdater for Noting {
     fn copy(&mut self, _: Ino) -> Result<CopyStep> {
         Ok(CopyStep { next: None, has_copied: false, left: PendingCopies::default() })
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::ops::ControlFlow;
 
-use acetate::inspect::apply::Why;
+use acetate::inspect::apply::DriftReason;
 use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::inspect::status::touched;
 
@@ -22,7 +22,7 @@ const TREE: &str = r#"
 
 /// What drifted in an apply; `status` and `diff` tell of drift in as many changes, namely `marked`.
 #[track_caller]
-fn drifted_as_marked(world: &mut World, marked: &[&str]) -> Vec<(String, Why)> {
+fn drifted_as_marked(world: &mut World, marked: &[&str]) -> Vec<(String, DriftReason)> {
     let opened = open(world);
     let mut found = Vec::new();
     diff(&opened, &DiffOptions::default(), &mut |_, difference| {
@@ -46,12 +46,12 @@ fn assert_no_drift(world: &World) {
     assert_eq!(touched(&opened).unwrap().drifted, 0);
 }
 
-fn came(path: &str) -> (String, Why) {
-    (path.to_owned(), Why::Came)
+fn came(path: &str) -> (String, DriftReason) {
+    (path.to_owned(), DriftReason::Came)
 }
 
-fn since_deleted(path: &str) -> (String, Why) {
-    (path.to_owned(), Why::ChangedSinceDeleted)
+fn since_deleted(path: &str) -> (String, DriftReason) {
+    (path.to_owned(), DriftReason::ChangedSinceDeleted)
 }
 
 /// Moves a directory of the base.

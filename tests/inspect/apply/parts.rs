@@ -12,7 +12,7 @@ use std::sync::Arc;
 use acetate::delta::{Ino, MergedPath};
 use acetate::inspect::Result;
 use acetate::inspect::apply::{
-    AppliedChange, ApplyEvent, ApplyOptions, Bookkeeper, Consent, DroppedCopy, apply, resume,
+    AppliedChange, ApplyEvent, ApplyOptions, Consent, DroppedCopy, SessionUpdater, apply, resume,
 };
 use acetate::inspect::hunks::{ChosenHunks, DiffPieces, HunkId, Pick};
 use acetate::overlay::CopyStep;
@@ -204,7 +204,7 @@ fn what_a_client_changes_meanwhile_stays_in_the_session() {
 #[test]
 fn an_apply_that_ended_in_the_middle_is_finished() {
     struct Twice<'a>(Book<'a>);
-    impl Bookkeeper for Twice<'_> {
+    impl SessionUpdater for Twice<'_> {
         fn copy(&mut self, from: Ino) -> Result<CopyStep> {
             self.0.copy(from)
         }

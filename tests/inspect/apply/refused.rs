@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::{ApplyOptions, Why};
+use acetate::inspect::apply::{ApplyOptions, DriftReason};
 
 use super::{copy, only, open};
 use crate::support::applied::{all, applied, assert_same, on_host, planned};
@@ -151,8 +151,9 @@ fn a_base_file_that_cannot_be_read_stops_nothing_else() {
         asked.join().unwrap()
     });
     let plan = plan.unwrap();
-    let drifted: Vec<_> = plan.drifted.iter().map(|drifted| (&drifted.path, drifted.why)).collect();
-    assert_eq!(drifted, [(&super::path("file"), Why::Changed)]);
+    let drifted: Vec<_> =
+        plan.drifted.iter().map(|drifted| (&drifted.path, drifted.reason)).collect();
+    assert_eq!(drifted, [(&super::path("file"), DriftReason::Changed)]);
     assert_eq!(plan.changes.len(), 2);
 }
 
@@ -191,7 +192,7 @@ fn a_session_without_a_base() {
     let world = World::plain();
     world.mkdir("dir").unwrap();
     world.put("dir/new", "new");
-    let opened = acetate::inspect::opened::Opened::open(&world.session(), None).unwrap();
+    let opened = acetate::inspect::opened::OpenSession::open(&world.session(), None).unwrap();
     let error = planned(&opened, None, &all()).unwrap_err();
     assert!(error.to_string().contains("has no base"), "{error}");
     assert!(error.hint().unwrap().contains("--to"));

@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use acetate::delta::{Ino, MergedPath};
 use acetate::inspect::Result;
 use acetate::inspect::apply::{
-    AppliedChange, ApplyEvent, ApplyOptions, Bookkeeper, Consent, DroppedCopy, Report, apply,
+    AppliedChange, ApplyEvent, ApplyOptions, Consent, DroppedCopy, Report, SessionUpdater, apply,
     resume,
 };
 use acetate::overlay::CopyStep;
@@ -142,7 +142,7 @@ struct Late<'a, F: FnMut(Moment)> {
     at: &'a std::cell::RefCell<F>,
 }
 
-impl<F: FnMut(Moment)> Bookkeeper for Late<'_, F> {
+impl<F: FnMut(Moment)> SessionUpdater for Late<'_, F> {
     fn copy(&mut self, from: Ino) -> Result<CopyStep> {
         self.book.copy(from)
     }

@@ -106,7 +106,8 @@ fn paths(left_out: &BTreeSet<(String, String)>) -> BTreeSet<String> {
 
 /// The paths that `diff` shows.
 fn told(world: &World) -> BTreeSet<String> {
-    let options = DiffOptions { droppings: true, times: true, exact: true, ..Default::default() };
+    let options =
+        DiffOptions { client_temp_files: true, times: true, exact: true, ..Default::default() };
     let mut told = BTreeSet::new();
     diff(&open(world), &options, &mut |_, difference| {
         told.insert(difference.change.path.display().to_string());

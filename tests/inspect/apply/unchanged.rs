@@ -5,7 +5,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::time::{Duration, UNIX_EPOCH};
 
-use acetate::inspect::apply::{ApplyOptions, Why};
+use acetate::inspect::apply::{ApplyOptions, DriftReason};
 use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::inspect::status::touched;
 use acetate::overlay::CopyLimits;
@@ -102,7 +102,7 @@ fn what_is_taken_from_the_session_is_written_though_only_its_time_differs() {
     world.write("removed", 0, b"one").unwrap();
     fs::remove_file(base.join("removed")).unwrap();
     let plan = planned(&open(&world), None, &all()).unwrap();
-    assert_eq!((plan.unchanged.len(), plan.drifted[0].why), (0, Why::Removed));
+    assert_eq!((plan.unchanged.len(), plan.drifted[0].reason), (0, DriftReason::Removed));
 }
 
 #[test]
@@ -189,7 +189,10 @@ fn a_directory_that_the_base_removed_stays_with_what_changed_in_it() {
         change(&world);
         fs::remove_dir_all(world.change_base().join("d")).unwrap();
         let plan = planned(&open(&world), None, &all()).unwrap();
-        assert!(plan.drifted.iter().any(|drifted| drifted.why == Why::Removed), "{plan:#?}");
+        assert!(
+            plan.drifted.iter().any(|drifted| drifted.reason == DriftReason::Removed),
+            "{plan:#?}"
+        );
         assert!(touched(&open(&world)).unwrap().drifted > 0);
     }
 }

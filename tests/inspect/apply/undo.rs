@@ -10,7 +10,7 @@ use acetate::inspect::apply::{
     ApplyEvent, ApplyOptions, Consent, Report, UndoKind, UndoOptions, apply, interrupted,
     plan_undo, resume, undo,
 };
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 
 use super::{copy, open, path};
 use crate::support::applied::{Book, Exact, all, assert_same, merged, on_host, planned};
@@ -82,13 +82,13 @@ pub fn undo_dir(world: &World) -> PathBuf {
 
 /// Applies to a directory, and keeps what is replaced.
 #[track_caller]
-pub fn apply_kept(opened: &Opened, to: Option<&Path>, options: &ApplyOptions) -> Report {
+pub fn apply_kept(opened: &OpenSession, to: Option<&Path>, options: &ApplyOptions) -> Report {
     let plan = planned(opened, to, options).unwrap();
     apply(opened, to, options, Consent::Shown(&plan), None, &mut go_on).unwrap()
 }
 
 #[track_caller]
-pub fn undone(opened: &Opened, to: Option<&Path>, options: &UndoOptions) -> Report {
+pub fn undone(opened: &OpenSession, to: Option<&Path>, options: &UndoOptions) -> Report {
     let plan = plan_undo(opened, to, options).unwrap().expect("something is kept");
     undo(opened, to, options, Some(&plan), None, &mut go_on).unwrap()
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::Path;
 
 use acetate::inspect::apply::{ApplyEvent, Consent, Report, apply, plan_undo, resume, undo};
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use rustix::process::{Gid, Uid, geteuid};
 
 use super::undo::{go_on, keeping, undoing};
@@ -100,7 +100,7 @@ fn modes(tree: &Exact) -> Vec<(Vec<u8>, u32)> {
 }
 
 /// Undoes, and where that is broken off, goes on.
-fn undo_once(opened: &Opened, to: &Path, at: usize) -> bool {
+fn undo_once(opened: &OpenSession, to: &Path, at: usize) -> bool {
     let finish = |report: Report| {
         let is_broken_off = report.broken_off.is_some();
         let report = match is_broken_off {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use acetate::inspect::apply::{ApplyEvent, Consent, Report, apply, interrupted, resume, undo};
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 
 use super::undo::{go_on, keeping, undoing, undone};
 use super::{copy, open};
@@ -56,7 +56,7 @@ pub fn stop_at(at: usize) -> impl FnMut(ApplyEvent) -> ControlFlow<()> {
 
 /// Goes on with what was broken off; whether it was.
 #[track_caller]
-fn finish(opened: &Opened, to: &Path, report: Report) -> bool {
+fn finish(opened: &OpenSession, to: &Path, report: Report) -> bool {
     if report.broken_off.is_none() {
         return false;
     }

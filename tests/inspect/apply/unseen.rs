@@ -111,7 +111,7 @@ fn what_was_removed_before_its_directory_was_applied_was_seen() {
     world.change_base();
     world.remove("dir/._file").unwrap();
     world.rename("dir", "moved").unwrap();
-    let without_droppings = ApplyOptions { droppings: false, ..all() };
+    let without_droppings = ApplyOptions { client_temp_files: false, ..all() };
     let report = apply_served(&world, &without_droppings);
     assert_eq!(report.skipped, []);
     assert!(world.base().join("moved/._file").exists());

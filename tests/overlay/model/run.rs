@@ -1,6 +1,6 @@
 //! Runs a case on both sides.
 
-use acetate::inspect::opened::Opened;
+use acetate::inspect::opened::OpenSession;
 use acetate::inspect::seal::{SealPlan, plan, seal};
 use acetate::overlay::CopyLimits;
 use acetate::vfs::{Attr, CreateHow, FileKind, FsError, Locator, Stability};
@@ -249,7 +249,7 @@ impl Case {
         let (session, base) = (self.world.session(), self.world.base());
         let sealed = seal(&session, Some(&base), for_agentfs, &mut |_, _| ()).unwrap();
         assert_eq!(sealed.unfinished, 0);
-        let left = plan(&Opened::open(&session, Some(&base)).unwrap()).unwrap();
+        let left = plan(&OpenSession::open(&session, Some(&base)).unwrap()).unwrap();
         assert_eq!(left, SealPlan::default());
         let theirs = spec_reader::read_dense_tree(&session, &base);
         assert_same(&theirs, &self.reference.tree(), "as the specification reads it");

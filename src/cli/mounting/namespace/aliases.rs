@@ -32,13 +32,13 @@ struct ObjectIdentity {
 }
 
 /// Opens a path without access to the object, and does not follow a link.
-const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const O_PATH_FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl CoveredBase {
     /// Opens the directory `path`, which must not contain symbolic links.
     pub(super) fn find(path: &Path) -> Result<Self, CliError> {
         let failed = |error: io::Error| CliError::base(path, &error.into());
-        let dir = openat(CWD, path, LOOK | OFlags::DIRECTORY, Mode::empty())
+        let dir = openat(CWD, path, O_PATH_FLAGS | OFlags::DIRECTORY, Mode::empty())
             .map_err(|errno| failed(errno.into()))?;
         let identity = ObjectIdentity::of(&dir).map_err(failed)?;
         let owner = fstat(&dir).map_err(|errno| failed(errno.into()))?.st_uid;
@@ -114,7 +114,7 @@ impl CoveredBase {
     }
 
     fn identity_of(&self, below: &Path) -> Option<ObjectIdentity> {
-        ObjectIdentity::of(&openat(&self.dir, below, LOOK, Mode::empty()).ok()?).ok()
+        ObjectIdentity::of(&openat(&self.dir, below, O_PATH_FLAGS, Mode::empty()).ok()?).ok()
     }
 }
 
@@ -138,7 +138,7 @@ impl ObjectIdentity {
 }
 
 fn identity_at(path: &Path) -> Option<ObjectIdentity> {
-    ObjectIdentity::of(&openat(CWD, path, LOOK, Mode::empty()).ok()?).ok()
+    ObjectIdentity::of(&openat(CWD, path, O_PATH_FLAGS, Mode::empty()).ok()?).ok()
 }
 
 /// `Path::join`, without a trailing slash for an empty `below`.
@@ -160,13 +160,13 @@ fn mount_of(dir: &OwnedFd, path: &Path, entries: &[MountTableEntry]) -> io::Resu
 
 /// Mounts the object at `shown` over `path`; an empty one if it is missing or of another type.
 fn cover(shown: &Path, path: &Path) -> io::Result<()> {
-    let target = openat(CWD, path, LOOK, Mode::empty())?;
+    let target = openat(CWD, path, O_PATH_FLAGS, Mode::empty())?;
     let is_dir = |fd: &OwnedFd| {
         let kind = fstat(fd).map(|found| FileType::from_raw_mode(found.st_mode));
         kind.is_ok_and(|kind| kind == FileType::Directory)
     };
     let by_descriptor = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let source = openat(CWD, shown, LOOK, Mode::empty()).ok();
+    let source = openat(CWD, shown, O_PATH_FLAGS, Mode::empty()).ok();
     let place = by_descriptor(&target);
     match source.filter(|source| is_dir(source) == is_dir(&target)) {
         Some(source) => mount_bind(by_descriptor(&source), place)?,

@@ -10,10 +10,10 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::Namespace;
 use crate::cli::error::CliError;
-use crate::cli::mounting::busy;
 use crate::cli::mounting::call::{Unmounting, unmount_path};
 use crate::cli::mounting::detach::{ServerFate, release};
-use crate::cli::mounting::inside;
+use crate::cli::mounting::mount_users;
+use crate::cli::mounting::namespace_processes;
 use crate::cli::mounting::note::Note;
 use crate::cli::output;
 
@@ -27,7 +27,7 @@ impl Namespace {
     /// Ends processes that the command left behind, unmounts, and returns to the original
     /// namespace. If `run` was killed, also stops the server.
     pub(in crate::cli) fn leave(self) -> Result<(), CliError> {
-        busy::end_all(&inside::descendants);
+        mount_users::end_all(&namespace_processes::descendants);
         let failed = |error: &io::Error| {
             CliError::caused(format!("cannot unmount {}", self.note.dir.display()), error)
         };
@@ -45,7 +45,8 @@ impl Namespace {
             .map_err(|error| failed(&error))?;
         }
         self.go_back().map_err(|error| failed(&error))?;
-        let Some(run) = self.note.run.filter(|run| inside::started(run.pid) != Some(run.start))
+        let Some(run) =
+            self.note.run.filter(|run| namespace_processes::started(run.pid) != Some(run.start))
         else {
             return Ok(());
         };

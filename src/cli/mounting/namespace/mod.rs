@@ -24,9 +24,9 @@ use rustix::thread::UnshareFlags;
 use super::call::MountCall;
 use super::note::{self, Note};
 use super::point::MountPoint;
-use super::privilege::Means;
+use super::privilege::MountMethod;
 use super::sandbox::{TMP, tree};
-use super::{inside, table};
+use super::{namespace_processes, table};
 use crate::cli::confinement::Confinement;
 use crate::cli::error::CliError;
 
@@ -46,7 +46,7 @@ pub(in crate::cli) struct NamespaceMount<'a> {
     pub(in crate::cli) runner: u32,
     /// Additional options, as for `mount -o`.
     pub(in crate::cli) options: Option<&'a str>,
-    pub(in crate::cli) means: Means,
+    pub(in crate::cli) means: MountMethod,
     /// A directory that is mounted instead of the export.
     pub(in crate::cli) stand_in: Option<&'a Path>,
     pub(in crate::cli) confinement: Option<&'a Confinement>,
@@ -97,7 +97,7 @@ pub(in crate::cli) fn enter(wanted: &NamespaceMount<'_>) -> Result<Namespace, Cl
         None => vec![session.to_owned()],
     };
     if let Some(run) = &mut note.run {
-        run.namespace = inside::namespace("self");
+        run.namespace = namespace_processes::namespace("self");
     }
     // Through a descriptor: the mounts of a sandbox may cover the directory of the notes.
     note.write_at(Path::new(&format!("/proc/self/fd/{}", open_notes.as_raw_fd())))?;

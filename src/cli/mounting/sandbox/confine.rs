@@ -99,7 +99,7 @@ pub(in crate::cli) fn end_with_parent() -> io::Result<()> {
 }
 
 /// Sets the process name, which was derived from `/proc/self/exe`.
-pub(in crate::cli) fn take_name() {
+pub(in crate::cli) fn set_process_name() {
     let _named = rustix::thread::set_name(c"acetate");
 }
 

@@ -80,7 +80,7 @@ pub struct SqliteWriter {
     /// Whether the batch must not block its thread: [`Writer::try_begin`].
     is_inline: bool,
     /// Whether the WAL is to be checkpointed before the next batch, because the disk was full.
-    owes_copy: bool,
+    checkpoint_owed: bool,
     poison: Poison,
     log: Wal,
     _turn: WriterToken,
@@ -104,7 +104,7 @@ impl SqliteWriter {
             // An earlier process may have died with unsynced commits in the WAL.
             unsynced: !clean || log.is_inherited(),
             is_inline: false,
-            owes_copy: false,
+            checkpoint_owed: false,
             poison,
             log,
             batch: OpenBatch {
@@ -238,7 +238,7 @@ impl SqliteWriter {
 
     /// Checkpoints if a commit failed because the disk was full.
     fn copy_if_owed(&mut self) {
-        if std::mem::take(&mut self.owes_copy) {
+        if std::mem::take(&mut self.checkpoint_owed) {
             // A failure makes the next batch fail.
             let _ = self.poison.keep(self.log.checkpoint_now(&self.batch.conn));
         }
@@ -300,7 +300,7 @@ impl Writer for SqliteWriter {
 
     fn try_begin(&mut self) -> Result<bool> {
         self.check_begin()?;
-        let has_first = self.clean || self.batch.numbers.due().is_some() || self.owes_copy;
+        let has_first = self.clean || self.batch.numbers.due().is_some() || self.checkpoint_owed;
         if has_first || !self.log.is_ready() {
             return Ok(false);
         }
@@ -361,7 +361,7 @@ impl Writer for SqliteWriter {
             if matches!(error, StoreError::Full(_)) {
                 // A checkpoint may let the WAL restart, if the database has space: deleting must
                 // work.
-                self.owes_copy = true;
+                self.checkpoint_owed = true;
                 if !self.is_inline {
                     self.copy_if_owed();
                 }
@@ -394,7 +394,7 @@ impl Writer for SqliteWriter {
     }
 
     fn maintenance_at(&self) -> Option<Instant> {
-        let owed = self.owes_copy.then(Instant::now);
+        let owed = self.checkpoint_owed.then(Instant::now);
         owed.or_else(|| self.log.maintenance_at()).filter(|_| !self.poison.is_set())
     }
 

@@ -5,7 +5,7 @@ use crate::delta::sqlite::table::{redirect, value};
 use crate::delta::sqlite::tools::check;
 use crate::delta::{Ino, Result};
 
-use super::mender::Repairer;
+use super::repairer::Repairer;
 use super::whiteouts;
 
 pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {

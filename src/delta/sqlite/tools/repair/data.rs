@@ -8,7 +8,7 @@ use crate::delta::sqlite::table::chunk::Chunks;
 use crate::delta::sqlite::table::inode;
 use crate::delta::{Ino, InodeRow, Result, StoreError};
 
-use super::mender::Repairer;
+use super::repairer::Repairer;
 
 /// Mode of a regular file that only its owner may read.
 const FILE: u32 = 0o100_600;

@@ -8,7 +8,7 @@ use crate::delta::sqlite::tools::check::storage_type_error;
 use crate::delta::{Ino, Result};
 use crate::vfs::Name;
 
-use super::mender::Repairer;
+use super::repairer::Repairer;
 
 pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
     mender.change(

@@ -5,7 +5,7 @@ use rusqlite::OptionalExtension;
 use crate::delta::Result;
 use crate::delta::sqlite::table::value;
 
-use super::mender::Repairer;
+use super::repairer::Repairer;
 
 pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
     modes(mender)?;

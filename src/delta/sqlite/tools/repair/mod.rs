@@ -8,7 +8,7 @@ mod copies;
 mod data;
 mod entries;
 mod inodes;
-mod mender;
+mod repairer;
 mod session_rules;
 mod whiteouts;
 
@@ -28,8 +28,8 @@ use crate::delta::sqlite::table::{chunk, dentry, inode, meta, schema};
 use crate::delta::sqlite::tools::backup::{self, SessionCopy};
 use crate::delta::sqlite::tools::check::{CheckOptions, INTEGRITY};
 use crate::delta::sqlite::wal::schedule;
-use mender::Repairer;
-pub use mender::{AskBase, BaseListing, Repairs};
+use repairer::Repairer;
+pub use repairer::{AskBase, BaseListing, Repairs};
 
 /// Suffix of the backup's name.
 const BACKUP_SUFFIX: &str = ".before-repair";

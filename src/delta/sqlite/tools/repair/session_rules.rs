@@ -8,7 +8,7 @@ use crate::delta::sqlite::file::config;
 use crate::delta::sqlite::table::{hide, inode_numbers::InodeNumbers, meta};
 use crate::vfs::{Pattern, PatternSet};
 
-use super::mender::Repairer;
+use super::repairer::Repairer;
 
 /// Keys with integer values.
 const NUMBERS: &str =

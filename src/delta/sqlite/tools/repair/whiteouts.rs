@@ -6,7 +6,7 @@ use crate::delta::sqlite::tools::check::storage_type_error;
 use crate::delta::{Ino, MergedPath, Result};
 use crate::vfs::{FileKind, Time};
 
-use super::mender::{BaseListing, Repairer};
+use super::repairer::{BaseListing, Repairer};
 
 pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
     rows(mender)?;

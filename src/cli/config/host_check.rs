@@ -25,10 +25,10 @@ pub(super) struct ConfigFinding {
 
 /// Checks everything that `config` names. Creates and changes nothing.
 pub(super) fn look(config: &Config) -> Vec<ConfigFinding> {
-    let mut looker = Looker::default();
+    let mut looker = HostChecker::default();
     for export in &config.exports {
         if export.clients.are_all()
-            && let Some(what) = exposure::pretended(export)
+            && let Some(what) = exposure::impersonation_risk(export)
         {
             looker.find(export.position, format!("{what}; {}", exposure::HINT));
         }
@@ -52,14 +52,14 @@ pub(super) fn look(config: &Config) -> Vec<ConfigFinding> {
 
 /// The results so far; each session and each base is reported once.
 #[derive(Default)]
-struct Looker {
+struct HostChecker {
     findings: Vec<ConfigFinding>,
     bases: BTreeSet<PathBuf>,
     /// Whether each session can be used.
     sessions: BTreeMap<PathBuf, bool>,
 }
 
-impl Looker {
+impl HostChecker {
     fn find(&mut self, position: Position, what: String) {
         self.findings.push(ConfigFinding { position, what });
     }
@@ -77,10 +77,10 @@ impl Looker {
         if let StoreConfig::Session { file, chunk_size } = &mount.store {
             is_usable &= self.session(mount, file, *chunk_size);
         }
-        if is_usable && let Some(what) = way_fault(mount) {
+        if is_usable && let Some(what) = subtree_problem(mount) {
             self.find(mount.position, what);
         }
-        if is_usable && let Some(what) = above_fault(export, mount) {
+        if is_usable && let Some(what) = parent_problem(export, mount) {
             self.find(mount.position, what);
         }
     }
@@ -146,7 +146,7 @@ fn session_faults(
 }
 
 /// The problem with a mount's subtree, if any.
-fn way_fault(mount: &MountConfig) -> Option<String> {
+fn subtree_problem(mount: &MountConfig) -> Option<String> {
     if mount.subtree.is_root() {
         return None;
     }
@@ -155,7 +155,7 @@ fn way_fault(mount: &MountConfig) -> Option<String> {
 }
 
 /// The problem with the directory that contains a mount point, if any.
-fn above_fault(export: &ExportConfig, mount: &MountConfig) -> Option<String> {
+fn parent_problem(export: &ExportConfig, mount: &MountConfig) -> Option<String> {
     let names: Vec<&str> = mount.at.components().collect();
     let (_, above) = names.split_last()?;
     let depth = |outer: &MountConfig| outer.at.components().count();

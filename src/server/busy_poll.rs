@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use super::limits::LOOKOUT;
+use super::limits::BUSY_POLL_TIME;
 
 /// Cap on the miss count; at the cap, a connection skips 2^6 - 1 polls after each miss.
 const MAX_MISSES: u8 = 6;
@@ -67,7 +67,7 @@ impl BusyPoll {
             return None;
         }
         let _taken = post.take()?;
-        let until = Instant::now() + LOOKOUT;
+        let until = Instant::now() + BUSY_POLL_TIME;
         while is_alone() {
             if let Some(seen) = glance() {
                 self.misses = self.misses.saturating_sub(1);

@@ -28,12 +28,12 @@ pub enum OwnedBy {
 
 /// The git directories that a tree has outside `.git`.
 #[derive(Debug, Clone, Default)]
-pub struct OwnFiles {
+pub struct ToolOwnedFiles {
     /// Directories named by `.git` files, as worktrees and submodules have them.
     linked: Vec<MergedPath>,
 }
 
-impl OwnFiles {
+impl ToolOwnedFiles {
     /// Reads the `.git` files in the parents of these paths. `outside` is the tree's root on this
     /// machine, to resolve absolute paths in them.
     ///

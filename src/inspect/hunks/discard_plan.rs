@@ -9,7 +9,7 @@ use super::pieces::{DiffPieces, FileHunks, pieces, whole_id};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff};
 use crate::inspect::error::Result;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::overlay::TreeView;
 use crate::vfs::{FileId, FileKind, Time};
 
@@ -24,7 +24,7 @@ const HOLDS_OTHERS: &str = "holds changes that are not chosen, and comes back on
 
 /// One step of a discard.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Undoing {
+pub enum DiscardStep {
     /// Everything that the session has at and below a path; the base shows there again.
     Path(MergedPath),
     /// Hunks of a file.
@@ -52,9 +52,9 @@ pub enum Undoing {
 /// # Errors
 /// The session or the base cannot be read.
 pub fn without(
-    opened: &Opened,
+    opened: &OpenSession,
     (chosen, seen): (&ChosenHunks, &BTreeMap<MergedPath, HunkId>),
-) -> Result<Vec<Undoing>> {
+) -> Result<Vec<DiscardStep>> {
     let mut undoings = Vec::new();
     let (mut found, mut dirs, mut kept) = (BTreeSet::new(), Vec::new(), Vec::new());
     let mut gone = Vec::new();
@@ -71,7 +71,7 @@ pub fn without(
             Some(Pick::Whole) => {
                 found.insert(path.clone());
                 match attributes_of_dir(&difference) {
-                    Some(attributes) => undoings.push(Undoing::Attributes(path, attributes)),
+                    Some(attributes) => undoings.push(DiscardStep::Attributes(path, attributes)),
                     None => dirs.push(ends(&difference)),
                 }
             }
@@ -79,7 +79,7 @@ pub fn without(
                 found.insert(path.clone());
                 let undoing = of_file(opened, view, &difference, ids)?;
                 match undoing {
-                    Undoing::Path(_) => dirs.push(vec![path]),
+                    DiscardStep::Path(_) => dirs.push(vec![path]),
                     undoing => {
                         kept.push(path);
                         undoings.push(undoing);
@@ -92,7 +92,7 @@ pub fn without(
     for path in chosen.keys().filter(|path| !found.contains(*path)) {
         let is_in = |dir: &MergedPath| path != dir && path.is_within(dir);
         let why = if gone.iter().any(is_in) { GONE } else { CHANGED };
-        undoings.push(Undoing::Nothing(path.clone(), why));
+        undoings.push(DiscardStep::Nothing(path.clone(), why));
     }
     let mut paths = BTreeSet::new();
     for ends in dirs {
@@ -100,13 +100,13 @@ pub fn without(
         let holds = |kept: &MergedPath| ends.iter().any(|end| kept.is_within(end));
         match kept.iter().any(holds) {
             true => {
-                undoings.push(Undoing::Nothing(path, HOLDS_OTHERS));
+                undoings.push(DiscardStep::Nothing(path, HOLDS_OTHERS));
             }
             false => drop(paths.insert(path)),
         }
     }
     let is_outermost = |path: &&MergedPath| !path.above().any(|above| paths.contains(&above));
-    undoings.extend(paths.iter().filter(is_outermost).cloned().map(Undoing::Path));
+    undoings.extend(paths.iter().filter(is_outermost).cloned().map(DiscardStep::Path));
     Ok(undoings)
 }
 
@@ -129,27 +129,27 @@ fn attributes_of_dir(difference: &Difference) -> Option<[u32; 3]> {
 }
 
 fn of_file(
-    opened: &Opened,
+    opened: &OpenSession,
     view: &TreeView<'_>,
     difference: &Difference,
     ids: &BTreeSet<HunkId>,
-) -> Result<Undoing> {
+) -> Result<DiscardStep> {
     let path = difference.change.path.clone();
     let (DiffPieces::File(file), Some(after)) =
         (pieces(opened, view, difference)?, &difference.change.after)
     else {
-        return Ok(Undoing::Nothing(path, CHANGED));
+        return Ok(DiscardStep::Nothing(path, CHANGED));
     };
     let all: BTreeSet<_> = file.ids().collect();
     if ids.is_empty() || !ids.is_subset(&all) {
-        return Ok(Undoing::Nothing(path, CHANGED));
+        return Ok(DiscardStep::Nothing(path, CHANGED));
     }
     if *ids == all {
-        return Ok(Undoing::Path(path));
+        return Ok(DiscardStep::Path(path));
     }
     let FileHunks { text, attributes } = *file;
     let attr = after.attr();
-    Ok(Undoing::Hunks {
+    Ok(DiscardStep::Hunks {
         path,
         object: (attr.fileid, attr.ctime),
         content: text.with(&all.difference(ids).copied().collect()),

@@ -45,7 +45,7 @@ impl Copying<'_> {
         let mut bytes = 0;
         let mut read = VecDeque::new();
         // Errors are reported when the file itself is copied.
-        let _looked = self.opened.look(|view| {
+        let _looked = self.opened.with_tree(|view| {
             for path in std::iter::once(first).chain(paths).take(MAX_READ_AHEAD_FILES) {
                 let content = find(view, path).ok().and_then(|file| {
                     let attr = file.attr();

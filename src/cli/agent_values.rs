@@ -16,7 +16,7 @@ pub(super) fn given(text: &str) -> Result<Cow<'_, str>, CliError> {
         return Ok(text.into());
     }
     let mut read = String::new();
-    let most = json::MOST_BYTES as u64 + 1;
+    let most = json::MAX_VALUE_BYTES as u64 + 1;
     std::io::stdin()
         .take(most)
         .read_to_string(&mut read)

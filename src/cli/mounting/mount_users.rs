@@ -27,7 +27,7 @@ pub(super) struct MountUser {
 
 /// The processes that use `dir`, as far as this user may see them; empty without `/proc`. Only
 /// links in `/proc` are read, so a server that does not respond cannot block this.
-pub(super) fn holders(dir: &Path) -> Vec<MountUser> {
+pub(super) fn mount_users(dir: &Path) -> Vec<MountUser> {
     let ours = std::process::id();
     let others = processes().filter(|(pid, _)| *pid != ours);
     others.filter(|(_, path)| uses(path, dir)).map(MountUser::of).collect()
@@ -112,10 +112,10 @@ mod tests {
     fn a_process_in_a_directory_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().canonicalize().unwrap();
-        assert_eq!(super::holders(&dir), []);
+        assert_eq!(super::mount_users(&dir), []);
         let mut child =
             std::process::Command::new("sleep").arg("20").current_dir(&dir).spawn().unwrap();
-        let found = super::holders(&dir);
+        let found = super::mount_users(&dir);
         super::end(&found, rustix::process::Signal::TERM);
         assert_eq!(found.iter().map(|holder| holder.pid).collect::<Vec<_>>(), [child.id()]);
         assert!(!child.wait().unwrap().success());

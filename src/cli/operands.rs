@@ -7,7 +7,7 @@ use super::source::SessionSource;
 use super::text;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
-use crate::inspect::opened::Opened;
+use crate::inspect::opened::OpenSession;
 use crate::vfs::FileKind;
 
 /// What `cp`, `mv` and `ln` are about.
@@ -39,7 +39,11 @@ impl LastOperand {
     ///
     /// # Errors
     /// There are several sources and `path` is not a directory.
-    pub(super) fn of(opened: &Opened, path: MergedPath, sources: usize) -> Result<Self, CliError> {
+    pub(super) fn of(
+        opened: &OpenSession,
+        path: MergedPath,
+        sources: usize,
+    ) -> Result<Self, CliError> {
         let kind = kind(opened, &path)?;
         let is_dir = kind == Some(FileKind::Directory);
         if sources > 1 && !is_dir {
@@ -59,14 +63,18 @@ impl LastOperand {
     }
 
     /// Whether a path exists.
-    pub(super) fn is_there(&self, opened: &Opened, path: &MergedPath) -> Result<bool, CliError> {
+    pub(super) fn is_there(
+        &self,
+        opened: &OpenSession,
+        path: &MergedPath,
+    ) -> Result<bool, CliError> {
         Ok(kind(opened, path)?.is_some())
     }
 }
 
 /// The type of the object at a path of the merged tree.
-pub(super) fn kind(opened: &Opened, path: &MergedPath) -> Result<Option<FileKind>, CliError> {
-    Ok(opened.look(|view| {
+pub(super) fn kind(opened: &OpenSession, path: &MergedPath) -> Result<Option<FileKind>, CliError> {
+    Ok(opened.with_tree(|view| {
         let found = view.find(path).map_err(|source| InspectError::at(path, source))?;
         Ok(found.map(|found| found.attr().kind))
     })?)

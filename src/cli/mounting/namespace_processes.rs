@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::busy::{self, MountUser};
+use super::mount_users::{self, MountUser};
 use super::note::RunNote;
 
 impl RunNote {
@@ -40,7 +40,7 @@ fn stat(pid: u32) -> Option<Stat> {
 /// All running descendants of this process. As a subreaper, it becomes the parent of orphans.
 #[cfg(target_os = "linux")]
 pub(super) fn descendants() -> Vec<MountUser> {
-    let all = busy::processes().filter_map(|(pid, path)| Some((stat(pid)?, pid, path)));
+    let all = mount_users::processes().filter_map(|(pid, path)| Some((stat(pid)?, pid, path)));
     let mut rest: Vec<_> = all.collect();
     let mut parents = vec![std::process::id()];
     let mut found = Vec::new();
@@ -60,7 +60,7 @@ pub(super) fn descendants() -> Vec<MountUser> {
 #[cfg(target_os = "linux")]
 pub(super) fn processes(number: u64, server: SocketAddr) -> Vec<MountUser> {
     let is_in = |pid: u32| namespace(&pid.to_string()) == Some(number);
-    let found: Vec<_> = busy::processes().filter(|(pid, _)| is_in(*pid)).collect();
+    let found: Vec<_> = mount_users::processes().filter(|(pid, _)| is_in(*pid)).collect();
     let is_its = found.iter().any(|(pid, _)| has_mount(&pid.to_string(), server));
     if is_its { found.into_iter().map(MountUser::of).collect() } else { Vec::new() }
 }
@@ -70,7 +70,7 @@ pub(super) fn processes(number: u64, server: SocketAddr) -> Vec<MountUser> {
 #[cfg(target_os = "linux")]
 fn is_used_elsewhere(server: SocketAddr) -> bool {
     let mut seen = vec![namespace("self")];
-    busy::processes().any(|(pid, _)| {
+    mount_users::processes().any(|(pid, _)| {
         let process = pid.to_string();
         let namespace = namespace(&process);
         let is_new = namespace.is_some() && !seen.contains(&namespace);
@@ -139,7 +139,7 @@ mod tests {
         }
         assert!(found.iter().any(|holder| holder.pid == child.id()));
         let of_child: Vec<MountUser> = found.into_iter().filter(sleeps).collect();
-        busy::end(&of_child, rustix::process::Signal::KILL);
+        mount_users::end(&of_child, rustix::process::Signal::KILL);
         assert!(child.wait().unwrap().success());
     }
 

@@ -87,7 +87,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let opened = args.source.open()?;
+    let opened = args.source.open_settled()?;
     let selection = args.leave_out.read(&opened, args.path.as_slice())?;
     let path = selection.paths().next().cloned().unwrap_or_else(MergedPath::root);
     let options = CopyOutOptions { path, selection, delta_only: args.delta_only };

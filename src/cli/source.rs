@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use super::error::CliError;
 use super::mounting::self_mount;
+use super::output;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
+use crate::inspect::apply::{UnfinishedApply, unfinished};
 use crate::inspect::opened::{OpenSession, merged_path};
 use crate::inspect::selection::unquoted;
 
@@ -51,8 +53,27 @@ pub(super) struct LookSource {
 }
 
 impl LookSource {
-    /// Opens the session and its base, or the session alone with `--no-base`.
+    /// Opens the session and its base, or the session alone with `--no-base`. Warns of an apply
+    /// that has not ended.
     pub(super) fn open(&self) -> Result<OpenSession, CliError> {
+        let opened = self.open_silently()?;
+        if let Some(apply) = unfinished(&opened) {
+            output::line(format_args!(
+                "warning: {}: what it wrote looks like changes of the base",
+                unfinished_text(apply)
+            ));
+        }
+        Ok(opened)
+    }
+
+    /// The same for a tool that would be wrong while an apply has not ended, which is refused.
+    pub(super) fn open_settled(&self) -> Result<OpenSession, CliError> {
+        let opened = self.open_silently()?;
+        refuse_unfinished(&opened)?;
+        Ok(opened)
+    }
+
+    fn open_silently(&self) -> Result<OpenSession, CliError> {
         if self.no_base {
             return Ok(OpenSession::open_without_base(&self.session)?);
         }
@@ -64,6 +85,28 @@ impl LookSource {
             ),
             error => error.into(),
         })
+    }
+}
+
+/// Refuses an operation while an apply to the base has not ended.
+pub(super) fn refuse_unfinished(opened: &OpenSession) -> Result<(), CliError> {
+    match unfinished(opened) {
+        None => Ok(()),
+        Some(apply) => Err(CliError::new(unfinished_text(apply)).with_hint(match apply {
+            UnfinishedApply::Interrupted => {
+                "finish it first: run `acetate apply` with this session"
+            }
+            UnfinishedApply::Running => "wait until it has ended",
+        })),
+    }
+}
+
+fn unfinished_text(apply: UnfinishedApply) -> &'static str {
+    match apply {
+        UnfinishedApply::Interrupted => {
+            "an apply of this session was interrupted, and is to be finished by `acetate apply`"
+        }
+        UnfinishedApply::Running => "an apply to the base is running",
     }
 }
 

@@ -1,14 +1,43 @@
-//! Opening the staging, and why that is refused.
+//! Opens the staging directory of an apply, and finds an apply that has not ended.
 
 use std::io::ErrorKind;
 
+use super::journal_of;
+use super::target_dir::ApplyTarget;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
+use crate::inspect::opened::OpenSession;
 use crate::writeback::{Staging, Target, TargetError};
 
 /// What to do about a target whose filesystem is read-only.
 pub(super) const READ_ONLY_HINT: &str =
     "nothing was changed; mount it read-write, or apply to a copy of the base: --to DIR";
+
+/// An apply, or undo, of a session to its base that has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnfinishedApply {
+    /// Its process was killed, or stopped; the next apply does the rest.
+    Interrupted,
+    /// Another process is at it.
+    Running,
+}
+
+/// Whether an apply to the base of a session has not ended. Until it has, the base holds some of
+/// the changes of the session, which look like drift. `None` where that cannot be known.
+pub fn unfinished(opened: &OpenSession) -> Option<UnfinishedApply> {
+    opened.base_path()?;
+    let place = ApplyTarget::open(opened, None).ok()?;
+    match place.target.staging(false) {
+        Ok(staging) => {
+            let journal = journal_of(opened, &place.target, &staging?).ok()?;
+            journal.map(|_| UnfinishedApply::Interrupted)
+        }
+        Err(error) if error.source.kind() == ErrorKind::WouldBlock => {
+            Some(UnfinishedApply::Running)
+        }
+        Err(_) => None,
+    }
+}
 
 /// Opens a staging that no interrupted run left work in.
 pub(super) fn open_new(target: &Target) -> Result<Staging> {

@@ -1,0 +1,75 @@
+//! What the commands say and refuse while an apply is to be finished.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::process::Output;
+
+use acetate::inspect::apply::{ApplyEvent, Consent, apply};
+use acetate::inspect::opened::OpenSession;
+
+use super::program::run;
+use crate::support::applied::{all, planned};
+use crate::support::world::World;
+
+fn acetate(world: &World, args: &[&str]) -> Output {
+    let session = world.session();
+    let (command, rest) = args.split_first().unwrap();
+    run(world.scratch(), &[&[*command, session.to_str().unwrap()], rest].concat())
+}
+
+#[track_caller]
+fn said(output: &Output, code: i32) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}{err}");
+    (out, err)
+}
+
+/// A session of which the first file is in the base already, and the apply is broken off.
+fn interrupted() -> World {
+    let mut world = World::new("a \"1\"\nb \"2\"\n");
+    for name in ["a", "b"] {
+        world.write(name, 0, b"agent's").unwrap();
+    }
+    world.close();
+    let base = world.change_base();
+    let opened = OpenSession::open(&world.session(), Some(&base)).unwrap();
+    let plan = planned(&opened, None, &all()).unwrap();
+    let mut stop = |event| match event {
+        ApplyEvent::Step { done: 1, .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let report = apply(&opened, None, &all(), Consent::Shown(&plan), None, &mut stop).unwrap();
+    assert!(report.broken_off.is_some());
+    assert_eq!(fs::read(base.join("a")).unwrap(), b"agent's");
+    world
+}
+
+#[test]
+fn discard_waits_for_an_interrupted_apply_and_removes_nothing_from_the_base() {
+    let mut world = interrupted();
+    let (_, err) = said(&acetate(&world, &["discard", "--yes", "a"]), 2);
+    assert!(err.contains("error: an apply of this session was interrupted"), "{err}");
+    assert!(err.contains("hint: finish it first: run `acetate apply`"), "{err}");
+    said(&acetate(&world, &["apply", "--yes"]), 0);
+    said(&acetate(&world, &["diff"]), 0);
+    said(&acetate(&world, &["apply", "--yes"]), 0);
+    assert_eq!(fs::read(world.change_base().join("a")).unwrap(), b"agent's");
+}
+
+#[test]
+fn who_looks_is_warned_of_an_interrupted_apply_and_nothing_is_exported() {
+    let world = interrupted();
+    for args in [&["diff"][..], &["status"], &["ls"]] {
+        let output = acetate(&world, args);
+        let err = String::from_utf8(output.stderr).unwrap();
+        let warning = "warning: an apply of this session was interrupted";
+        assert!(err.contains(warning), "{args:?}: {err}");
+    }
+    let (_, err) = said(&acetate(&world, &["export", "--dir", "out"]), 2);
+    assert!(err.contains("error: an apply of this session was interrupted"), "{err}");
+    assert!(!world.scratch().join("out").exists());
+    said(&acetate(&world, &["apply", "--yes"]), 0);
+    let (_, err) = said(&acetate(&world, &["diff"]), 0);
+    assert_eq!(err, "");
+}

@@ -16,7 +16,7 @@ pub fn parse(text: &[u8]) -> Option<Value> {
 /// Checks a JSON text and returns it without surrounding white space.
 ///
 /// # Errors
-/// `what` is not JSON, or is longer than [`MOST_BYTES`].
+/// `what` is not JSON, or is longer than [`MAX_VALUE_BYTES`].
 pub fn checked<'a>(what: &'static str, text: &'a str) -> Result<&'a str> {
     limited(what, text)?;
     match json::value(text.as_bytes()) {
@@ -29,7 +29,7 @@ pub fn checked<'a>(what: &'static str, text: &'a str) -> Result<&'a str> {
 /// Checks the length of a text that need not be JSON.
 ///
 /// # Errors
-/// `what` is longer than [`MOST_BYTES`].
+/// `what` is longer than [`MAX_VALUE_BYTES`].
 pub fn limited<'a>(what: &'static str, text: &'a str) -> Result<&'a str> {
     if text.len() > MAX_VALUE_BYTES {
         let (length, most) = (text.len(), MAX_VALUE_BYTES >> 20);

@@ -33,7 +33,7 @@ impl OpenSession {
         Self::open_as(path, base, OpenMode::Inspect)
     }
 
-    /// Like [`Opened::open`], in another mode.
+    /// Like [`OpenSession::open`], in another mode.
     ///
     /// # Errors
     /// Also that a server has the session, in a mode that excludes this.

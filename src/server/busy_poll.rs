@@ -51,8 +51,9 @@ pub struct BusyPoll {
 }
 
 impl BusyPoll {
-    /// Calls `glance` repeatedly for up to [`LOOKOUT`], as long as `is_alone` says that no request
-    /// is in flight anywhere. Returns `None` if nothing arrived or polling is not worthwhile.
+    /// Calls `glance` repeatedly for up to [`BUSY_POLL_TIME`], as long as `is_alone` says that no
+    /// request is in flight anywhere. Returns `None` if nothing arrived or polling is not
+    /// worthwhile.
     ///
     /// The thread blocks its runtime worker: yielding to the runtime would wake another worker
     /// thread each time for nothing.

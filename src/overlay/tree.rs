@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::base::{Base, BasePath, Empty};
+use crate::base::{Base, BaseError, BasePath, Empty};
 use crate::delta::{InodeRow, MergedPath, Origin, Reader, Store, StoreError};
 use crate::vfs::{Attr, FileKind, FsError, Locator, Name, Time};
 
@@ -115,6 +115,29 @@ impl TreeView<'_> {
             }
         }
         Ok(Some(found))
+    }
+
+    /// What the base has at a path, whatever the session made of it. Symbolic links are not
+    /// followed.
+    ///
+    /// # Errors
+    /// The base cannot be read.
+    pub fn find_in_base(
+        &self,
+        path: &BasePath,
+    ) -> std::result::Result<Option<TreeObject>, FsError> {
+        let found = self.base_node(path);
+        found.map_err(|error| error.into_fs())
+    }
+
+    fn base_node(&self, path: &BasePath) -> Result<Option<TreeObject>> {
+        let attr = match self.view.core.base.stat(path) {
+            Ok(attr) => Box::new(attr),
+            Err(BaseError::NotFound) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let node = Node::Base { path: path.clone(), attr };
+        self.object(node, MergedPath::of_base(path)).map(Some)
     }
 
     /// The object that a name in a directory refers to.

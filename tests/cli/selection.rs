@@ -232,3 +232,33 @@ fn discard_asks_on_a_terminal() {
     assert_eq!(lines(&world, 0, &["diff", "--name-only", "--all"]), [""; 0]);
     world.open_again();
 }
+
+/// The rules are the directory's own, and are at its new name.
+#[test]
+fn what_git_ignores_in_a_directory_that_moved_or_went_is_in_no_patch() {
+    let world = World::new(
+        r#"
+        d/a "a\n"
+        d/.gitignore "*.o\n"
+        d/same.o "same\n"
+        d/edited.o "edited\n"
+        d/gone.o "gone\n"
+        gone/b "b\n"
+        gone/.gitignore "*.o\n"
+        gone/b.o "b\n"
+    "#,
+    );
+    world.rename("d", "e").unwrap();
+    world.write("e/edited.o", 0, b"E").unwrap();
+    world.remove("e/gone.o").unwrap();
+    world.rm_rf("gone");
+    let patch = lines(&world, 1, &["diff", "--patch", "--gitignore"]);
+    let names: Vec<_> = patch.iter().filter(|line| line.starts_with("diff --git ")).collect();
+    let expected = [
+        "diff --git a/d/.gitignore b/e/.gitignore",
+        "diff --git a/d/a b/e/a",
+        "diff --git a/gone/.gitignore b/gone/.gitignore",
+        "diff --git a/gone/b b/gone/b",
+    ];
+    assert_eq!(names, expected);
+}

@@ -39,6 +39,8 @@ pub enum DriftReason {
     Came,
     /// Both changed the same lines.
     Conflict,
+    /// Both changed the mode, or the owner or group, and differently.
+    Attributes,
     /// Both changed it, and it is no text, or too large to be merged.
     NotText,
     /// The copy has something else there, which cannot be merged.
@@ -54,6 +56,7 @@ impl DriftReason {
             Self::ChangedSinceDeleted => "the base changed since it was deleted",
             Self::Came => "the base has something new there",
             Self::Conflict => "the base changed the same lines",
+            Self::Attributes => "the base changed its mode or owner too",
             Self::NotText => "the base changed it too, and it is no text that could be merged",
             Self::Copy => "the copy is not as the base there",
         }
@@ -85,6 +88,9 @@ impl Planner<'_> {
         };
         if change.is_drifted && is_told {
             return self.merge_or_note(difference, change.before.as_ref());
+        }
+        if self.has_other_owner(change) {
+            self.drifted(change.path.clone(), DriftReason::Attributes);
         }
         self.note_drift_of_hidden(difference)?;
         Ok(None)

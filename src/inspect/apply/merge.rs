@@ -81,7 +81,11 @@ impl Planner<'_> {
             return conflict(DriftReason::Changed);
         }
         let part = self.part_of(change);
-        let attrs = merged_attrs(original, &base.attr, side_attrs(after, part));
+        let ours = side_attrs(after, part);
+        if self.attributes_conflict(original, &base.attr, &ours) {
+            return conflict(DriftReason::Attributes);
+        }
+        let attrs = merged_attrs(original, &base.attr, ours);
         let of_base = Attrs { mtime: base.attr.mtime, ..attrs.clone() };
         // A further name is compared with nothing of its own: the file's other name may differ.
         let has_text = match part {
@@ -132,6 +136,28 @@ impl Planner<'_> {
 }
 
 impl Planner<'_> {
+    /// Whether a change of what did not drift sets the owner or group, and the base has set another
+    /// one too.
+    pub(super) fn has_other_owner(&self, change: &Change) -> bool {
+        let (Some(original), Some(base), Some(after)) =
+            (&change.original, &change.before, &change.after)
+        else {
+            return false;
+        };
+        let ours = side_attrs(after, self.part_of(change));
+        [original.kind, base.attr.kind] == [ours.kind; 2]
+            && self.attributes_conflict(original, &base.attr, &ours)
+    }
+
+    /// Whether both sides changed the mode, the owner or the group, and differently.
+    fn attributes_conflict(&self, original: &Original, base: &BaseAttr, ours: &Attrs) -> bool {
+        let differ = |a, b, c| a != b && b != c && c != a;
+        // The owner of a copy is the user who made it.
+        let owners_differ =
+            || differ(original.uid, base.uid, ours.uid) || differ(original.gid, base.gid, ours.gid);
+        differ(original.mode, base.mode, ours.mode) || !self.place.is_copy() && owners_differ()
+    }
+
     /// The attributes that an object gets that did not drift: those of the session where it changed
     /// them, and else what the base has now, which may be a person's `chown` or `touch`.
     pub(super) fn attrs_of_both(&self, change: &Change, after: &TreeObject) -> Attrs {
@@ -204,7 +230,8 @@ fn merge_text(
     Ok(Some(text_merge::merge(&start, theirs, &ours)))
 }
 
-/// Mode and owner of each side where only that changed it; the session's where both did.
+/// Mode and owner of each side where only that changed it; the session's where both did, alike or
+/// because an option says so.
 fn merged_attrs(original: &Original, base: &BaseAttr, ours: Attrs) -> Attrs {
     let merged = |original, base, ours| if ours == original { base } else { ours };
     Attrs {

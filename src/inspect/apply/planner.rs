@@ -9,7 +9,7 @@ use super::history::{self, HiddenObject, RemovedDescendant};
 use super::plan::{ApplyOptions, ApplyPlan, ChangeSize, attrs, attrs_of, fingerprint, target_path};
 use super::steps::{AppliedChange, Set};
 use super::target_dir::ApplyTarget;
-use super::unchanged::is_as_it_began;
+use super::unchanged::{DroppedCopy, is_as_it_began, is_made_alike};
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -308,11 +308,13 @@ impl<'a> Planner<'a> {
         let is_hollow = diff::is_hollow(self.opened, self.view, false, &change)?;
         let copy = self.copy_of(&change, is_hollow);
         let mut difference = self.difference(change)?;
+        let is_same = difference.as_ref().is_some_and(is_made_alike);
         if let Some(copy) = copy
-            && (is_hollow || difference.as_ref().is_none_or(is_as_it_began))
+            && (is_hollow || is_same || difference.as_ref().is_none_or(is_as_it_began))
         {
             self.plan.fingerprints.insert(print);
-            self.plan.unchanged.push(copy);
+            let is_drifted = copy.is_drifted && !is_same;
+            self.plan.unchanged.push(DroppedCopy { is_drifted, ..copy });
             difference = None;
         } else if let Some(time) = &difference
             && self.is_time_of_nothing(time)?

@@ -1,5 +1,6 @@
-//! Copies in which the session changed nothing: they hide what the base has, or gets later. With
-//! them go directories that the base does not have any more, and that hold nothing else.
+//! Copies in which the session changed nothing, and what it made and the base then got alike: they
+//! hide what the base has, or gets later. With them go directories that the base does not have any
+//! more, and that hold nothing else.
 
 use super::planner::Planner;
 use crate::inspect::diff::{Difference, DifferenceKind, drifted_original};
@@ -37,7 +38,8 @@ impl Planner<'_> {
         Some(DroppedCopy { copy, is_drifted: change.is_drifted })
     }
 
-    /// Whether a difference is a time alone, of what a copy of the base does not have.
+    /// Whether a difference is a time alone, of what a copy of the base does not have, or has as
+    /// both sides made it.
     pub(super) fn is_time_of_nothing(&self, difference: &Difference) -> Result<bool> {
         let Some(old) = difference.old.as_ref().filter(|_| self.place.is_copy()) else {
             return Ok(false);
@@ -47,6 +49,9 @@ impl Planner<'_> {
         if is_dir || is_named || self.is_forced || !is_time_alone(difference) {
             return Ok(false);
         }
+        if is_made_alike(difference) && !self.is_other(old)? {
+            return Ok(true);
+        }
         Ok(self.place.stat(&old.path)?.is_none_or(|there| there.kind != old.attr.kind))
     }
 }
@@ -55,6 +60,14 @@ impl Planner<'_> {
 /// the time.
 pub(super) fn is_as_it_began(difference: &Difference) -> bool {
     is_time_alone(difference) && drifted_original(&difference.change).is_some()
+}
+
+/// Whether the session made an object, and the base then got the same, but for the time.
+pub(super) fn is_made_alike(difference: &Difference) -> bool {
+    let change = &difference.change;
+    let is_made = change.original.is_none()
+        && change.after.as_ref().is_some_and(|after| after.origin().is_none());
+    is_made && change.is_drifted && is_time_alone(difference)
 }
 
 /// Whether an object is at its own place, and differs in nothing but the time.

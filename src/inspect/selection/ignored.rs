@@ -1,4 +1,5 @@
-//! git's ignore rules: of the `.gitignore` files in the merged tree, of `.git/info/exclude`, and of
+//! git's ignore rules: of the `.gitignore` files in the merged tree, or in the base where that has
+//! the directory and the merged tree does not, of `.git/info/exclude`, and of
 //! core.excludesFile (gitignore(5)).
 
 use std::collections::HashMap;
@@ -12,8 +13,9 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use parking_lot::Mutex;
 
+use crate::base::BasePath;
 use crate::delta::MergedPath;
-use crate::overlay::TreeView;
+use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileKind, Name};
 
 /// The largest file of rules that is read, in bytes.
@@ -88,11 +90,16 @@ fn rules(dir: &MergedPath, content: &[u8]) -> Gitignore {
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
-/// The content of a file below `dir`; `None` if it cannot be read.
+/// The content of a file below `dir`; `None` if it cannot be read. Of a directory that moved or is
+/// gone, what the base has: its old names are ignored as they were.
 fn content(view: &TreeView<'_>, dir: &MergedPath, names: &[&[u8]]) -> Option<Vec<u8>> {
     let mut names = names.iter().map(|name| Name::new(name).ok());
     let path = names.try_fold(dir.clone(), |path, name| Some(path.join(&name?)))?;
-    let file = view.find(&path).ok()??;
+    let is_dir = |found: &TreeObject| found.attr().kind == FileKind::Directory;
+    let file = match view.find(dir).ok()?.filter(is_dir) {
+        Some(_) => view.find(&path).ok()??,
+        None => view.find_in_base(&BasePath::from_bytes(&path.as_bytes()[1..])?).ok()??,
+    };
     let attr = file.attr();
     if attr.kind != FileKind::Regular || attr.size > MAX_RULES_BYTES {
         return None;

@@ -77,7 +77,7 @@ fn a_file_that_was_replaced_or_is_gone() {
 }
 
 /// The tests' clock runs ahead of the host's.
-fn at_the_hosts_time(world: &World, table: &str, column: &str, secs: i64) {
+pub fn at_the_hosts_time(world: &World, table: &str, column: &str, secs: i64) {
     let sql = format!("UPDATE {table} SET {column} = {secs}");
     world.sql().execute(&sql, []).unwrap();
 }

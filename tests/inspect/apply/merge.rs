@@ -214,20 +214,90 @@ fn the_owner_and_the_time_of_the_base_stay_with_the_content_of_the_session() {
     assert!(plan.changes.is_empty() && plan.drifted.is_empty(), "{plan:?}");
 }
 
-/// What the session changed of it too, is the session's.
+/// Both sides changed it, and differently: only an option says whose it gets.
 #[test]
-fn an_owner_that_the_session_set_replaces_that_of_the_base() {
+fn an_owner_that_both_sides_set_is_drift() {
     if !rustix::process::geteuid().is_root() {
         skip("only root gives files away");
         return;
     }
     let mut world = World::new(TREE);
     world.chown("dir/other", 1, 2).unwrap();
-    let base = world.change_base();
-    chown(base.join("dir/other"), Some(1234), Some(4321)).unwrap();
+    world.chown("dir/text", 1, 2).unwrap();
+    let other = world.change_base().join("dir/other");
+    chown(world.base().join("dir/text"), Some(1), Some(2)).unwrap();
+    chown(&other, Some(1234), Some(2)).unwrap();
+    assert_eq!(drift(&world, &all()), [("/dir/other".to_owned(), DriftReason::Attributes)]);
+    let refused = applied(&open(&world), None, &all());
+    assert!(matches!(refused, Err(InspectError::Refused { .. })), "{refused:?}");
+    let owner = || fs::metadata(&other).map(|meta| (meta.uid(), meta.gid())).unwrap();
+    assert_eq!(owner(), (1234, 2));
+    let options = ApplyOptions { take_session: vec![path("dir/other")], ..all() };
+    assert_eq!(apply_served(&world, &options).skipped, []);
+    assert_eq!(owner(), (1, 2));
+}
+
+/// A copy has the owner of the user who made it.
+#[test]
+fn an_owner_that_a_copy_has_is_no_drift() {
+    if !rustix::process::geteuid().is_root() {
+        skip("only root gives files away");
+        return;
+    }
+    let world = World::new(TREE);
+    world.chown("dir/other", 1, 2).unwrap();
+    let to = super::copy(&world, "copy");
+    let other = to.join("dir/other");
+    for text in ["other\n", "person\n"] {
+        fs::write(&other, text).unwrap();
+        chown(&other, Some(1234), Some(4321)).unwrap();
+        assert_eq!(applied(&open(&world), Some(&to), &all()).unwrap().skipped, []);
+        let meta = fs::metadata(&other).unwrap();
+        assert_eq!((meta.uid(), meta.gid()), (1, 2));
+        assert_eq!(fs::read_to_string(&other).unwrap(), text);
+    }
+}
+
+#[test]
+fn a_mode_that_both_sides_set_is_drift_unless_it_is_the_same() {
+    for (ours, theirs) in [(0o700, 0o600), (0o755, 0o711), (0o600, 0o600)] {
+        let session = ApplyOptions { take_session: vec![path("dir/text")], ..all() };
+        let base = ApplyOptions { take_base: vec![path("dir/text")], ..all() };
+        let force = ApplyOptions { force: true, ..all() };
+        for (options, taken) in [(session, ours), (base, theirs), (force, ours)] {
+            let mut world = World::new(TREE);
+            world.chmod("dir/text", ours).unwrap();
+            let text = world.change_base().join("dir/text");
+            fs::set_permissions(&text, fs::Permissions::from_mode(theirs)).unwrap();
+            if ours == theirs {
+                assert_eq!(drift(&world, &all()), []);
+                assert_eq!(apply_served(&world, &all()).skipped, []);
+            } else {
+                let found = [("/dir/text".to_owned(), DriftReason::Attributes)];
+                assert_eq!(drift(&world, &all()), found);
+                let refused = applied(&open(&world), None, &all());
+                assert!(matches!(refused, Err(InspectError::Refused { .. })), "{refused:?}");
+                assert_eq!(world.base_mode("dir/text") & 0o777, theirs);
+                applied(&open(&world), None, &options).unwrap();
+            }
+            assert_eq!(world.base_mode("dir/text") & 0o777, taken, "{ours:o} {theirs:o}");
+        }
+    }
+}
+
+/// The modes conflict, though the contents do not.
+#[test]
+fn modes_of_both_sides_stop_the_merge_of_their_texts() {
+    let mut world = World::new(TREE);
+    change_first_line(&world);
+    world.chmod("dir/text", 0o700).unwrap();
+    let text = world.change_base().join("dir/text");
+    fs::write(&text, "one\ntwo\nthree\nfour\nFIVE\n").unwrap();
+    fs::set_permissions(&text, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(drift(&world, &all()), [("/dir/text".to_owned(), DriftReason::Attributes)]);
+    fs::set_permissions(&text, fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(apply_served(&world, &all()).skipped, []);
-    let meta = fs::metadata(base.join("dir/other")).unwrap();
-    assert_eq!((meta.uid(), meta.gid()), (1, 2));
+    assert_eq!(base_text(&world), "ONE\ntwo\nthree\nfour\nFIVE\n");
 }
 
 #[test]

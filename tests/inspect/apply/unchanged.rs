@@ -1,15 +1,19 @@
 //! Copies in which the session changed nothing, and names of files of which some are as in the
 //! base.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::ops::ControlFlow;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, UNIX_EPOCH};
 
+use acetate::delta::MergedPath;
 use acetate::inspect::apply::{ApplyOptions, DriftReason};
 use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::inspect::status::touched;
 use acetate::overlay::CopyLimits;
 
+use super::drift::{LONG_AGO, at_the_hosts_time};
 use super::{apply_served, copy, open, path};
 use crate::support::applied::{all, applied, planned};
 use crate::support::world::{Setup, World};
@@ -27,6 +31,78 @@ fn unchanged(world: &World) -> Vec<(String, bool)> {
     assert_eq!(plan.drifted, []);
     let dropped = plan.unchanged.iter();
     dropped.map(|dropped| (dropped.copy.path.display().to_string(), dropped.is_drifted)).collect()
+}
+
+/// A session that made objects where the base then got some too: the same but for `other`, `mode`
+/// and `kind`.
+fn made_on_both_sides() -> World {
+    let mut world = over("d/keep \"TEXT\"");
+    for file in ["file", "d/file", "other", "mode", "kind"] {
+        world.put(file, "text");
+    }
+    world.symlink("file", "link").unwrap();
+    let base = world.change_base();
+    for file in ["file", "d/file", "mode"] {
+        fs::write(base.join(file), "text").unwrap();
+    }
+    fs::write(base.join("other"), "Text").unwrap();
+    symlink("file", base.join("link")).unwrap();
+    symlink("file", base.join("kind")).unwrap();
+    for file in ["file", "d/file", "other", "mode", "kind", "link"] {
+        let there = fs::symlink_metadata(base.join(file)).unwrap();
+        world.chown(file, there.uid(), there.gid()).unwrap();
+        if there.is_file() {
+            world.chmod(file, there.mode() & 0o777).unwrap();
+        }
+    }
+    fs::set_permissions(base.join("mode"), fs::Permissions::from_mode(0o600)).unwrap();
+    world.reopen();
+    at_the_hosts_time(&world, "fs_inode", "ctime", LONG_AGO);
+    world.reopen();
+    world
+}
+
+#[test]
+fn what_both_sides_made_alike_is_no_difference() {
+    let world = made_on_both_sides();
+    let shown = |path: &MergedPath| path.display().to_string();
+    let session = ApplyOptions { take_session: vec![path("file")], ..all() };
+    for (options, written) in [(session, &["/file"][..]), (all(), &[])] {
+        let plan = planned(&open(&world), None, &options).unwrap();
+        let drifted: Vec<_> = plan.drifted.iter().map(|d| (shown(&d.path), d.reason)).collect();
+        let came = |at: &str| (at.to_owned(), DriftReason::Came);
+        assert_eq!(drifted, ["/kind", "/mode", "/other"].map(came));
+        // The directories get their times.
+        let changed: BTreeSet<_> = plan.changes.iter().map(|change| shown(&change.path)).collect();
+        let others = ["/", "/d", "/kind", "/mode", "/other"].iter();
+        assert_eq!(changed, others.chain(written).map(|at| at.to_string()).collect());
+        let same = plan.unchanged.iter().map(|same| (shown(&same.copy.path), same.is_drifted));
+        let alike = ["/d/file", "/file", "/link"].iter().filter(|at| !written.contains(at));
+        let alike: BTreeSet<_> = alike.map(|at| (at.to_string(), false)).collect();
+        assert_eq!(same.collect::<BTreeSet<_>>(), alike);
+    }
+    let mtime = || fs::metadata(world.base().join("file")).unwrap().modified().unwrap();
+    let (before, rest) = (mtime(), ApplyOptions { skip_drifted: true, ..all() });
+    assert_eq!(apply_served(&world, &rest).skipped.len(), 3);
+    assert_eq!(mtime(), before, "it is not written");
+    fs::write(world.base().join("file"), "later").unwrap();
+    assert_eq!(world.cat("file"), "later");
+    assert_eq!(inodes(&world), 3);
+}
+
+#[test]
+fn what_a_copy_has_as_both_sides_made_it_is_no_difference() {
+    let world = made_on_both_sides();
+    let to = copy(&world, "copy");
+    fs::write(to.join("d/file"), "copy").unwrap();
+    let plan = planned(&open(&world), Some(&to), &all()).unwrap();
+    let shown = |path: &MergedPath| path.display().to_string();
+    let drifted: Vec<_> = plan.drifted.iter().map(|d| shown(&d.path)).collect();
+    assert_eq!(drifted, ["/d/file", "/kind", "/mode", "/other"]);
+    let changed: BTreeSet<_> = plan.changes.iter().map(|change| shown(&change.path)).collect();
+    let expected = ["/", "/d", "/d/file", "/kind", "/mode", "/other"];
+    assert_eq!(changed, expected.map(str::to_owned).into());
+    assert_eq!(plan.unchanged, []);
 }
 
 /// A session over a text, with its further names as the base has them.

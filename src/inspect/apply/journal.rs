@@ -11,6 +11,7 @@ use super::closed::OpenedDir;
 use super::record::{Before, PlacedDescendant};
 use super::shared::SharedFiles;
 use super::steps::{AppliedChange, PutStep, Set, Steps, Take};
+use super::unchanged::DroppedCopy;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::hunks::ChosenPart;
@@ -46,6 +47,9 @@ pub(super) struct Journal {
     pub is_redo: bool,
     pub steps: Steps,
     pub changes: Vec<AppliedChange>,
+    /// The copies that the session drops in the end; none in a journal of an older version, which
+    /// does not say.
+    pub unchanged: Vec<DroppedCopy>,
     /// Attributes from before the first step.
     pub before: Vec<Before>,
     /// What is in directories that are put somewhere as a whole.
@@ -85,12 +89,14 @@ impl Journal {
             "is_undo": self.is_undo,
             "is_redo": self.is_redo,
             "leaves_kept": self.leaves_kept,
+            // Not in lines of its own: an older program refuses a line that it does not know.
+            "unchanged": self.unchanged.iter().map(DroppedCopy::json).collect::<Vec<_>>(),
         }))?;
         for change in &self.changes {
             line(json!({ "change": {
                 "path": bytes(change.path.as_bytes()),
                 "from": change.from.as_ref().map(|from| bytes(from.as_bytes())),
-                "object": change.object.map(|(id, at)| json!([id.0, at.secs, at.nanos])),
+                "object": change.object.map(object),
                 "is_whole": change.is_whole,
                 "planned": change.planned.map(state),
                 "part": change.part.as_ref().map(part),
@@ -143,6 +149,9 @@ impl Journal {
             let flag = |key: &str| line.get(key).and_then(Value::as_bool).unwrap_or(false);
             (self.keeps, self.is_undo) = (flag("keeps"), flag("is_undo"));
             (self.is_redo, self.leaves_kept) = (flag("is_redo"), flag("leaves_kept"));
+            let unchanged = line.get("unchanged").and_then(Value::as_array);
+            let unchanged = unchanged.into_iter().flatten().map(DroppedCopy::read);
+            self.unchanged = unchanged.collect::<Option<_>>()?;
             return Some(());
         }
         let (what, value) = line.as_object()?.iter().next()?;
@@ -151,10 +160,7 @@ impl Journal {
             "change" => self.changes.push(AppliedChange {
                 path: to_merged(value.get("path")?)?,
                 from: optional(value.get("from")?, to_merged)?,
-                object: optional(value.get("object")?, |object| {
-                    let time = Time { secs: object.get(1)?.as_i64()?, nanos: nanos(object, 2)? };
-                    Some((FileId(object.get(0)?.as_u64()?), time))
-                })?,
+                object: optional(value.get("object")?, to_object)?,
                 is_whole: value.get("is_whole")?.as_bool()?,
                 planned: optional(value.get("planned").unwrap_or(&Value::Null), to_state)?,
                 base_ctime: None,
@@ -274,6 +280,15 @@ pub(super) fn to_path(value: &Value) -> Option<BasePath> {
 
 pub(super) fn to_merged(value: &Value) -> Option<MergedPath> {
     MergedPath::from_bytes(&to_bytes(value)?)
+}
+
+pub(super) fn object((id, at): (FileId, Time)) -> Value {
+    json!([id.0, at.secs, at.nanos])
+}
+
+pub(super) fn to_object(object: &Value) -> Option<(FileId, Time)> {
+    let time = Time { secs: object.get(1)?.as_i64()?, nanos: nanos(object, 2)? };
+    Some((FileId(object.get(0)?.as_u64()?), time))
 }
 
 fn state(state: NameState) -> Value {

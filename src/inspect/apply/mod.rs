@@ -288,7 +288,6 @@ fn prepare(
         if let Some(staged) = &mut staged {
             let changed = plan.changed.drain(..).map(|skipped| (None, skipped));
             staged.skipped.extend(changed);
-            staged.unchanged = std::mem::take(&mut plan.unchanged);
         }
         Ok(staged.map(|staged| (plan, staged, leaves_kept)))
     })?;
@@ -306,6 +305,7 @@ fn prepare(
         leaves_kept: leaves_kept && options.keep.is_some(),
         steps: plan.steps,
         changes: plan.changes,
+        unchanged: plan.unchanged,
         before,
         inside: Vec::new(),
         opened: Vec::new(),
@@ -452,7 +452,7 @@ fn finish(
         let kept = kept.into_iter().filter(|_| is_first);
         let why = "a client changed it during apply; the session keeps the change";
         report.skipped.extend(kept.map(|path| Skipped { path, why: why.to_owned() }));
-        session.drop_unchanged(&staged.unchanged);
+        session.drop_unchanged(&journal.unchanged);
     }
     // Last: the session looks into the base while it forgets.
     if !closed.is_empty() {

@@ -7,7 +7,6 @@ use std::ops::ControlFlow;
 use super::merge::{self, StepContent};
 use super::plan::{ApplyPlan, Loss, Make};
 use super::target_dir::ApplyTarget;
-use super::unchanged::DroppedCopy;
 use super::{ApplyEvent, ApplyWatch, Skipped};
 use crate::inspect::InspectError;
 use crate::inspect::diff;
@@ -43,8 +42,6 @@ pub(super) struct Staged {
     pub skipped: Vec<(Option<usize>, Skipped)>,
     /// Extended attributes that the host refuses.
     pub losses: Vec<Loss>,
-    /// What the session drops in the end.
-    pub unchanged: Vec<DroppedCopy>,
 }
 
 /// Makes what the plan says; `None` if it was broken off.

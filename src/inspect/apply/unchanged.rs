@@ -2,6 +2,9 @@
 //! hide what the base has, or gets later. With them go directories that the base does not have any
 //! more, and that hold nothing else.
 
+use serde_json::{Value, json};
+
+use super::journal;
 use super::planner::Planner;
 use crate::inspect::diff::{Difference, DifferenceKind, drifted_original};
 use crate::inspect::error::Result;
@@ -15,6 +18,23 @@ pub struct DroppedCopy {
     pub copy: UnchangedCopy,
     /// The base has something else than the copy, or nothing any more.
     pub is_drifted: bool,
+}
+
+impl DroppedCopy {
+    /// What a journal says of it.
+    pub(super) fn json(&self) -> Value {
+        let path = journal::bytes(self.copy.path.as_bytes());
+        let object = journal::object(self.copy.object);
+        json!({ "path": path, "object": object, "is_drifted": self.is_drifted })
+    }
+
+    pub(super) fn read(value: &Value) -> Option<Self> {
+        let copy = UnchangedCopy {
+            path: journal::to_merged(value.get("path")?)?,
+            object: journal::to_object(value.get("object")?)?,
+        };
+        Some(Self { copy, is_drifted: value.get("is_drifted")?.as_bool()? })
+    }
 }
 
 impl Planner<'_> {

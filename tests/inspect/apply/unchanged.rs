@@ -8,14 +8,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::time::{Duration, UNIX_EPOCH};
 
 use acetate::delta::MergedPath;
-use acetate::inspect::apply::{ApplyOptions, DriftReason};
+use acetate::inspect::apply::{ApplyEvent, ApplyOptions, Consent, DriftReason, apply, resume};
 use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::inspect::status::touched;
 use acetate::overlay::CopyLimits;
 
 use super::drift::{LONG_AGO, at_the_hosts_time};
 use super::{apply_served, copy, open, path};
-use crate::support::applied::{all, applied, planned};
+use crate::support::applied::{Book, all, applied, planned};
 use crate::support::world::{Setup, World};
 
 const TEXT: &str = "1\\n2\\n3\\n4\\n5\\n6\\n7\\n8\\n9\\n";
@@ -128,6 +128,34 @@ fn changes_that_were_taken_back_hide_nothing_after_an_apply() {
     assert!(!world.exists("removed"));
     assert_eq!(inodes(&world), 0);
     assert_eq!(fs::read(base.join("edited")).unwrap(), b"person");
+}
+
+#[test]
+fn copies_are_dropped_by_a_run_that_finishes_another_one() {
+    let mut world = over("edited \"TEXT\"\nsame \"TEXT\"");
+    for file in ["edited", "same"] {
+        world.chmod(file, 0o600).unwrap();
+        world.chmod(file, 0o644).unwrap();
+    }
+    world.put("new", "new");
+    let base = world.change_base();
+    fs::write(base.join("edited"), "person").unwrap();
+    let opened = open(&world);
+    let plan = planned(&opened, None, &all()).unwrap();
+    let mut book = Book(&world);
+    let mut stop = |event: ApplyEvent| match event {
+        ApplyEvent::Step { done: 1, .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let report =
+        apply(&opened, None, &all(), Consent::Shown(&plan), Some(&mut book), &mut stop).unwrap();
+    assert!(report.broken_off.is_some_and(|(done, _)| done == 1), "{report:#?}");
+    assert_eq!(inodes(&world), 3);
+    let mut go_on = |_: ApplyEvent| ControlFlow::Continue(());
+    let report = resume(&opened, None, Some(&mut book), &mut go_on).unwrap().unwrap();
+    assert_eq!((report.skipped, report.broken_off), (Vec::new(), None));
+    assert_eq!(inodes(&world), 0);
+    assert_eq!((world.cat("edited"), world.cat("new")), ("person".into(), "new".into()));
 }
 
 #[test]

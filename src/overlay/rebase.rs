@@ -278,10 +278,13 @@ impl Edit<'_> {
                 let Some(mut row) = self.txn.inode(child)? else { continue };
                 let Some(origin) = &mut row.origin else { continue };
                 let now = base.join(&name);
-                // A base that was copied has other numbers than the session knows.
-                let moved_along = || moves.follow_dir_of(&origin.path).as_ref() == Some(&now);
+                let moved_along = moves.follow_dir_of(&origin.path).as_ref() == Some(&now);
+                let is_dir = row.kind == FileKind::Directory;
+                // A base that was copied has other numbers than the session knows. A directory that
+                // moved by itself may be a later request's, which has to find it as it was applied.
                 let is_there = self.view().base_attr_at(&now)?.is_some_and(|attr| {
-                    attr.fileid == origin.fileid || (attr.kind == row.kind && moved_along())
+                    (attr.fileid == origin.fileid && !is_dir)
+                        || (attr.kind == row.kind && moved_along)
                 });
                 if origin.path == now || !is_there {
                     continue;
@@ -289,7 +292,7 @@ impl Edit<'_> {
                 let was = std::mem::replace(&mut origin.path, now.clone());
                 self.txn.rename_originals(&was, &now)?;
                 self.txn.put_inode(&row)?;
-                if row.kind == FileKind::Directory {
+                if is_dir {
                     self.txn.remove_redirect(child)?;
                     self.invalidate(Invalidation::All);
                     dirs.insert(path.join(&name));

@@ -87,6 +87,34 @@ fn directories_of_a_copied_base_that_changed_places_are_followed_once() {
     }
 }
 
+#[test]
+fn a_moved_directory_waits_for_its_own_request() {
+    let mut world = World::new("top/b/f \"f\"");
+    world.put("top/a", "new");
+    world.rename("top/b", "top/c").unwrap();
+    let base = world.change_base();
+    let moved = moved(&world, "top/b", "top/c");
+    let first = world.stat("top/a");
+    let first = RebaseItem {
+        path: path("top/a"),
+        from: None,
+        object: Some((first.fileid, first.ctime)),
+        was_entry: true,
+        base_ctime: None,
+    };
+    fs::write(base.join("top/a"), "new").unwrap();
+    fs::rename(base.join("top/b"), base.join("top/c")).unwrap();
+    for request in [first, moved] {
+        let kept = world.wait(world.overlay.rebase(&world.caller, vec![request])).unwrap();
+        assert_eq!(kept, []);
+        assert_eq!(world.ls("top"), ["a", "c"]);
+    }
+    assert_eq!(world.cat("top/c/f"), "f");
+    assert_eq!(world.whiteouts(), [""; 0]);
+    // What was applied is in `top`.
+    assert_eq!(entries(&world), ["top"]);
+}
+
 /// The copy at a path, as it is now.
 fn copy_at(world: &World, at: &str) -> UnchangedCopy {
     let attr = world.stat(at);

@@ -32,13 +32,12 @@ impl SessionUpdater for Forgetting<'_> {
         applied: &[AppliedChange],
         is_first: bool,
     ) -> Result<Vec<MergedPath>, InspectError> {
-        let (parts, mut applied): (Vec<_>, Vec<_>) =
+        let (parts, applied): (Vec<_>, Vec<_>) =
             applied.iter().partition(|applied| applied.part.is_some());
-        // A directory before what is in it.
-        applied.sort_by(|a, b| a.path.cmp(&b.path));
+        let mut requests = AppliedChange::in_requests(applied, limits::MAX_PATHS).into_iter();
         let mut all_kept = Vec::new();
-        let forgotten = applied.chunks(limits::MAX_PATHS).try_for_each(|some| {
-            let applied = some.iter().map(|applied| message(applied, is_first)).collect();
+        let forgotten = requests.try_for_each(|some| {
+            let applied = some.into_iter().map(|applied| message(applied, is_first)).collect();
             if let Answer::Rebased { kept } = self.0.ask(Request::Rebase { applied })? {
                 all_kept.extend(kept.iter().filter_map(|path| path.merged().ok()));
             }

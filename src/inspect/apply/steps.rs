@@ -5,6 +5,8 @@
 //! them; then directories get their attributes, the deepest first, for what is put into one
 //! moves its times.
 
+use std::collections::BTreeSet;
+
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::hunks::ChosenPart;
@@ -89,6 +91,27 @@ impl AppliedChange {
     /// Whether the session had an entry at its path when the plan was made.
     pub fn was_entry(&self) -> bool {
         self.planned.is_some_and(|planned| planned.entry.is_some())
+    }
+
+    /// The requests, of at most `most` changes each, that let the session forget changes.
+    pub fn in_requests(mut applied: Vec<&Self>, most: usize) -> Vec<Vec<&Self>> {
+        // What moved comes first, with the directories above it: the base has all of it at its new
+        // place already, and the session finds what is at the old one, or in it, only after that.
+        let mut first = BTreeSet::new();
+        for moved in applied.iter().filter(|applied| applied.from.is_some()) {
+            let mut path = moved.path.clone();
+            while first.insert(path.clone()) {
+                path = path.parent();
+            }
+        }
+        // A directory before what is in it.
+        applied.sort_by(|a, b| a.path.cmp(&b.path));
+        applied.sort_by_key(|applied| !first.contains(&applied.path));
+        let mut requests: Vec<_> = applied.chunks(most).map(<[_]>::to_vec).collect();
+        for request in &mut requests {
+            request.sort_by(|a, b| a.path.cmp(&b.path));
+        }
+        requests
     }
 }
 

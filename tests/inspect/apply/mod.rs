@@ -16,6 +16,7 @@ mod parts;
 mod pending;
 mod redo;
 mod refused;
+mod requests;
 mod resume;
 mod session_meanwhile;
 mod sizes;

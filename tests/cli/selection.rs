@@ -262,3 +262,19 @@ fn what_git_ignores_in_a_directory_that_moved_or_went_is_in_no_patch() {
     ];
     assert_eq!(names, expected);
 }
+
+#[test]
+fn a_moved_directory_is_the_same_rename_by_either_of_its_names() {
+    let mut world = changed();
+    world.write("new/d.rs", 0, b"D").unwrap();
+    let patch = |dir: &str| lines(&world, 1, &["diff", "--patch", dir]);
+    let by_new_name = patch("new");
+    for line in
+        ["rename from moved/d.rs", "rename to new/d.rs", "rename from moved/e.txt", "-d", "+D"]
+    {
+        assert!(by_new_name.iter().any(|l| l == line), "{line}: {by_new_name:?}");
+    }
+    assert_eq!(by_new_name, patch("moved"));
+    let counts = lines(&world, 1, &["diff", "--shortstat", "new"]);
+    assert_eq!(counts, [" 2 files changed, 1 insertion(+), 1 deletion(-)"]);
+}

@@ -190,7 +190,11 @@ impl Pairs {
                 let (path, from) = (object.path().clone(), MergedPath::of_base(&base));
                 match self.leave_out_hidden(opened, &path) {
                     true => drop(self.old.remove(&from)),
-                    false => self.add_new(path, object.clone(), Some(from)),
+                    // Whichever of its names is selected, the rename is whole.
+                    false => {
+                        self.old.insert(from.clone());
+                        self.add_new(path, object.clone(), Some(from));
+                    }
                 }
             }
             Ok(WalkControl::Deeper)

@@ -182,7 +182,7 @@ pub enum ItemKind {
         /// The target.
         target: PathText,
     },
-    /// An existing object, of which only attributes are set.
+    /// An existing object: only its attributes are set.
     Any,
 }
 

@@ -135,7 +135,7 @@ impl Squash {
         SetAttr { uid, gid, ..set }
     }
 
-    /// Maps owners to client ids; unmapped owners become nobody.
+    /// Maps owners to client ids; unmapped owners become the anonymous user.
     pub fn show(&self, attr: Attr) -> Attr {
         let shown = |map: &Option<IdMap>, id| match map {
             Some(map) => map.to_client(id).unwrap_or(Caller::NOBODY),

@@ -132,18 +132,8 @@ pub(super) fn top(
 
 /// A difference of the top.
 pub(super) fn of_top(before: BaseObject, after: TreeObject, differs: ChangedFields) -> Difference {
-    let change = Change {
-        path: MergedPath::root(),
-        before: Some(before),
-        after: Some(after),
-        replaced: None,
-        is_moved: false,
-        is_carried: false,
-        is_link: false,
-        original: None,
-        is_drifted: false,
-        is_replaced_drifted: false,
-    };
+    let root = Change::at(MergedPath::root());
+    let change = Change { before: Some(before), after: Some(after), ..root };
     let (kind, old) = (DifferenceKind::Modified, change.before.clone());
     Difference { kind, differs, path: MergedPath::root(), old, change }
 }

@@ -264,8 +264,9 @@ impl View<'_> {
         Ok(now.is_none_or(|now| now.mtime != original.mtime))
     }
 
-    /// Whether a base object is in a directory that came to its place since the session changed or
-    /// removed what was there: the closest directory above of which the session knows that tells.
+    /// Whether a base object is in a directory that came to its place after the session changed or
+    /// removed the object there. The nearest directory above with a number known to the session
+    /// decides.
     fn is_in_unseen_dir(&self, path: &BasePath) -> Result<bool> {
         let mut path = path.clone();
         while let Some((dir, name)) = path.split().filter(|(dir, _)| !dir.is_root()) {

@@ -78,7 +78,7 @@ pub(super) async fn serve(
     let entered = shared.peers.enter(peer);
     let origin = RecordOrigin {
         peer,
-        presence: Arc::clone(&entered.peer.presence),
+        liveness: Arc::clone(&entered.peer.liveness),
         untrusted_port: shared.refuses_port(peer),
         squashes_root: shared.squash_root,
     };
@@ -92,7 +92,7 @@ pub(super) async fn serve(
         shared,
     });
     let mut incoming = Incoming::new(reader, connection.shared.limits.record_bytes);
-    let is_read = IsRead(&entered.peer.presence);
+    let is_read = IsRead(&entered.peer.liveness);
     let ending = tokio::select! {
         ending = read_requests(&mut incoming, &connection) => ending,
         () = connection.broken.notified() => ConnectionEnd::ReplyFailed,
@@ -128,10 +128,10 @@ async fn read_requests(
     incoming: &mut Incoming,
     connection: &Arc<ConnectionState>,
 ) -> ConnectionEnd {
-    let mut lookout = BusyPoll::default();
+    let mut busy_poll = BusyPoll::default();
     loop {
         connection.rest().await;
-        let (record, bytes_room) = match incoming.next(connection, &mut lookout).await {
+        let (record, bytes_room) = match incoming.next(connection, &mut busy_poll).await {
             Ok(record) => record,
             Err(ending) => return ending,
         };

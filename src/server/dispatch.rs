@@ -37,7 +37,7 @@ pub(super) struct RecordOrigin {
     /// The client's address.
     pub(super) peer: SocketAddr,
     /// Whether the connection is still read from.
-    pub(super) presence: Arc<ConnectionLiveness>,
+    pub(super) liveness: Arc<ConnectionLiveness>,
     /// Whether only NULL is answered, because the client's port is unprivileged.
     pub(super) untrusted_port: bool,
     /// Whether root is squashed.
@@ -47,8 +47,8 @@ pub(super) struct RecordOrigin {
 impl RecordOrigin {
     /// The origin of a datagram. Its replies are not cached.
     pub(super) fn of_datagram(peer: SocketAddr) -> Self {
-        let presence = Arc::new(ConnectionLiveness::new(peer.port()));
-        Self { peer, presence, untrusted_port: false, squashes_root: false }
+        let liveness = Arc::new(ConnectionLiveness::new(peer.port()));
+        Self { peer, liveness, untrusted_port: false, squashes_root: false }
     }
 }
 
@@ -163,7 +163,7 @@ impl Dispatcher {
         let key = CallKey::new(origin.peer.ip(), call.xid, call.procedure, &record, args_at);
         // From here on only the arguments keep the record's memory.
         drop(record);
-        match self.enter(key, &origin.presence).await {
+        match self.enter(key, &origin.liveness).await {
             CacheLookup::Done(reply) => {
                 tracing::debug!(client = %origin.peer, xid = call.xid, "replayed a reply");
                 Some(CallResult { reply, is_refused: false })

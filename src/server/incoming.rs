@@ -55,7 +55,7 @@ impl Incoming {
     pub(super) async fn next(
         &mut self,
         connection: &ConnectionState,
-        lookout: &mut BusyPoll,
+        busy_poll: &mut BusyPoll,
     ) -> Result<(Bytes, RequestPermit), ConnectionEnd> {
         let limits = &connection.shared.limits;
         let overall = &connection.shared.budget;
@@ -82,7 +82,7 @@ impl Incoming {
                 (_, room) => room,
             };
             if !self.records.is_mid_record(&self.input) {
-                self.read_first(connection, lookout).await?;
+                self.read_first(connection, busy_poll).await?;
                 continue;
             }
             let last =
@@ -139,13 +139,13 @@ impl Incoming {
     async fn read_first(
         &mut self,
         connection: &ConnectionState,
-        lookout: &mut BusyPoll,
+        busy_poll: &mut BusyPoll,
     ) -> Result<(), ConnectionEnd> {
         // A client that waits for a reply is unlikely to send its next request now.
         if connection.share.is_idle() {
-            let post = &connection.shared.lookout_post;
+            let post = &connection.shared.busy_poll_permit;
             let is_alone = || connection.shared.budget.is_idle();
-            if let Some(read) = lookout.wait(post, is_alone, || self.glance()) {
+            if let Some(read) = busy_poll.wait(post, is_alone, || self.glance()) {
                 return read;
             }
         }

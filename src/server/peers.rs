@@ -52,7 +52,7 @@ pub struct Peer {
     /// The shared budget that its address uses.
     pub(super) usage: Arc<AddressUse>,
     /// Whether it is still read from.
-    pub(super) presence: Arc<ConnectionLiveness>,
+    pub(super) liveness: Arc<ConnectionLiveness>,
     /// How the connection has behaved.
     pub(super) reputation: Reputation,
     /// Notified when the connection is evicted.
@@ -120,7 +120,7 @@ impl Peers {
             last_call: AtomicU64::new(0),
             tenant: AtomicU64::new(0),
             usage: Arc::clone(&at.usage),
-            presence: Arc::new(ConnectionLiveness::new(address.port())),
+            liveness: Arc::new(ConnectionLiveness::new(address.port())),
             reputation: Reputation::default(),
             unwanted: Notify::new(),
         });

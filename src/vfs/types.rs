@@ -340,7 +340,7 @@ impl Caller {
     pub const COMMAND_LINE: SocketAddr =
         SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-    /// The uid and gid of the anonymous user (nobody, nogroup).
+    /// The uid and gid of the anonymous user, 65534.
     pub const NOBODY: u32 = 65534;
 
     /// The session's owner at this machine's command line.

@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// A transaction of which a part, or all, may be rolled back.
+    /// A transaction that may be rolled back, in part or as a whole.
     fn transaction(conn: &Connection, random: &mut Random, rows: &mut Rows) {
         let before = rows.clone();
         conn.execute_batch("BEGIN IMMEDIATE").unwrap();

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use super::program::{Serving, acetate, run};
+use super::program::{Serving, acetate, run, said};
 use crate::support::applied::{assert_same, copy, merged, on_host};
 use crate::support::skip::skip;
 use crate::support::world::World;
@@ -32,14 +32,6 @@ pub fn changed() -> World {
 fn apply(world: &World, args: &[&str]) -> Output {
     let session = world.session();
     run(world.scratch(), &[&["apply", session.to_str().unwrap()], args].concat())
-}
-
-#[track_caller]
-pub fn said(output: &Output, code: i32) -> (String, String) {
-    let (out, err) = (output.stdout.clone(), output.stderr.clone());
-    let (out, err) = (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap());
-    assert_eq!(output.status.code(), Some(code), "{out}{err}");
-    (out, err)
 }
 
 #[test]

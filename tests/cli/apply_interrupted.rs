@@ -7,7 +7,7 @@ use std::process::Output;
 use acetate::inspect::apply::{ApplyEvent, Consent, apply};
 use acetate::inspect::opened::OpenSession;
 
-use super::program::run;
+use super::program::{run, said};
 use crate::support::applied::{all, planned};
 use crate::support::world::World;
 
@@ -17,15 +17,7 @@ fn acetate(world: &World, args: &[&str]) -> Output {
     run(world.scratch(), &[&[*command, session.to_str().unwrap()], rest].concat())
 }
 
-#[track_caller]
-fn said(output: &Output, code: i32) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{out}{err}");
-    (out, err)
-}
-
-/// A session of which the first file is in the base already, and the apply is broken off.
+/// A session whose apply was broken off after it had written the first file to the base.
 fn interrupted() -> World {
     let mut world = World::new("a \"1\"\nb \"2\"\n");
     for name in ["a", "b"] {

@@ -3,20 +3,12 @@
 use std::fs;
 use std::process::Output;
 
-use super::program::run;
+use super::program::{run, said};
 use crate::support::world::World;
 
 fn apply(world: &World, args: &[&str]) -> Output {
     let session = world.session();
     run(world.scratch(), &[&["apply", session.to_str().unwrap()], args].concat())
-}
-
-#[track_caller]
-fn said(output: &Output, code: i32) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{out}{err}");
-    (out, err)
 }
 
 #[test]

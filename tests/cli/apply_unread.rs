@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::apply::{changed, said};
-use super::program::{acetate, run};
+use super::apply::changed;
+use super::program::{acetate, run, said};
 use crate::support::applied::{assert_same, on_host};
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use super::program::{Serving, failure, run};
+use super::program::{Serving, failure, run, said};
 use crate::support::applied::{assert_same, merged, on_host};
 use crate::support::world::World;
 
@@ -37,14 +37,6 @@ fn changed() -> World {
 fn ask(world: &World, args: &[&str]) -> Output {
     let session = world.session();
     run(world.scratch(), &[&[args[0], session.to_str().unwrap()], &args[1..]].concat())
-}
-
-#[track_caller]
-fn said(output: &Output, code: i32) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{out}{err}");
-    (out, err)
 }
 
 /// The hunks as JSON: id, path, part.

@@ -186,3 +186,12 @@ impl HalfWritten {
         assert!(said.contains("the server is stopping"), "{said}");
     }
 }
+
+/// What a program printed on stdout and on stderr; it exited with `code`.
+#[track_caller]
+pub fn said(output: &Output, code: i32) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{out}{err}");
+    (out, err)
+}

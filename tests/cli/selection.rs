@@ -265,7 +265,7 @@ fn what_git_ignores_in_a_directory_that_moved_or_went_is_in_no_patch() {
 
 #[test]
 fn a_moved_directory_is_the_same_rename_by_either_of_its_names() {
-    let mut world = changed();
+    let world = changed();
     world.write("new/d.rs", 0, b"D").unwrap();
     let patch = |dir: &str| lines(&world, 1, &["diff", "--patch", dir]);
     let by_new_name = patch("new");

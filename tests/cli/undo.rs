@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use super::program::{Serving, run};
+use super::program::{Serving, run, said};
 use crate::support::applied::{assert_same, merged, on_host};
 use crate::support::skip::skip;
 use crate::support::world::World;
@@ -32,14 +32,6 @@ fn changed() -> World {
 fn apply(world: &World, args: &[&str]) -> Output {
     let session = world.session();
     run(world.scratch(), &[&["apply", session.to_str().unwrap()], args].concat())
-}
-
-#[track_caller]
-fn said(output: &Output, code: i32) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(code), "{out}{err}");
-    (out, err)
 }
 
 /// Where the copy of `dir/file` is, by what was said.

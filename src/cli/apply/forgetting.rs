@@ -68,7 +68,7 @@ impl SessionUpdater for Forgetting<'_> {
 }
 
 impl Forgetting<'_> {
-    /// Lets the session keep a file of which a part was applied.
+    /// Lets the session keep a file that was applied only in part.
     fn keep_rest(&mut self, applied: &AppliedChange, is_first: bool) -> Result<(), CliError> {
         let Some(part) = &applied.part else { return Ok(()) };
         let attributes = part.attributes;

@@ -61,7 +61,7 @@ impl<'a> PlanPrinter<'a> {
 
 impl ShowPlan for PlanPrinter<'_> {
     fn difference(&mut self, difference: &Difference) {
-        // Every directory of which an entry changed.
+        // Every directory with a changed entry.
         if is_time_of_directory(difference) && !self.args.json {
             self.paths.quiet.insert(difference.change.path.clone());
         } else {

@@ -56,7 +56,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The directories of the target, as they are now, of which entries come or go.
+    /// The directories of the target, as they are now, whose entries change.
     fn directories(&self) -> BTreeSet<BasePath> {
         let steps = &self.plan.steps;
         let parent = |path: &BasePath| path.split().map(|(parent, _)| parent);

@@ -35,7 +35,7 @@ pub(super) struct StepRunner<'a> {
     journal: &'a Journal,
     pub notes: Notes,
     pub not_set: NotSet,
-    /// Changes of which something was skipped.
+    /// Changes with a skipped step.
     skipped: HashSet<usize>,
     /// What is taken to be removed, with all that is in it.
     removed: BTreeMap<BasePath, &'a Take>,
@@ -393,7 +393,7 @@ impl<'a> StepRunner<'a> {
         made
     }
 
-    /// The changes of which something was skipped.
+    /// The changes with a skipped step.
     pub fn into_skipped(self) -> HashSet<usize> {
         self.skipped
     }

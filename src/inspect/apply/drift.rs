@@ -419,7 +419,7 @@ impl Planner<'_> {
     }
 }
 
-/// Whether a change removes something of which no original is kept.
+/// Whether a change removes an object that has no original.
 pub(super) fn is_gone_without_original(change: &Change) -> bool {
     change.after.is_none() && change.original.is_none()
 }

@@ -291,7 +291,7 @@ impl Keeping<'_> {
         watch(ApplyEvent::Step { done: all, all })
     }
 
-    /// The changes of which only hunks were applied.
+    /// The changes that were applied only in part, by hunks.
     fn parts(&self) -> Vec<usize> {
         let changes = self.journal.changes.iter().enumerate();
         changes.filter(|(_, change)| change.part.is_some()).map(|(at, _)| at).collect()

@@ -14,7 +14,7 @@ use crate::inspect::error::Result;
 use crate::vfs::Time;
 use crate::writeback::UndoDir;
 
-/// The last apply of which something is kept.
+/// The last apply whose replaced objects are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastApply {
     /// The directory that was written to.

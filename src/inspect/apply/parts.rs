@@ -1,4 +1,4 @@
-//! Changes of which only a part is applied: see [`hunks`].
+//! Changes that are applied only in part: see [`hunks`].
 //!
 //! What the base gets is what the session began with and the chosen hunks, merged with what the
 //! base has now where that is something else. The session keeps the file whole; what it began
@@ -14,7 +14,7 @@ use crate::inspect::hunks::{self, Choice, ChosenPart, Pick};
 use crate::overlay::{Change, TreeObject};
 use crate::writeback::Attrs;
 
-/// Why a file is left out of which a chosen hunk is gone.
+/// Why a file is left out if a hunk that was chosen in it is gone.
 const NO_SUCH_HUNK: &str = "it changed after its hunks were chosen";
 
 impl Planner<'_> {
@@ -49,7 +49,7 @@ impl Planner<'_> {
         self.parts.get(&change.path)
     }
 
-    /// What a file gets of which only a part is applied, over a base that did not change.
+    /// The content of a file that is applied only in part, over a base that did not change.
     pub(super) fn made_of_part(&self, difference: &Difference) -> Option<Merge> {
         let change = &difference.change;
         let (part, after) = (self.part_of(change)?, change.after.as_ref()?);

@@ -51,7 +51,7 @@ pub(super) struct Planner<'a> {
     pub options: diff::DiffOptions,
     /// Only these changes and hunks are applied.
     pub(super) chosen: Option<Arc<ChosenHunks>>,
-    /// What the files get of which only hunks are applied, by the paths of the changes.
+    /// The content of files that are applied only in part, by the paths of the changes.
     pub(super) parts: BTreeMap<MergedPath, ChosenPart>,
     /// What drifted is to be overwritten.
     pub is_forced: bool,
@@ -61,7 +61,7 @@ pub(super) struct Planner<'a> {
     pub(super) marks_conflicts: bool,
     /// What drifted is left out.
     pub(super) skips_drifted: bool,
-    /// The paths of which what drifted is overwritten, or left out.
+    /// The paths where an option decides: drifted objects are overwritten, or left out.
     pub(super) sides: ConflictSides,
     /// How much each change is, by number.
     pub(super) counts: BTreeMap<usize, ChangeSize>,

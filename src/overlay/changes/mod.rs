@@ -248,18 +248,7 @@ impl ChangeSearch<'_> {
             Some(here) if !same => self.moved_away(here)?,
             _ => false,
         };
-        let mut change = Change {
-            before: None,
-            after: Some(after),
-            path,
-            replaced: None,
-            is_moved: false,
-            is_carried: false,
-            is_link: false,
-            original: None,
-            is_drifted: false,
-            is_replaced_drifted: false,
-        };
+        let mut change = Change { after: Some(after), ..Change::at(path) };
         let own = dir.base.as_ref().map(|base| base.join(name));
         let is_here = same || from.is_some() && own == from;
         let gone = own.filter(|_| here.is_none());
@@ -375,18 +364,7 @@ impl ChangeSearch<'_> {
                 let after = Some(self.tree.object(node, path.clone())?);
                 let is_carried = before.path.as_bytes() != &path.as_bytes()[1..];
                 let before = Some(before);
-                let mut change = Change {
-                    before,
-                    after,
-                    path,
-                    replaced: None,
-                    is_moved: false,
-                    is_carried,
-                    is_link: false,
-                    original: None,
-                    is_drifted: false,
-                    is_replaced_drifted: false,
-                };
+                let mut change = Change { before, after, is_carried, ..Change::at(path) };
                 self.compare_with_original(&mut change, None)?;
                 // A file of one name and other content may be a new one that got the number of the
                 // old one; clients see the base's.
@@ -465,8 +443,8 @@ impl Change {
         Self { before: Some(before), ..Self::at(path) }
     }
 
-    /// Nothing is at `path`, where the base has something of which nothing is known.
-    fn at(path: MergedPath) -> Self {
+    /// Neither the base nor the session has a known object at `path`.
+    pub fn at(path: MergedPath) -> Self {
         Self {
             before: None,
             after: None,

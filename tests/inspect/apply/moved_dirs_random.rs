@@ -4,14 +4,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use acetate::inspect::apply::{ApplyOptions, Consent, apply};
 use acetate::vfs::FileKind;
 
 use super::open;
 use super::undo::go_on;
-use super::undo_random::{Random, now, texts};
+use super::undo_random::{Case, Random, cases, change_both, texts};
 use crate::support::applied::planned;
 use crate::support::world::World;
 
@@ -95,32 +94,20 @@ fn change_base(base: &Path, outside: &Path, random: &mut Random) {
 
 #[test]
 fn nothing_that_a_person_moved_into_the_base_is_lost() {
-    let second = Duration::from_millis(1100);
-    let mut cases: Vec<_> = (0..CASES)
-        .map(|seed| {
-            let mut world = World::new(TREE);
-            world.change_base();
-            let outside = world.scratch().join("outside");
-            let written = set_aside(&outside);
-            (seed, world, outside, written, Random::new(seed))
-        })
-        .collect();
-    std::thread::sleep(second);
-    for (_, world, _, _, random) in &mut cases {
-        world.tick(now() - world.now());
+    let outside = |world: &World| world.scratch().join("outside");
+    let mut cases = cases(0..CASES, TREE, |world, _| set_aside(&outside(world)));
+    let clients = |world: &World, random: &mut Random| {
         for _ in 0..1 + random.below(6) {
             change_session(world, random);
         }
-        world.keep_removed();
-    }
-    std::thread::sleep(second);
-    for (_, world, outside, _, random) in &mut cases {
+    };
+    change_both(&mut cases, clients, |Case { world, random, .. }| {
         for _ in 0..1 + random.below(3) {
-            change_base(&world.base(), outside, random);
+            change_base(&world.base(), &outside(world), random);
         }
-    }
+    });
     let mut lost = Vec::new();
-    for (seed, world, _, written, _) in &cases {
+    for Case { seed, world, written, .. } in &cases {
         let before = texts(&world.base(), written);
         // What nothing tells of is removed if it is named.
         let options = ApplyOptions { skip_drifted: true, keep: None, ..super::only(&DIRS) };

@@ -6,13 +6,12 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::time::Duration;
 
 use acetate::inspect::apply::{ApplyOptions, ApplyPlan};
 use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::vfs::FileKind;
 
-use super::undo_random::{Random, change_base, change_session, now, texts};
+use super::undo_random::{Case, Random, cases, change_base, change_both, change_session, texts};
 use super::{apply_served, open};
 use crate::support::applied::{all, assert_same, merged, on_host, planned};
 use crate::support::fixture::FEW_NAMES;
@@ -176,31 +175,19 @@ fn what_drifted_is_left_out_whole_and_all_else_is_applied() {
     // For more of them.
     let first: u64 = std::env::var("ACETATE_SEED").map_or(0, |seed| seed.parse().unwrap());
     let count: u64 = std::env::var("ACETATE_CASES").map_or(CASES, |count| count.parse().unwrap());
-    let mut cases: Vec<_> = (first..first + count)
-        .map(|seed| {
-            let mut world = World::new(FEW_NAMES);
-            world.change_base();
-            (seed, world, Random::new(seed), BTreeSet::new())
-        })
-        .collect();
-    // The second tells which of a removal and a change came first.
-    let second = Duration::from_millis(1100);
-    std::thread::sleep(second);
-    for (_, world, random, _) in &mut cases {
-        world.tick(now() - world.now());
+    let mut cases = cases(first..first + count, FEW_NAMES, |_, _| BTreeSet::new());
+    let clients = |world: &World, random: &mut Random| {
         for number in 0..1 + random.below(12) {
             change_merged(world, random, number);
         }
-        world.keep_removed();
-    }
-    std::thread::sleep(second);
-    for (_, world, random, written) in &mut cases {
+    };
+    change_both(&mut cases, clients, |Case { world, random, written, .. }| {
         for number in 0..1 + random.below(6) {
             written.extend(change_tree(&world.base(), random, number));
         }
-    }
+    });
     let (mut failed, mut leaving) = (Vec::new(), 0);
-    for (seed, world, _, written) in &mut cases {
+    for Case { seed, world, written, .. } in &mut cases {
         match catch_unwind(AssertUnwindSafe(|| check(world, written))) {
             Ok(left_out) => leaving += u64::from(left_out),
             Err(_) => failed.push(*seed),

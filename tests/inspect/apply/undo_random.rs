@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use acetate::inspect::apply::{ApplyOptions, Consent, apply, undo};
@@ -158,39 +160,64 @@ fn check(world: &World, random: &mut Random, written: &BTreeSet<String>) -> bool
     true
 }
 
-pub fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
+/// A random world, by its seed, with what a person wrote into it.
+pub struct Case {
+    pub seed: u64,
+    pub world: World,
+    pub random: Random,
+    pub written: BTreeSet<String>,
+}
+
+/// Worlds over `tree`, one for each seed; `prepare` returns what a person has written before.
+pub fn cases(
+    seeds: Range<u64>,
+    tree: &str,
+    prepare: impl Fn(&World, &mut Random) -> BTreeSet<String>,
+) -> Vec<Case> {
+    let case = |seed| {
+        let mut world = World::new(tree);
+        world.change_base();
+        let mut random = Random::new(seed);
+        let written = prepare(&world, &mut random);
+        Case { seed, world, random, written }
+    };
+    seeds.map(case).collect()
+}
+
+/// Has clients change all worlds, and then a person their bases, each in a second of its own: the
+/// second tells which of a removal and a change came first.
+pub fn change_both(
+    cases: &mut [Case],
+    clients: impl Fn(&World, &mut Random),
+    person: impl Fn(&mut Case),
+) {
+    let second = Duration::from_millis(1100);
+    thread::sleep(second);
+    for case in &mut *cases {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        case.world.tick(now as i64 - case.world.now());
+        clients(&case.world, &mut case.random);
+        case.world.keep_removed();
+    }
+    thread::sleep(second);
+    cases.iter_mut().for_each(person);
 }
 
 #[test]
 fn nothing_of_a_person_is_lost_and_all_comes_back() {
-    let mut cases: Vec<_> = (0..CASES)
-        .map(|seed| {
-            let mut world = World::new(FEW_NAMES);
-            world.change_base();
-            let mut random = Random::new(seed);
-            let written = set_aside(&world, &mut random);
-            (seed, world, random, written)
-        })
-        .collect();
-    // The second tells which of a removal and a change came first.
-    let second = Duration::from_millis(1100);
-    std::thread::sleep(second);
-    for (_, world, random, _) in &mut cases {
-        world.tick(now() - world.now());
+    let mut cases = cases(0..CASES, FEW_NAMES, set_aside);
+    let clients = |world: &World, random: &mut Random| {
         for number in 0..1 + random.below(12) {
             change_session(world, random, number);
         }
-        world.keep_removed();
-    }
-    std::thread::sleep(second);
-    for (_, world, random, written) in &mut cases {
+    };
+    change_both(&mut cases, clients, |Case { world, random, written, .. }| {
         for number in 0..random.below(9) {
             written.extend(change_base(&world.base(), random, number));
         }
-    }
+    });
     let (mut failed, mut applied) = (Vec::new(), 0);
-    for (seed, world, random, written) in &mut cases {
+    for Case { seed, world, random, written } in &mut cases {
         let checked = catch_unwind(AssertUnwindSafe(|| check(world, random, written)));
         match checked {
             Ok(is_applied) => applied += u32::from(is_applied),

@@ -43,6 +43,13 @@ guest_boot() {
     done
 }
 
+# guest_tell_stuck: has the guest print on its console which tasks wait, if it still can.
+guest_tell_stuck() {
+    local deadline=$(($(now_ms) + 3000))
+    : >"$EXCHANGE/stuck"
+    until [ -e "$EXCHANGE/stuck.told" ] || (($(now_ms) > deadline)); do sleep 0.1; done
+}
+
 guest_kill() {
     [ -s "$RUN/guest.pid" ] || return 0
     kill -KILL -- "-$(<"$RUN/guest.pid")" 2>/dev/null || true
@@ -81,7 +88,9 @@ guest_run() {
             return 125
         fi
         if (($(now_ms) > deadline)); then
-            note "failed: nothing after $1 seconds; killing the guest"
+            note "failed: nothing after $1 seconds; killing the guest. Its last commands:"
+            tail -n 5 "$EXCHANGE/trace" >&2 || true
+            guest_tell_stuck
             guest_kill
             return 124
         fi

@@ -49,12 +49,14 @@ struct LinkSearch {
     room: usize,
     /// When the search last read a new directory.
     rested: Instant,
+    /// The number of directories that were read, again or for the first time.
+    read: usize,
 }
 
 impl LinkSearch {
     fn new(room: usize) -> Self {
         let (directories, files) = (Directories::new(), Vec::new());
-        Self { directories, next: 0, files, indexed: 0, room, rested: Instant::now() }
+        Self { directories, next: 0, files, indexed: 0, room, rested: Instant::now(), read: 0 }
     }
 
     /// Whether the index may be outdated. Measured from the end of the search, so that a long
@@ -141,8 +143,9 @@ impl HostDir {
         id: FileId,
         wanted: LinkFilter<'_>,
     ) -> Result<Option<BasePath>, BaseError> {
-        let next = search.next;
+        let (next, read) = (search.next, search.read);
         let found = self.read_on(search, id, wanted);
+        tracing::debug!(?id, directories = search.read - read, "searched the base for a file");
         // Also after a failed read, as earlier directories were added to the index.
         search.files.sort_unstable();
         // Repeated searches for a missing number must not keep the index from expiring.
@@ -163,6 +166,7 @@ impl HostDir {
         while found.is_none() && at < search.directories.len() {
             let dir = search.directories.path(at);
             let entries = self.read_anew(&dir)?;
+            search.read += 1;
             if search.add_entries(at, &entries, id) {
                 found = self.find_in(&dir, id, wanted)?;
             }
@@ -310,6 +314,23 @@ mod tests {
             assert_eq!(base.search(nothing, &mut |_| true).unwrap(), None);
         }
         assert_eq!(base.search(id, &mut |_| true).unwrap(), after);
+    }
+
+    #[test]
+    fn a_second_search_reads_nothing_again() {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..200 {
+            std::fs::create_dir(dir.path().join(format!("d{n}"))).unwrap();
+            std::fs::write(dir.path().join(format!("d{n}/f")), "").unwrap();
+        }
+        let base = HostDir::open(dir.path(), HostDirOptions::default()).unwrap();
+        assert_eq!(base.search(FileId(3), &mut |_| true).unwrap(), None);
+        for n in 0..200 {
+            let path = BasePath::from_bytes(format!("d{n}/f").as_bytes()).unwrap();
+            let id = base.stat(&path).unwrap().fileid;
+            assert_eq!(base.search(id, &mut |_| true).unwrap(), Some(path));
+        }
+        assert_eq!(base.links.0.lock().read, 201, "each directory once");
     }
 
     #[test]

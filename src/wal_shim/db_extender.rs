@@ -13,19 +13,20 @@
 //! page is never written ahead: without its WAL, a database is too short until all pages are
 //! copied.
 //!
-//! As with the zeros beyond the WAL ([`wal_zero_fill`](super::wal_zero_fill)), the error of a write
-//! ahead that finds no space is ignored.
+//! If there is no space to write ahead, the error is ignored. So nothing is written ahead on a disk
+//! whose error may belong to an earlier write ([`tells_each_write`](super::tells_each_write)).
 
 use super::PIECE_BYTES;
 use super::wal_prefetch;
 use super::wal_write_buffer::{CALL_BYTES, WriteAt};
-use super::wal_zero_fill::fill;
 
 /// Minimum run of consecutive WAL pages that is written in one call, in bytes.
 const MIN_RUN_BYTES: usize = PIECE_BYTES / 2;
 
 /// Maximum run, in bytes; a run ends at a multiple of a piece.
 const MAX_RUN_BYTES: usize = MIN_RUN_BYTES + PIECE_BYTES;
+
+static ZEROS: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
 
 const _: () = assert!(MAX_RUN_BYTES <= CALL_BYTES);
 
@@ -134,9 +135,12 @@ impl DbExtender {
         if to <= end {
             return;
         }
-        if fill(offset, to, file) {
+        let zeros = &ZEROS[..(to - offset) as usize];
+        if file.put(zeros, offset).is_ok() {
             self.end = to;
         } else {
+            // A partly written piece takes the last space from real data.
+            file.cut(offset);
             self.give_up();
         }
     }

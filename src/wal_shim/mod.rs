@@ -16,7 +16,6 @@
 //! | File | Content |
 //! |---|---|
 //! | `wal_write_buffer` | which writes to the WAL are held back, and until when |
-//! | `wal_zero_fill` | writes zeros beyond the WAL's end |
 //! | `db_extender` | extends the database file during a checkpoint |
 //! | `wal_prefetch` | reads several frames at once during a checkpoint |
 //! | `rewrite` | rewrites the WAL that a dead process left |
@@ -31,7 +30,6 @@ mod rewrite;
 mod vfs;
 mod wal_prefetch;
 mod wal_write_buffer;
-mod wal_zero_fill;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,8 +54,7 @@ thread_local! {
 
 /// Runs `commit`, which must be SQLite's `COMMIT` and nothing else. The connection must not
 /// checkpoint automatically (`wal_autocheckpoint = 0`): an automatic checkpoint runs when other
-/// connections may write to the WAL again, and until the commit ends this VFS writes zeros beyond
-/// the WAL's end.
+/// connections may write to the WAL again, and until the commit ends this VFS holds frames back.
 pub fn committing<T>(commit: impl FnOnce() -> T) -> T {
     let _until_done = UntilDone;
     CURRENT.set(Some(WalCommit(COMMITS.fetch_add(1, Ordering::Relaxed))));
@@ -191,7 +188,6 @@ mod tests {
 
     #[test]
     fn sqlite_finds_what_it_wrote() {
-        // With synced commits, zeros follow the frames.
         for (auto_vacuum, synchronous) in [(0, "NORMAL"), (1, "NORMAL"), (0, "FULL")] {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("a.db");

@@ -46,7 +46,7 @@ pub(super) fn rewrite(log: &mut (impl Get + WriteAt)) -> Result<(), i32> {
         let there = length.saturating_sub(at) / frame_bytes as u64;
         let piece = &mut room[..there.min(most as u64) as usize * frame_bytes];
         log.get(piece, at)?;
-        // Beyond the WAL's end are frames of an earlier WAL, or zeros.
+        // Beyond the WAL's end are frames of an earlier WAL.
         let belongs = |frame: &&[u8]| frame[8..16] == header[16..24];
         let frames = piece.chunks_exact(frame_bytes).take_while(belongs).count();
         if frames > 0 {

@@ -209,7 +209,7 @@ unsafe extern "C" fn open(
             return code;
         }
         if flags & ffi::SQLITE_OPEN_WAL != 0 {
-            wal::attach(file, reports_each_write(path));
+            wal::attach(file);
         }
         if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 {
             database::attach(file, reports_each_write(path));

@@ -1,4 +1,4 @@
-//! Methods of the WAL file: frames are written in pieces, with zeros ahead of them.
+//! Methods of the WAL file: frames are written in pieces.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,22 +9,15 @@ use rusqlite::ffi::{
 
 use super::super::wal_prefetch;
 use super::super::wal_write_buffer::WalWriteBuffer;
-use super::super::wal_zero_fill::WalZeroFill;
 use super::super::{current_commit, note_start};
 use super::Real;
 use super::attached::HookedFile;
-
-/// Our state of a WAL file.
-struct WalFile {
-    frames: WalWriteBuffer,
-    ahead: WalZeroFill,
-}
 
 /// Replaces methods of the system's VFS.
 ///
 /// # Safety
 /// As of [`HookedFile::attach`].
-pub(super) unsafe fn attach(file: *mut sqlite3_file, tells_each_write: bool) {
+pub(super) unsafe fn attach(file: *mut sqlite3_file) {
     // SAFETY: the file is open, and `close` detaches our state.
     unsafe {
         let Some(characteristics) = (*(*file).pMethods).xDeviceCharacteristics else { return };
@@ -34,11 +27,7 @@ pub(super) unsafe fn attach(file: *mut sqlite3_file, tells_each_write: bool) {
         if characteristics(file) & SQLITE_IOCAP_POWERSAFE_OVERWRITE == 0 {
             return;
         }
-        let log = WalFile {
-            frames: WalWriteBuffer::default(),
-            ahead: WalZeroFill::new(tells_each_write),
-        };
-        HookedFile::attach(file, log, |system| sqlite3_io_methods {
+        HookedFile::attach(file, WalWriteBuffer::default(), |system| sqlite3_io_methods {
             xClose: Some(close),
             xRead: Some(read),
             xWrite: Some(write),
@@ -58,7 +47,11 @@ pub(super) unsafe fn real(file: *mut sqlite3_file) -> Real {
     // SAFETY: an open file has methods; if they are ours, `attach` was called with it.
     unsafe {
         let methods = (*file).pMethods;
-        if is_ours(file) { HookedFile::<WalFile>::parts(file).1 } else { Real { file, methods } }
+        if is_ours(file) {
+            HookedFile::<WalWriteBuffer>::parts(file).1
+        } else {
+            Real { file, methods }
+        }
     }
 }
 
@@ -88,10 +81,9 @@ unsafe extern "C" fn write(
     }
     // SAFETY: SQLite calls the methods of files that are open; `from` has `count` bytes.
     unsafe {
-        let (log, mut real) = HookedFile::<WalFile>::parts(file);
+        let (frames, mut real) = HookedFile::<WalWriteBuffer>::parts(file);
         let bytes = std::slice::from_raw_parts(from.cast::<u8>(), count);
-        log.ahead.note_write(offset, bytes.len());
-        let done = log.frames.write(bytes, offset, current_commit(), &mut real);
+        let done = frames.write(bytes, offset, current_commit(), &mut real);
         done.err().unwrap_or(SQLITE_OK)
     }
 }
@@ -106,8 +98,8 @@ unsafe extern "C" fn read(
     // SAFETY: SQLite calls the methods of files that are open; `to` has space for `count` bytes,
     // and does not overlap our state.
     unsafe {
-        let (log, mut real) = HookedFile::<WalFile>::parts(file);
-        if let Err(code) = log.frames.flush(current_commit(), &mut real) {
+        let (frames, mut real) = HookedFile::<WalWriteBuffer>::parts(file);
+        if let Err(code) = frames.flush(current_commit(), &mut real) {
             return code;
         }
         let take =
@@ -122,47 +114,33 @@ unsafe extern "C" fn read(
     }
 }
 
-/// Defines a method that flushes held frames, calls `first` if there is one, and then calls the
-/// system's method.
+/// Defines a method that flushes held frames and then calls the system's method.
 macro_rules! after_flush {
-    (
-        $name:ident, $method:ident($($arg:ident: $type:ty),*), $error:ident $(, $first:expr)?
-    ) => {
+    ($name:ident, $method:ident($($arg:ident: $type:ty),*), $error:ident) => {
         unsafe extern "C" fn $name(file: *mut sqlite3_file $(, $arg: $type)*) -> c_int {
             // SAFETY: SQLite calls the methods of files that are open, with valid arguments.
             unsafe {
-                let (log, mut real) = HookedFile::<WalFile>::parts(file);
-                if let Err(code) = log.frames.flush(current_commit(), &mut real) {
+                let (frames, mut real) = HookedFile::<WalWriteBuffer>::parts(file);
+                if let Err(code) = frames.flush(current_commit(), &mut real) {
                     return code;
                 }
                 let Some(method) = (*real.methods).$method else { return ffi::$error };
-                $($first(&mut log.ahead, &mut real);)?
                 method(file $(, $arg)*)
             }
         }
     };
 }
 
-after_flush!(
-    truncate,
-    xTruncate(size: sqlite3_int64),
-    SQLITE_IOERR_TRUNCATE,
-    |ahead: &mut WalZeroFill, _: &mut Real| ahead.note_cut(size.cast_unsigned())
-);
-after_flush!(
-    sync,
-    xSync(flags: c_int),
-    SQLITE_IOERR_FSYNC,
-    |ahead: &mut WalZeroFill, real: &mut Real| ahead.before_sync(current_commit().is_some(), real)
-);
+after_flush!(truncate, xTruncate(size: sqlite3_int64), SQLITE_IOERR_TRUNCATE);
+after_flush!(sync, xSync(flags: c_int), SQLITE_IOERR_FSYNC);
 after_flush!(file_size, xFileSize(size: *mut sqlite3_int64), SQLITE_IOERR_FSTAT);
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     // SAFETY: SQLite closes an open file once, and does not use it after that.
     unsafe {
-        let (log, mut real) = HookedFile::<WalFile>::parts(file);
-        let flushed = log.frames.flush(current_commit(), &mut real);
-        let real = HookedFile::<WalFile>::detach(file);
+        let (frames, mut real) = HookedFile::<WalWriteBuffer>::parts(file);
+        let flushed = frames.flush(current_commit(), &mut real);
+        let real = HookedFile::<WalWriteBuffer>::detach(file);
         let Some(close) = (*real.methods).xClose else { return ffi::SQLITE_IOERR_CLOSE };
         let closed = close(file);
         flushed.err().unwrap_or(closed)

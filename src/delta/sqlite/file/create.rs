@@ -191,7 +191,7 @@ fn fill_tables(conn: &Connection, options: &CreateOptions, host: &Host) -> Resul
         params![options.chunk_size.bytes().to_string(), SPEC_VERSION],
     )?;
     let root = options.root.clone().unwrap_or_else(|| RootAttr::new(host.now));
-    inode::put(conn, &root_row(&root), None)?;
+    inode::put(conn, &root_row(&root))?;
     if let Some(base) = &options.base_path {
         config::put_base_path(conn, base)?;
     }

@@ -25,11 +25,12 @@ pub fn get(conn: &Connection, parent: Ino, name: &Name) -> Result<Option<Ino>> {
     Ok(statement.query_row(key, |row| value::unsigned(row, 0)).optional()?.map(Ino))
 }
 
-/// The inode number in the entry `name` of `parent`, even if there is no such inode. Finds only
-/// names stored in our form, which takes half the time of [`get`].
-pub fn number(conn: &Connection, parent: Ino, name: &Name) -> Result<Option<Ino>> {
-    let mut statement =
-        conn.prepare_cached("SELECT ino FROM fs_dentry WHERE parent_ino = ?1 AND name = ?2")?;
+/// As [`get`], for a directory whose names are all stored in our form: half the time.
+pub fn get_text(conn: &Connection, parent: Ino, name: &Name) -> Result<Option<Ino>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT d.ino FROM fs_dentry d JOIN fs_inode i ON i.ino = d.ino
+         WHERE d.parent_ino = ?1 AND d.name = ?2",
+    )?;
     let key = params![parent.0.cast_signed(), Bytes(name.as_bytes())];
     Ok(statement.query_row(key, |row| value::unsigned(row, 0)).optional()?.map(Ino))
 }

@@ -67,30 +67,29 @@ fn owner(id: i64) -> u32 {
     u32::try_from(id).unwrap_or(Caller::NOBODY)
 }
 
-/// Inserts or replaces the inode with its rows in our tables. `before` is the old row, if known
-/// (`Some(None)`: there was none); tables whose columns stay the same are not written.
-pub fn put(conn: &Connection, inode: &InodeRow, before: Option<&Option<InodeRow>>) -> Result<()> {
-    put_own(conn, inode, matches!(before, Some(None)))?;
-    let side = |row: &InodeRow| (row.subdirs, row.holes, row.create_verifier);
-    let is_same = match before {
-        Some(Some(before)) => side(before) == side(inode),
-        Some(None) => side(inode) == (None, 0, None),
-        None => false,
-    };
-    if !is_same {
-        put_side(conn, inode)?;
-    }
-    let origin = before.map(|before| before.as_ref().and_then(|row| row.origin.as_ref()));
+/// Inserts or replaces the inode with its rows in our tables, but for its copy-up.
+pub fn put(conn: &Connection, inode: &InodeRow) -> Result<()> {
+    put_own(conn, inode)?;
+    put_side(conn, inode)?;
     match &inode.origin {
-        now if origin == Some(now.as_ref()) => Ok(()),
         Some(origin) => origin::put(conn, inode.ino, origin),
         None => origin::delete(conn, inode.ino),
     }
 }
 
 /// Inserts or updates the row in `fs_inode`.
-fn put_own(conn: &Connection, inode: &InodeRow, is_new: bool) -> Result<()> {
-    let columns = params![
+fn put_own(conn: &Connection, inode: &InodeRow) -> Result<()> {
+    let mut statement = conn.prepare_cached(
+        "INSERT INTO fs_inode (ino, mode, nlink, uid, gid, size, atime, mtime, ctime, rdev,
+           atime_nsec, mtime_nsec, ctime_nsec)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+         ON CONFLICT(ino) DO UPDATE SET mode = excluded.mode, nlink = excluded.nlink,
+           uid = excluded.uid, gid = excluded.gid, size = excluded.size, atime = excluded.atime,
+           mtime = excluded.mtime, ctime = excluded.ctime, rdev = excluded.rdev,
+           atime_nsec = excluded.atime_nsec, mtime_nsec = excluded.mtime_nsec,
+           ctime_nsec = excluded.ctime_nsec",
+    )?;
+    statement.execute(params![
         inode.ino.0.cast_signed(),
         inode.st_mode(),
         inode.nlink,
@@ -104,24 +103,7 @@ fn put_own(conn: &Connection, inode: &InodeRow, is_new: bool) -> Result<()> {
         inode.atime.nanos,
         inode.mtime.nanos,
         inode.ctime.nanos,
-    ];
-    if !is_new {
-        let mut update = conn.prepare_cached(
-            "UPDATE fs_inode SET mode = ?2, nlink = ?3, uid = ?4, gid = ?5, size = ?6, atime = ?7,
-               mtime = ?8, ctime = ?9, rdev = ?10, atime_nsec = ?11, mtime_nsec = ?12,
-               ctime_nsec = ?13
-             WHERE ino = ?1",
-        )?;
-        if update.execute(columns)? > 0 {
-            return Ok(());
-        }
-    }
-    let mut insert = conn.prepare_cached(
-        "INSERT INTO fs_inode (ino, mode, nlink, uid, gid, size, atime, mtime, ctime, rdev,
-           atime_nsec, mtime_nsec, ctime_nsec)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
-    )?;
-    insert.execute(columns)?;
+    ])?;
     Ok(())
 }
 
@@ -135,7 +117,9 @@ fn put_side(conn: &Connection, inode: &InodeRow) -> Result<()> {
         "INSERT INTO acetate_inode (ino, subdirs, holes, create_verifier)
          VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT(ino) DO UPDATE SET subdirs = excluded.subdirs, holes = excluded.holes,
-           create_verifier = excluded.create_verifier",
+           create_verifier = excluded.create_verifier
+         WHERE (subdirs, holes, create_verifier)
+           IS NOT (excluded.subdirs, excluded.holes, excluded.create_verifier)",
     )?;
     let holes = inode.holes.cast_signed();
     statement.execute(params![ino, inode.subdirs, holes, inode.create_verifier])?;
@@ -147,34 +131,20 @@ fn delete_side(conn: &Connection, ino: i64) -> Result<()> {
     Ok(())
 }
 
-/// Deletes an inode and its rows in other tables. `before` is the old row, as for [`put`]; tables
-/// that cannot have a row of it are skipped.
-pub fn delete(conn: &Connection, ino: Ino, before: Option<&Option<InodeRow>>) -> Result<()> {
+/// Deletes an inode and its rows in other tables.
+pub fn delete(conn: &Connection, ino: Ino) -> Result<()> {
     let number = ino.0.cast_signed();
     conn.prepare_cached("DELETE FROM fs_inode WHERE ino = ?1")?.execute([number])?;
     conn.prepare_cached("DELETE FROM fs_data WHERE ino = ?1")?.execute([number])?;
-    let before = before.and_then(Option::as_ref);
-    let may_be = |kind| before.is_none_or(|row| row.kind == kind);
-    if may_be(FileKind::Directory) {
-        // An empty directory can still have invisible entries of other implementations: invalid
-        // names and entries without an inode.
-        conn.prepare_cached("DELETE FROM fs_dentry WHERE parent_ino = ?1")?.execute([number])?;
-        redirect::delete(conn, ino)?;
-        opaque::delete(conn, ino)?;
-    }
-    if may_be(FileKind::Symlink) {
-        symlink::delete(conn, ino)?;
-    }
-    let may = |has: fn(&InodeRow) -> bool| before.is_none_or(has);
-    if may(|row| row.subdirs.is_some() || row.holes > 0 || row.create_verifier.is_some()) {
-        delete_side(conn, number)?;
-    }
-    if may(|row| row.copy_up.is_some()) {
-        copy_up::delete(conn, ino)?;
-    }
-    if may(|row| row.origin.is_some()) {
-        origin::delete(conn, ino)?;
-    }
+    // An empty directory can still have invisible entries of other implementations: invalid names
+    // and entries without an inode.
+    conn.prepare_cached("DELETE FROM fs_dentry WHERE parent_ino = ?1")?.execute([number])?;
+    redirect::delete(conn, ino)?;
+    opaque::delete(conn, ino)?;
+    symlink::delete(conn, ino)?;
+    delete_side(conn, number)?;
+    copy_up::delete(conn, ino)?;
+    origin::delete(conn, ino)?;
     // Not in origin::delete: a row of another implementation is deleted only with its inode.
     conn.prepare_cached("DELETE FROM fs_origin WHERE delta_ino = ?1")?.execute([number])?;
     Ok(())

@@ -9,8 +9,8 @@ use crate::delta::{
 };
 use crate::vfs::{FileId, Name, Time};
 
+use super::negative_cache::NegativeCache;
 use super::snapshot::Snapshot;
-use super::writer_cache::WriterCache;
 use crate::delta::sqlite::table::audit_bound::{self, AuditBound};
 use crate::delta::sqlite::table::chunk::Chunks;
 use crate::delta::sqlite::table::dentry_ids::DentryIds;
@@ -38,8 +38,8 @@ pub(super) struct OpenBatch {
     pub numbers: InodeNumbers,
     /// Allocates entry ids.
     pub entries: DentryIds,
-    /// Cached rows.
-    pub cache: WriterCache,
+    /// Directories without whiteouts or BLOB names.
+    pub absent: NegativeCache,
     /// The last row of the audit log.
     pub tail: LastAuditRow,
     /// The last row of the audit log at the last savepoint.
@@ -70,15 +70,15 @@ impl Snapshot for OpenBatch {
         self.chunk_bytes
     }
 
-    fn cache(&self) -> Option<&WriterCache> {
-        Some(&self.cache)
+    fn absent(&self) -> Option<&NegativeCache> {
+        Some(&self.absent)
     }
 }
 
 impl OpenBatch {
     /// Resets the caches after a rollback of the operation, or of the `whole` transaction.
     pub(super) fn rolled_back(&mut self, whole: bool) {
-        self.cache.clear();
+        self.absent.clear();
         self.entries.rolled_back();
         self.audit_bound.rolled_back(whole);
     }
@@ -103,14 +103,11 @@ impl OpenBatch {
         self.has_changed || self.had_changed
     }
 
-    /// Usage of an inode before a change. `row` is its cached row, if there is one.
-    fn usage_before(&self, ino: Ino, row: Option<&Option<InodeRow>>) -> Result<Usage> {
-        match (self.growth, row) {
-            (None, _) => Ok(Usage::default()),
-            (_, Some(row)) => {
-                Ok(row.as_ref().map(|r| r.usage(self.chunk_bytes)).unwrap_or_default())
-            }
-            (_, None) => quota::of_inode(&self.conn, ino, self.chunk_bytes),
+    /// Usage of an inode before a change; zero while usage is not counted.
+    fn usage_before(&self, ino: Ino) -> Result<Usage> {
+        match self.growth {
+            None => Ok(Usage::default()),
+            Some(_) => quota::of_inode(&self.conn, ino, self.chunk_bytes),
         }
     }
 
@@ -145,30 +142,20 @@ impl OpenBatch {
 
 impl WriteTxn for OpenBatch {
     fn allocate_ino(&mut self) -> Result<Ino> {
-        let ino = self.numbers.allocate()?;
-        self.cache.rows.add(ino, None);
-        Ok(ino)
+        self.numbers.allocate()
     }
 
     fn put_inode(&mut self, row: &InodeRow) -> Result<()> {
-        let before = self.cache.rows.take(row.ino);
-        let used = self.usage_before(row.ino, before.as_ref())?;
-        self.change(|conn| inode::put(conn, row, before.as_ref()))?;
+        let used = self.usage_before(row.ino)?;
+        self.change(|conn| inode::put(conn, row))?;
         self.count(used, row.usage(self.chunk_bytes));
-        // `copy_up` has a row of its own, which this does not change: keep the cached value.
-        if let Some(before) = before {
-            let copy_up = before.and_then(|before| before.copy_up);
-            self.cache.rows.add(row.ino, Some(InodeRow { copy_up, ..row.clone() }));
-        }
         Ok(())
     }
 
     fn delete_inode(&mut self, ino: Ino) -> Result<()> {
-        let before = self.cache.rows.take(ino);
-        let used = self.usage_before(ino, before.as_ref())?;
-        self.change(|conn| inode::delete(conn, ino, before.as_ref()))?;
+        let used = self.usage_before(ino)?;
+        self.change(|conn| inode::delete(conn, ino))?;
         self.count(used, Usage::default());
-        self.cache.rows.add(ino, None);
         Ok(())
     }
 
@@ -176,12 +163,10 @@ impl WriteTxn for OpenBatch {
         self.room.add(&self.conn, ENTRY_BYTES)?;
         self.has_changed = true;
         let id = self.entries.allocate(&self.conn)?;
-        self.cache.now_at(ino, parent, name);
         self.change(|conn| dentry::insert(conn, id, parent, name, ino))
     }
 
     fn move_dentry(&mut self, from: (Ino, &Name), to: (Ino, &Name), ino: Ino) -> Result<()> {
-        self.cache.now_at(ino, to.0, to.1);
         if self.change(|conn| dentry::rename(conn, from, to, ino))? {
             return Ok(());
         }
@@ -190,8 +175,7 @@ impl WriteTxn for OpenBatch {
     }
 
     fn delete_dentry(&mut self, parent: Ino, name: &Name) -> Result<()> {
-        let may_be_blob = self.cache.absent.may_have_blobs(&self.conn, parent)?;
-        self.cache.names.forget_entry(parent, name, may_be_blob);
+        let may_be_blob = self.absent.may_have_blobs(&self.conn, parent)?;
         self.change(|conn| dentry::delete(conn, parent, name, may_be_blob))
     }
 
@@ -211,7 +195,6 @@ impl WriteTxn for OpenBatch {
     }
 
     fn put_copy_up(&mut self, ino: Ino, pending: Option<CopyUp>) -> Result<()> {
-        self.cache.rows.take(ino);
         self.change(|conn| copy_up::put(conn, ino, pending))
     }
 
@@ -222,7 +205,7 @@ impl WriteTxn for OpenBatch {
     fn add_whiteout(&mut self, path: &MergedPath, now: Time) -> Result<()> {
         let path_bytes = path.as_bytes().len();
         self.room.add(&self.conn, path_bytes.saturating_mul(WHITEOUT_COPIES))?;
-        self.cache.absent.hides(path.parent());
+        self.absent.hides(path.parent());
         if self.change(|conn| whiteout::add(conn, path, now))? {
             self.count(Usage::default(), Usage::of_whiteouts(whiteout_files(path_bytes)));
         }
@@ -230,7 +213,7 @@ impl WriteTxn for OpenBatch {
     }
 
     fn remove_whiteout(&mut self, path: &MergedPath) -> Result<Option<i64>> {
-        if !self.cache.absent.may_hide(&self.conn, path.parent())? {
+        if !self.absent.may_hide(&self.conn, path.parent())? {
             return Ok(None);
         }
         let created_at = self.change(|conn| whiteout::remove(conn, path))?;
@@ -249,7 +232,7 @@ impl WriteTxn for OpenBatch {
     }
 
     fn move_whiteouts_below(&mut self, from: &MergedPath, to: &MergedPath) -> Result<()> {
-        self.cache.absent.may_hide_anything();
+        self.absent.may_hide_anything();
         let moved = whiteout::below(&self.conn, from, None)?.bytes;
         let moved = usize::try_from(moved).unwrap_or(usize::MAX);
         self.room.add(&self.conn, moved.saturating_mul(WHITEOUT_COPIES))?;

@@ -2,7 +2,8 @@
 //!
 //! Most directories have no whiteout, and hardly any has a name that another program stored as
 //! BLOB. In a served session only the writer adds whiteouts, and it stores no name as BLOB that can
-//! be TEXT. So a negative entry stays valid until the writer adds a row.
+//! be TEXT. So a negative entry stays valid until the writer adds a row, or a rollback clears the
+//! cache.
 
 use std::cell::RefCell;
 use std::hash::Hash;
@@ -13,8 +14,10 @@ use rusqlite::Connection;
 
 use crate::delta::{Ino, MergedPath, Result};
 
-use super::writer_cache::MAX_KEPT_PATH_BYTES;
 use crate::delta::sqlite::table::{dentry, whiteout};
+
+/// Longest path that is cached, in bytes; longer ones are queried each time.
+const MAX_KEPT_PATH_BYTES: usize = 512;
 
 /// Capacity of each cache, in directories.
 const MAX_DIRECTORIES: NonZeroUsize = NonZeroUsize::new(256).unwrap();

@@ -10,7 +10,7 @@ use crate::delta::{
 };
 use crate::vfs::{FileId, Name, Time};
 
-use super::writer_cache::WriterCache;
+use super::negative_cache::NegativeCache;
 use crate::delta::sqlite::table::chunk::{self, Chunks};
 use crate::delta::sqlite::table::{
     copy_up, dentry, inode, link, opaque, origin, original, quota, redirect, symlink, whiteout,
@@ -24,8 +24,8 @@ pub(super) trait Snapshot {
     /// The session's chunk size, in bytes.
     fn chunk_size(&self) -> u64;
 
-    /// The writer's cache; `None` for a reader.
-    fn cache(&self) -> Option<&WriterCache> {
+    /// The writer's negative cache; `None` for a reader.
+    fn absent(&self) -> Option<&NegativeCache> {
         None
     }
 }
@@ -41,31 +41,17 @@ impl<T: Snapshot> ReadTxn for T {
     }
 
     fn inode(&self, ino: Ino) -> Result<Option<InodeRow>> {
-        if let Some(known) = self.cache().and_then(|cache| cache.rows.get(ino)) {
-            return Ok(known);
-        }
-        let found = inode::get(self.conn()?, ino)?;
-        if let Some(cache) = self.cache() {
-            cache.rows.add(ino, found.clone());
-        }
-        Ok(found)
+        inode::get(self.conn()?, ino)
     }
 
     fn dentry(&self, parent: Ino, name: &Name) -> Result<Option<Ino>> {
         let conn = self.conn()?;
-        let Some(cache) = self.cache() else { return dentry::get(conn, parent, name) };
-        let found = if cache.absent.may_have_blobs(conn, parent)? {
-            dentry::get(conn, parent, name)?
-        } else {
-            let number = dentry::number(conn, parent, name)?;
-            // An entry without an inode is invisible. Callers read the inode next, which is then
-            // cached.
-            number.map(|ino| self.inode(ino)).transpose()?.flatten().map(|row| row.ino)
-        };
-        if let Some(ino) = found {
-            cache.names.found(parent, name, ino);
+        match self.absent() {
+            Some(absent) if !absent.may_have_blobs(conn, parent)? => {
+                dentry::get_text(conn, parent, name)
+            }
+            _ => dentry::get(conn, parent, name),
         }
-        Ok(found)
     }
 
     fn dentries(&self, parent: Ino, each: &mut dyn FnMut(Name, Ino, u32, FileId)) -> Result<()> {
@@ -81,14 +67,7 @@ impl<T: Snapshot> ReadTxn for T {
     }
 
     fn name_of(&self, ino: Ino) -> Result<Option<(Ino, Name)>> {
-        if let Some(known) = self.cache().and_then(|cache| cache.names.get(ino)) {
-            return Ok(Some(known));
-        }
-        let found = dentry::name_of(self.conn()?, ino)?;
-        if let (Some(cache), Some((parent, name))) = (self.cache(), &found) {
-            cache.names.add(ino, *parent, name);
-        }
-        Ok(found)
+        dentry::name_of(self.conn()?, ino)
     }
 
     fn read_data(&self, inode: &InodeRow, offset: u64, buffer: &mut [u8]) -> Result<()> {
@@ -121,8 +100,8 @@ impl<T: Snapshot> ReadTxn for T {
 
     fn is_whited_out(&self, path: &MergedPath) -> Result<bool> {
         let conn = self.conn()?;
-        if let Some(cache) = self.cache()
-            && !cache.absent.may_hide(conn, path.parent())?
+        if let Some(absent) = self.absent()
+            && !absent.may_hide(conn, path.parent())?
         {
             return Ok(false);
         }

@@ -28,7 +28,7 @@ use rusqlite::Connection;
 use crate::delta::{Compacted, Poison, Result, StoreError, UsageDelta, WriteTxn, Writer};
 
 use super::batch::OpenBatch;
-use super::writer_cache::WriterCache;
+use super::negative_cache::NegativeCache;
 use crate::delta::sqlite::file::connect::BUSY_WAIT;
 use crate::delta::sqlite::file::lock::SessionLock;
 use crate::delta::sqlite::file::session::{OpenMode, Session};
@@ -111,7 +111,7 @@ impl SqliteWriter {
                 chunk_bytes: session.config.chunk_bytes,
                 numbers: InodeNumbers::load(&conn)?,
                 entries: DentryIds::load(&conn)?,
-                cache: WriterCache::new(),
+                absent: NegativeCache::new(),
                 conn,
                 tail: LastAuditRow::default(),
                 tail_before: LastAuditRow::default(),

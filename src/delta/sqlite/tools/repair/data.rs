@@ -154,7 +154,7 @@ fn cut(mender: &mut Repairer<'_>, ino: i64, size: u64) -> Result<(bool, Vec<Stri
 
 /// Adds an entry for a tail of the file `ino`; returns the path.
 fn keep(mender: &mut Repairer<'_>, ino: i64, tail: &LostChunks) -> Result<String> {
-    inode::put(mender.conn, &tail.row, None)?;
+    inode::put(mender.conn, &tail.row)?;
     mender.attach(tail.row.ino.0.cast_signed(), format!("{ino}.tail").as_bytes())
 }
 

@@ -1,11 +1,11 @@
 //! The code map of docs/ARCHITECTURE.md names every file and folder directly in a module, and no
-//! file that does not exist.
+//! file that does not exist. Its table of caches has every cache.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::{files, root};
+use super::{Source, files, root};
 
 /// The words in backticks of `text`.
 fn code_words(text: &str) -> BTreeSet<&str> {
@@ -74,4 +74,49 @@ fn the_code_map_names_no_file_that_does_not_exist() {
 /// Whether a row of a table has the name of a step before the files.
 fn is_step(row: &str) -> bool {
     row.split('|').count() == 5
+}
+
+/// What a cache is made of.
+const CACHE_TYPES: [&str; 3] = ["LruCache<", "WeightedLru<", "Mutex<HashMap<FileId,"];
+
+/// The files of caches in `sources` that `table` does not name.
+fn caches_without_row(sources: &[Source], table: &str) -> Vec<String> {
+    let named = code_words(table);
+    let caches = sources.iter().filter(|source| {
+        let mut code = source.text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        code.any(|line| CACHE_TYPES.iter().any(|cache| line.contains(cache)))
+    });
+    caches
+        .map(|source| source.path.trim_start_matches("src/").trim_end_matches(".rs").to_owned())
+        .filter(|path| path != "overlay/weighed")
+        .filter(|path| !named.contains(path.as_str()))
+        .collect()
+}
+
+#[test]
+fn the_table_of_caches_has_every_cache_and_its_bounds() {
+    let text = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();
+    let limits = fs::read_to_string(root().join("docs/LIMITS.md")).unwrap();
+    let start = text.find("\n## Caches\n").expect("a section about caches");
+    let section = &text[start..];
+    let rows = section[..section[1..].find("\n## ").unwrap()].lines();
+    let rows: Vec<&str> = rows.filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(caches_without_row(&files("src", "rs"), &rows.join("\n")), Vec::<String>::new());
+    for row in rows {
+        let columns: Vec<&str> = row.split('|').collect();
+        let file = code_words(columns[1]).into_iter().next().unwrap();
+        assert!(root().join(format!("src/{file}.rs")).exists(), "no file: {file}");
+        let bounds = code_words(columns[3]);
+        assert!(!bounds.is_empty(), "no bound: {row}");
+        for bound in bounds {
+            assert!(limits.contains(&format!("| `{bound}` |")), "not in LIMITS.md: {bound}");
+        }
+    }
+}
+
+#[test]
+fn a_cache_without_a_row_is_found() {
+    let source = Source::new("src/nfs/read.rs", "struct Memory(LruCache<u64, u64>);");
+    let table = "| `nfs/other` | a call | `MAX` | always |";
+    assert_eq!(caches_without_row(&[source], table), ["nfs/read"]);
 }

@@ -1,4 +1,4 @@
-//! The writing connection, and its four promises; SEMANTICS, tests and comments cite their numbers.
+//! The writing connection, and its four promises; STORAGE, tests and comments cite their numbers.
 //!
 //! **P1: a commit that returned survives the death of the process.** Its frames are in the WAL,
 //! in the kernel's page cache. With `synchronous = NORMAL` a commit syncs nothing.

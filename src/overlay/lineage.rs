@@ -1,7 +1,7 @@
 //! Ancestors of the current directory of a walk: detects directory cycles.
 //!
-//! The server's own changes keep directories a tree. Rows of another program may contain cycles
-//! (invariant S8), and a walk of these would never end.
+//! The server's own changes keep directories a tree. Rows of another program may form a cycle, in
+//! violation of invariant S8, and a walk of the cycle would never end.
 
 use std::sync::Arc;
 

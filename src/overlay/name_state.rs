@@ -1,5 +1,5 @@
-//! What the session's rows record for a path, independent of the base. A tool that changes the base
-//! compares this before and after, to detect changes that clients made.
+//! The session's rows for a path, independent of the base. A tool that changes the base compares
+//! them before and after, to detect changes by clients.
 
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::vfs::{FileId, FileKind, FsError, Time};
@@ -10,8 +10,8 @@ use super::tree::TreeView;
 /// The rows of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NameState {
-    /// File number and ctime of the object with a dentry there. A directory has no ctime here,
-    /// because changes of its entries move it.
+    /// File number and ctime of the object with a dentry there. The ctime of a directory is left
+    /// out, because changes of its entries update it.
     pub entry: Option<(FileId, Option<Time>)>,
     /// Whether exactly this path is whited out.
     pub is_whited_out: bool,

@@ -1,8 +1,8 @@
-//! Originals: what the base had where the session changes or hides it, as it was right before the
-//! first change ([`Original`], docs/SCHEMA.md).
+//! Originals: base objects as they were right before the session first changed or hid them
+//! ([`Original`], docs/SCHEMA.md).
 //!
-//! A person may edit the base while the session has changes of the same files. What the session
-//! changed, and what the base changed since, is told by comparing each with the original.
+//! A person may edit the base while the session has changes of the same files. Comparing session
+//! and base with the original separates the changes of the two.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -19,13 +19,13 @@ use super::node::DirPlace;
 use super::resolve::View;
 use super::tree::{TreeObject, TreeView};
 
-/// How much of a base file is read at a time to tell whether it has changed, in bytes.
+/// Size of one read when a base file is compared, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// How much content of originals the session keeps.
+/// Total content of the session's originals, in bytes.
 ///
-/// An operation that is undone after it counted leaves the count too large, or too small, until
-/// the session is opened again.
+/// A rollback does not undo the count: the total may be too large or too small until the session
+/// is opened again.
 #[derive(Debug, Default)]
 pub(super) struct OriginalsKept {
     is_counted: AtomicBool,
@@ -34,14 +34,14 @@ pub(super) struct OriginalsKept {
 }
 
 impl OriginalsKept {
-    /// Counts content that is not kept any more, in bytes.
+    /// Subtracts deleted content, in bytes.
     pub fn forget(&self, freed: u64) {
         let less = |kept: u64| Some(kept.saturating_sub(freed));
         let _ = self.bytes.fetch_update(Relaxed, Relaxed, less);
     }
 }
 
-/// What the base has at a path, without digest and content.
+/// An original with the attributes `attr`, without digest and content.
 pub(super) fn original_of(path: &BasePath, attr: &BaseAttr) -> Original {
     Original {
         path: path.clone(),
@@ -58,11 +58,11 @@ pub(super) fn original_of(path: &BasePath, attr: &BaseAttr) -> Original {
     }
 }
 
-/// git's name of a file's content, fed piece by piece: the SHA-1 of `blob SIZE\0` and the bytes.
+/// git's object name of a file's content: the SHA-1 of `blob SIZE\0` and the bytes.
 pub struct BlobDigest(Sha1);
 
 impl BlobDigest {
-    /// Begins with content of `size` bytes.
+    /// Starts a digest of `size` bytes.
     pub fn new(size: u64) -> Self {
         Self(Sha1::new_with_prefix(format!("blob {size}\0")))
     }
@@ -85,25 +85,25 @@ impl BlobDigest {
     }
 }
 
-/// What the session knows of a directory of the base.
+/// What the session recorded about a base directory.
 enum SeenDir {
-    /// It had this number.
+    /// The directory had this number.
     Numbered(FileId),
-    /// It was not there.
+    /// The directory did not exist.
     Absent,
-    /// Nothing.
+    /// The session has no record.
     Unknown,
 }
 
 impl Edit<'_> {
-    /// Whether the content of a base file of `bytes` is to be kept.
+    /// Whether a base file of `bytes` is small enough for its content to be kept.
     pub fn keeps_original_of(&self, bytes: u64) -> bool {
         bytes <= self.core.copy_up.original_bytes
     }
 
-    /// Keeps what the base has at a path that the session is about to change: its attributes and,
-    /// if `content` is all of its content or its target, that. With `replaces`, instead of an
-    /// original that is kept already: for a client that last saw what the base has now.
+    /// Stores the original of a base object that the session is about to change. `content` is its
+    /// complete content or its link target, if that was read. An original that exists already stays
+    /// unless `replaces` is set: it is set where the client last saw the current base object.
     pub fn keep_original(
         &mut self,
         path: &BasePath,
@@ -132,8 +132,8 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// All content of a base file whose original is to be kept; `None` if it is not, or cannot be
-    /// read.
+    /// The complete content of a base file, for its original. `None` if the file is too large,
+    /// changed, or cannot be read; an error if the base is busy or does not answer.
     pub fn read_original(&self, path: &BasePath, attr: &BaseAttr) -> Result<Option<Vec<u8>>> {
         if !self.keeps_original_of(attr.size) {
             return Ok(None);
@@ -167,13 +167,13 @@ impl Edit<'_> {
         Ok(has_room)
     }
 
-    /// Keeps what the base has under a name that was whited out at the second `since`, and that the
-    /// session gives to an object of its own.
+    /// Stores the original of the base object at a name that was whited out at the second `since`,
+    /// and that now gets an object of the session.
     pub fn keep_hidden_original(&mut self, dir: &DirPlace, name: &Name, since: i64) -> Result<()> {
         let Some(path) = dir.base.as_ref().map(|base| base.join(name)) else { return Ok(()) };
         let Some(attr) = self.view().base_attr_at(&path)? else { return Ok(()) };
         let known = self.txn.original(&path)?;
-        // What changed since then is not what the client removed.
+        // A base object that changed after the whiteout is not the one that the client removed.
         let is_late = match &known {
             Some(known) if known.has_content => return Ok(()),
             Some(known) => {
@@ -196,15 +196,15 @@ impl Edit<'_> {
         self.keep_original(&path, &attr, content.as_deref(), known.is_some())
     }
 
-    /// Forgets the originals of a base path and of what is below it.
+    /// Deletes the originals of a base path and of all paths below it.
     pub fn forget_originals(&mut self, path: &BasePath) -> Result<()> {
         let freed = self.txn.remove_originals(path)?;
         self.core.originals.forget(freed);
         Ok(())
     }
 
-    /// Forgets the original of what the base has at a merged path, and below it: the base shows
-    /// there again.
+    /// Deletes the originals of the base path behind a merged path, and of all paths below it: the
+    /// base shows there again.
     pub fn forget_originals_at(&mut self, path: &MergedPath) -> Result<()> {
         let Some(name) = path.name() else { return self.forget_originals(&BasePath::root()) };
         let Some(place) = self.visible_dir(&path.parent())? else { return Ok(()) };
@@ -216,10 +216,10 @@ impl Edit<'_> {
 }
 
 impl View<'_> {
-    /// Whether a base object, at the original's path or another name of the same file, is what the
-    /// original was: of the same type and mode, with the same content or target. Its inode, ctime,
-    /// mtime and owner do not count. Where the content is not known, the mtime tells. An object
-    /// that vanishes meanwhile, or that cannot be opened, is not what it was.
+    /// Whether a base object, at the original's path or another name of the same file, equals the
+    /// original in type, mode (except a symbolic link's), and content or target. Inode, ctime,
+    /// mtime and owner do not count. For a file without a digest, size and mtime decide. An object
+    /// that vanishes during the comparison, or cannot be opened, differs.
     pub fn is_as_original(&self, original: &Original, base: &BaseObject) -> Result<bool> {
         match self.compare_with_original(original, base) {
             Err(OpError::Base(
@@ -229,20 +229,20 @@ impl View<'_> {
         }
     }
 
-    /// The original that is kept of a base object, and whether the base object still is as that
-    /// was.
+    /// The original of a base object, and whether the base object still equals it.
     pub fn original_of(&self, base: &BaseObject) -> Result<Option<(Original, bool)>> {
         let Some(original) = self.txn.original(&base.path)? else { return Ok(None) };
         let is_same = self.is_as_original(&original, base)?;
         Ok(Some((original, is_same)))
     }
 
-    /// Whether the base changed an object after the session hid it, at `since`.
+    /// Whether the base changed an object after the session hid it at `since`: by its original, or
+    /// else by its ctime. Without an original, two cases need the object's directory:
     ///
-    /// An object without an original came since if the base directory that it is in did: a rename
-    /// changes no ctime below the directory that moves. An object that changed in that second, and
-    /// has no original although its directory has one, came after the removal if the directory's
-    /// mtime differs from that of the original.
+    /// - A directory that the host renamed to its place brings objects with old ctimes: a rename
+    ///   changes no ctime below the renamed directory.
+    /// - A whiteout has no fraction of a second. An object whose ctime is in that second came later
+    ///   if its directory has an original with another mtime.
     pub fn is_changed_since_hidden(&self, base: &BaseObject, since: Time) -> Result<bool> {
         if let Some((_, is_same)) = self.original_of(base)? {
             return Ok(!is_same);
@@ -259,14 +259,14 @@ impl View<'_> {
         let Some(original) = original.filter(|dir| dir.kind == FileKind::Directory) else {
             return Ok(false);
         };
-        // Something came into the directory, if that has another mtime.
+        // A new entry changes the directory's mtime.
         let now = self.base_attr_at(&parent)?;
         Ok(now.is_none_or(|now| now.mtime != original.mtime))
     }
 
-    /// Whether a base object is in a directory that came to its place after the session changed or
-    /// removed the object there. The nearest directory above with a number known to the session
-    /// decides.
+    /// Whether a base object is in a directory that came to its path after the session changed or
+    /// removed the object at that path. The closest ancestor of which the session has a record
+    /// decides; the root does not count.
     fn is_in_unseen_dir(&self, path: &BasePath) -> Result<bool> {
         let mut path = path.clone();
         while let Some((dir, name)) = path.split().filter(|(dir, _)| !dir.is_root()) {
@@ -281,8 +281,8 @@ impl View<'_> {
         Ok(false)
     }
 
-    /// What the base had at the path of a directory when the session removed it, or first changed
-    /// something in it; for what it has now under a name there.
+    /// What the base had at a directory's path when the session removed the directory or first
+    /// changed an entry of it. `name` is the entry that is to be judged.
     fn seen_dir(&self, path: &BasePath, name: &Name) -> Result<SeenDir> {
         let removed = self.txn.original(path)?;
         if let Some(removed) = removed.filter(|dir| dir.kind == FileKind::Directory) {
@@ -293,7 +293,7 @@ impl View<'_> {
         let row = self.inode(ino)?;
         Ok(match &row.origin {
             Some(origin) if origin.path == *path => SeenDir::Numbered(origin.fileid),
-            // It would be opaque if the base had had a directory there, or have a whiteout.
+            // Over a base directory it would be opaque, or the name whited out.
             None if self.is_born(&row)? && !self.txn.is_whited_out(&place.merged.join(name))? => {
                 SeenDir::Absent
             }
@@ -306,8 +306,7 @@ impl View<'_> {
         if original.kind != now.kind {
             return Ok(false);
         }
-        // Writes through a mapping that come after the page's first may leave the times as they are
-        // (docs/SEMANTICS.md): when the original was taken is not known.
+        // This misses a later write through a mapping on the host (docs/SEMANTICS.md).
         let times = (original.fileid, original.size, original.mtime, original.ctime);
         if times == (now.fileid, now.size, now.mtime, now.ctime) {
             return Ok(true);
@@ -319,7 +318,7 @@ impl View<'_> {
         if original.mode != now.mode {
             return Ok(false);
         }
-        // What is in a directory is compared by itself.
+        // The entries of a directory are compared separately.
         if now.kind == FileKind::Directory {
             return Ok(true);
         }
@@ -332,7 +331,7 @@ impl View<'_> {
         }
     }
 
-    /// The digest of a base file's content; `None` if it changed while it was read.
+    /// The digest of a base file's content; `None` if the file changed while it was read.
     pub(super) fn base_digest(&self, path: &BasePath, attr: &BaseAttr) -> Result<Option<[u8; 20]>> {
         let mut digest = BlobDigest::new(attr.size);
         let mut buffer = vec![0; PIECE_BYTES];
@@ -350,8 +349,9 @@ impl View<'_> {
 }
 
 impl TreeView<'_> {
-    /// Whether the session has the content of a base file, and the base the mode that it had, where
-    /// no digest tells: then nothing is lost by what the session changed, whatever the times are.
+    /// Whether the session's file has the content of a base file, whose mode is the original's (or
+    /// the session's, if there is no original). An apply then loses nothing, even if the base
+    /// file's times changed. Always `false` with a digest, which decides alone.
     pub(super) fn has_same(
         &self,
         object: Option<&TreeObject>,
@@ -359,7 +359,7 @@ impl TreeView<'_> {
         original: Option<&Original>,
     ) -> Result<bool> {
         let is_known = original.is_some_and(|original| original.digest.is_some());
-        // What is still the base's is lost once the base file has other times.
+        // Pending content is valid only while the base file's times are unchanged (C3).
         let is_whole = |file: &&TreeObject| file.row().is_some_and(|row| row.copy_up.is_none());
         let Some(object) = object.filter(is_whole).filter(|_| !is_known) else { return Ok(false) };
         let (here, there) = (object.attr(), &base.attr);
@@ -387,8 +387,7 @@ impl TreeView<'_> {
         Ok(true)
     }
 
-    /// The original that is kept of a base object, and whether the base object still is as that
-    /// was; `None` where none is kept.
+    /// The original of a base object, and whether the base object still equals it.
     ///
     /// # Errors
     /// The session or the base cannot be read.
@@ -399,8 +398,7 @@ impl TreeView<'_> {
         self.view.original_of(base).map_err(|error| error.into_fs())
     }
 
-    /// Whether the base changed an object after the session hid it, at `since`: by its original, or
-    /// else by its ctime.
+    /// Whether the base changed an object after the session hid it at `since`.
     ///
     /// # Errors
     /// The session or the base cannot be read.
@@ -412,8 +410,8 @@ impl TreeView<'_> {
         self.view.is_changed_since_hidden(base, since).map_err(|error| error.into_fs())
     }
 
-    /// The content, or link target, that is kept of an original; `None` where none is, or where
-    /// another program changed it.
+    /// The stored content or link target of an original; `None` if none is stored, or if it does
+    /// not match the digest.
     ///
     /// # Errors
     /// The session cannot be read.

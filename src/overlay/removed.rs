@@ -67,7 +67,7 @@ impl RemovedOriginals {
         }
     }
 
-    /// Whether the queue should be drained before more is removed.
+    /// Whether the queue should be drained before further removals.
     pub fn is_half_full(&self) -> bool {
         let queue = self.queue();
         queue.entries.len() > MAX_REMOVED / 2 || queue.path_bytes > MAX_REMOVED_PATH_BYTES / 2
@@ -82,7 +82,7 @@ impl RemovedOriginals {
         self.0.lock()
     }
 
-    /// Takes the oldest entries, enough for one transaction.
+    /// Takes the oldest entries for one transaction, which reads files of up to `largest` bytes.
     fn take(&self, largest: u64) -> Vec<Original> {
         let mut queue = self.queue();
         let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -126,8 +126,8 @@ impl Overlay {
         true
     }
 
-    /// As [`Self::keep_removed`], once clients pause their removals or the queue is half full:
-    /// concurrent removals would slow down.
+    /// As [`Self::keep_removed`], but only after a pause of removals or with the queue half full:
+    /// it slows down concurrent removals.
     pub(super) async fn keep_removed_if_due(&self) -> BackgroundPiece {
         let removed = &self.core.removed;
         if removed.is_quiet() || removed.is_half_full() {
@@ -146,7 +146,7 @@ impl Overlay {
         while begun.elapsed() < REMOVED_END_WAIT && self.keep_removed().await {}
     }
 
-    /// Whether the queue should be drained before more is removed.
+    /// Whether the queue should be drained before further removals.
     pub(super) fn is_much_removed(&self) -> bool {
         self.core.removed.is_half_full()
     }
@@ -203,7 +203,7 @@ impl View<'_> {
 fn store(core: &Core, txn: &mut dyn WriteTxn, kept: &[Original]) -> Result<()> {
     for original in kept {
         let view = View { txn, core, version: None, known: None, scope: &core.whole };
-        // Discarded since: the next change stores an original of its own.
+        // The removal was discarded: the next change stores an original of its own.
         if view.shows(original)? {
             continue;
         }

@@ -8,18 +8,18 @@ use super::edit::{Edit, moved_on};
 use super::error::Result;
 use super::node::Node;
 
-/// The setuid and setgid bits, and the bit that makes the latter mean what it says.
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
+/// Without this bit, setgid grants nothing (it marks mandatory locking), and is not cleared.
 const GROUP_EXECUTE: u32 = 0o0010;
 
-/// What is left of a mode when the file's owner or content changes by other hands.
+/// The mode after a change of owner or content: without setuid, and without an effective setgid.
 pub(super) fn without_privileges(mode: u32) -> u32 {
     if mode & GROUP_EXECUTE != 0 { mode & !(SETUID | SETGID) } else { mode & !SETUID }
 }
 
 impl Edit<'_> {
-    /// SETATTR.
+    /// SETATTR (RFC 1813 section 3.3.2). `guard` is the ctime that the object must have.
     pub fn setattr(
         &mut self,
         object: &Locator,
@@ -29,7 +29,7 @@ impl Edit<'_> {
         self.on_object(object, |edit, node, before| edit.setattr_node(node, before, set, guard))
     }
 
-    /// Returns what the object became, if that is anything else than before.
+    /// Returns the new row, or `None` if nothing changed.
     fn setattr_node(
         &mut self,
         node: Node,
@@ -55,13 +55,13 @@ impl Edit<'_> {
             self.check_unguarded(&node)?;
         }
         let mut row = self.copy_up_head(node, set.size.unwrap_or(u64::MAX))?;
-        // The change comes after what was shown, also of a directory's half in the base.
+        // The new times must be later than those that clients saw, which may be a base directory's.
         (row.mtime, row.ctime) = (row.mtime.max(before.mtime), row.ctime.max(before.ctime));
         if let Some(size) = set.size {
             self.resize_content(&mut row, size)?;
         }
         self.apply(&mut row, set);
-        // The create verifier has done its work once the client goes on with the file.
+        // The client sets attributes only after its exclusive CREATE succeeded.
         row.create_verifier = None;
         self.txn.put_inode(&row)?;
         let path = self.path_of(&row)?;
@@ -70,8 +70,8 @@ impl Edit<'_> {
         Ok(Some(row))
     }
 
-    /// Refuses a file that would grow past the largest size, from `before` bytes. One that does
-    /// not grow may be larger: a limit can be lowered, and the base has none.
+    /// [`FsError::TooLarge`] if a file would grow from `before` to `size` bytes beyond the limit. A
+    /// file that does not grow may be larger: a limit can be lowered, and base files have none.
     pub(super) fn check_file_size(&self, before: u64, size: u64) -> Result<()> {
         if size > before && size > self.core.ledger.file_bytes(self.scope.file_bytes) {
             return Err(FsError::TooLarge.into());
@@ -79,7 +79,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Puts checked attributes into a row; its size is set already.
+    /// Applies checked attributes to a row, except the size, which the caller has set.
     pub(super) fn apply(&self, row: &mut InodeRow, set: &SetAttr) {
         row.ctime = moved_on(row.ctime, self.now);
         if set.size.is_some() {
@@ -122,7 +122,7 @@ pub(super) fn allowed_mode(caller: &Caller, mode: u32, gid: u32) -> u32 {
     if caller.is_root() || caller.in_group(gid) { mode } else { mode & !SETGID }
 }
 
-/// The time that a request asks for.
+/// The new time; `old` if the request keeps it.
 pub(super) fn chosen(set: SetTime, old: Time, now: Time) -> Time {
     match set {
         SetTime::Keep => old,

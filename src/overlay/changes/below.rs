@@ -1,4 +1,4 @@
-//! The changes in one directory of the session.
+//! The changes below one directory of the session.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use crate::overlay::error::Result;
 use crate::overlay::tree::TreeView;
 
 impl TreeView<'_> {
-    /// Calls `each` for every change in a directory, until it says `false`; whether it never did.
-    /// Further names of what was copied up are left out where they have no entry.
+    /// As [`TreeView::changes`], for the changes below a directory. Hard links of copied-up files
+    /// that have no dentry are omitted.
     ///
     /// # Errors
     /// The session or the base cannot be read.

@@ -1,5 +1,5 @@
-//! What is gone of the base: names that the session hides and has nothing at, and whether the base
-//! changed what was there since.
+//! Deleted base objects: names that the session hides without an entry of its own, and whether the
+//! base changed the objects afterwards.
 
 use std::collections::HashSet;
 
@@ -11,8 +11,8 @@ use crate::overlay::tree::TreeView;
 use crate::vfs::{FileKind, FsError, Name, Time};
 
 impl TreeView<'_> {
-    /// Since when a base object is gone at `place`, where it would be: the end of the second, which
-    /// is all that a whiteout and the mark of an opaque directory tell; ever, where nothing tells.
+    /// When the session hid a base object that would be at `place`. Whiteouts and opaque marks
+    /// store seconds: returns the end of that second. Without any, returns the earliest time.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -24,7 +24,7 @@ impl TreeView<'_> {
         self.since_gone(base, place).map_err(|error| error.into_fs())
     }
 
-    /// The change of a base object that is gone, and would be at `path`.
+    /// The change of a deleted base object that would be at `path`.
     ///
     /// # Errors
     /// The session or the base cannot be read.
@@ -35,7 +35,7 @@ impl TreeView<'_> {
     }
 
     fn since_gone(&self, base: &BaseObject, place: &MergedPath) -> Result<Time> {
-        // In a directory that was moved and sealed nothing is whited out but what it left.
+        // A renamed and sealed directory has no whiteouts inside: only its old path has one.
         let home = MergedPath::of_base(&base.path);
         let own = [place.clone(), home.clone()];
         for at in own.into_iter().chain(home.above()) {
@@ -67,7 +67,7 @@ impl TreeView<'_> {
 }
 
 impl ChangeSearch<'_> {
-    /// The names of the base that a directory hides, and has no entry for.
+    /// Reports the base names that a directory hides without an entry.
     pub(super) fn whiteouts(&mut self, dir: &SessionDir) -> Result<bool> {
         self.visited.insert(dir.place.merged.clone());
         if !self.tree.knows_base {
@@ -94,7 +94,7 @@ impl ChangeSearch<'_> {
         Ok(true)
     }
 
-    /// The names that a directory hides, where what the base has there is not known.
+    /// Reports the hidden names of a directory if the base is missing.
     pub(super) fn names_alone(&mut self, dir: &MergedPath, ino: Option<Ino>) -> Result<bool> {
         let mut names = self.view().txn.whiteouts_in(dir)?;
         names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
@@ -110,7 +110,7 @@ impl ChangeSearch<'_> {
         Ok(true)
     }
 
-    /// A change of what is gone, and would be at `path`.
+    /// The change of a deleted base object that would be at `path`, with its drift.
     fn gone(&self, gone: BaseObject, path: MergedPath) -> Result<Change> {
         let mut change = Change::gone(gone, path);
         self.compare_with_original(&mut change, None)?;
@@ -121,8 +121,8 @@ impl ChangeSearch<'_> {
         Ok(change)
     }
 
-    /// Whether a base object that is gone or replaced, or one in it that is gone with it, changed
-    /// after a moment.
+    /// Whether a deleted or replaced base object, or an object that was deleted with it, changed
+    /// after `since`.
     pub(super) fn changed_since(&self, gone: &BaseObject, since: Time) -> Result<bool> {
         let is_changed = |object: &BaseObject| self.view().is_changed_since_hidden(object, since);
         if is_changed(gone)? {
@@ -134,7 +134,7 @@ impl ChangeSearch<'_> {
             for name in self.names_in_base(&dir)? {
                 let Some(inside) = self.base_object(dir.join(&name))? else { continue };
                 let is_changed = is_changed(&inside)?;
-                // What was moved out of the directory did not go with it.
+                // An object that was moved out of the directory was not deleted with it.
                 if !(is_changed || is_dir(&inside)) || self.moved_away(&inside)? {
                     continue;
                 }

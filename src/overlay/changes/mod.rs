@@ -1,9 +1,8 @@
-//! What the session makes different from the base: each object that is in the session, and each
-//! name of the base that it hides.
+//! Lists the changes of a session: each object in the session, and each base name that it hides.
 //!
-//! Only the session's directories are gone through, for nothing gets into the session without
-//! its directory: the cost is that of the changes, not of the tree. Contents are not compared,
-//! so an object may come up that is in the session and differs in nothing.
+//! Only the session's directories are walked, because an object's directory is copied up before
+//! the object: the cost is proportional to the changes, not to the tree. Contents are not compared,
+//! so a listed object may be identical to its base object.
 
 mod below;
 mod gone;
@@ -24,53 +23,53 @@ use super::tree::{TreeObject, TreeView};
 /// An object of the base.
 #[derive(Debug, Clone)]
 pub struct BaseObject {
-    /// Where it is in the base.
+    /// The path in the base.
     pub path: BasePath,
-    /// What it is there now.
+    /// The current attributes.
     pub attr: BaseAttr,
 }
 
-/// An object that may differ from what the base has.
+/// An object that may differ between session and base.
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// What the base has of it: at the same path, or where it came from. `None` for what was
-    /// made in the session, and for what is gone where the base is not known.
+    /// The base object, at the same path or at the origin. `None` if the base has none, or is
+    /// missing.
     pub before: Option<BaseObject>,
-    /// What it is now; `None` if it is gone, and with a directory all that was in it but for
-    /// what moved away.
+    /// The object in the merged tree. `None` if it is deleted: a directory with its whole content,
+    /// except objects that were moved out of it.
     pub after: Option<TreeObject>,
-    /// Where it is in the merged tree, or would be if it were not gone.
+    /// The path in the merged tree, or the one that a deleted object would have.
     pub path: MergedPath,
-    /// What the base has at its path, and was replaced by it, where that is not `before`.
+    /// The base object at the path that the object replaced, if that is not `before`.
     pub replaced: Option<BaseObject>,
-    /// It was taken from where the base has it; it may be back at its path, and yet in another
-    /// directory than before.
+    /// The object has another directory or name than its origin. Its path may equal the base path
+    /// nevertheless, if directories were renamed.
     pub is_moved: bool,
-    /// It has another path than in the base only because a directory above it moved.
+    /// The path differs from the base path only because a directory above was renamed.
     pub is_carried: bool,
-    /// It is one more name of what is still at its own name in the base too.
+    /// The object is a further hard link of a file that still shows at its own base name.
     pub is_link: bool,
-    /// What the base had when the session first changed or hid it, where that is kept.
+    /// The original of a file or symbolic link, if one is stored.
     pub original: Option<Original>,
-    /// The base object is not what it was then.
+    /// The base object changed after the session first changed or hid it.
     pub is_drifted: bool,
-    /// `replaced` is not what it was when the session replaced it.
+    /// `replaced` changed after the session replaced it.
     pub is_replaced_drifted: bool,
 }
 
-/// Why not all changes can be told.
+/// An error that ended the listing of changes.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", .path.display())]
 pub struct ChangesError {
-    /// Where in the merged tree the search ended.
+    /// The merged path at which the search ended.
     pub path: MergedPath,
-    /// What is wrong there.
+    /// The cause.
     pub source: FsError,
 }
 
 impl TreeView<'_> {
-    /// Calls `each` for every change, a directory before what is in it, until it says `false`;
-    /// whether it never did.
+    /// Calls `each` for every change, a directory before its entries, until `each` returns `false`.
+    /// Returns whether the listing is complete.
     ///
     /// # Errors
     /// The session or the base cannot be read.
@@ -84,8 +83,7 @@ impl TreeView<'_> {
         found.map_err(|error| ChangesError { path: search.at, source: error.into_fs() })
     }
 
-    /// Whether a base object that is not at its own name any more is somewhere else in the merged
-    /// tree.
+    /// Whether a base object that does not show at its own path shows elsewhere.
     ///
     /// # Errors
     /// The session or the base cannot be read.
@@ -96,13 +94,13 @@ impl TreeView<'_> {
     }
 }
 
-/// One run through the session.
+/// One walk through the session.
 struct ChangeSearch<'a> {
     tree: &'a TreeView<'a>,
     each: &'a mut dyn FnMut(Change) -> bool,
-    /// Directories whose whiteouts were seen to.
+    /// Directories whose whiteouts are done.
     visited: HashSet<MergedPath>,
-    /// The path that is looked at.
+    /// The current path, for errors.
     at: MergedPath,
 }
 
@@ -111,14 +109,15 @@ struct SessionDir {
     place: Arc<DirPlace>,
     ino: Ino,
     lineage: Lineage,
-    /// The base directory that shows through it, unless that shows elsewhere.
+    /// The base directory with which this directory is compared: the one that shows through, or, if
+    /// `shows_none`, the one that would. `None` if that one shows elsewhere.
     base: Option<BasePath>,
-    /// It has another path than the base directory.
+    /// The merged path differs from the path of `base`.
     is_moved: bool,
-    /// Nothing of the base directory shows through it: what has no entry is gone. Sealing does
-    /// that to a directory that came from there, and a mark to one that was made in its place.
+    /// No entry of `base` shows through: each name without a dentry is deleted. Either the
+    /// directory was renamed and sealed, or it is masked.
     shows_none: bool,
-    /// It is opaque, or in a directory that is.
+    /// The directory is opaque or below an opaque directory, in place of a base directory.
     is_masked: bool,
 }
 
@@ -145,10 +144,10 @@ impl ChangeSearch<'_> {
         Ok(true)
     }
 
-    /// A directory, `name` in the directory `above`.
+    /// The session directory `ino`, which is the entry `name` of the directory `above`.
     ///
     /// # Errors
-    /// It is among its own parents ([`FsError::Loop`]).
+    /// [`FsError::Loop`] if the directory is its own ancestor.
     fn dir(
         &self,
         place: Arc<DirPlace>,
@@ -170,7 +169,7 @@ impl ChangeSearch<'_> {
         let base = match &place.base {
             _ if is_sealed => origin,
             _ if is_masked => masked,
-            // A directory that was made where one moved away shows nothing of that.
+            // A renamed base directory shows at its new path only.
             Some(base) => {
                 let shown = self.view().place_of_base(base)?;
                 shown.filter(|shown| shown.merged == place.merged).map(|_| base.clone())
@@ -183,8 +182,8 @@ impl ChangeSearch<'_> {
         Ok(SessionDir { place, ino, lineage, base, is_moved, shows_none, is_masked })
     }
 
-    /// The base directory that would show through a directory if that were not opaque, and not in
-    /// one that is.
+    /// The base directory that would show through a directory without opaque marks at the directory
+    /// and above. `None` if no mark hides a base directory there, or a redirect shows it elsewhere.
     fn masked(&self, ino: Ino, above: &SessionDir, name: &Name) -> Result<Option<BasePath>> {
         let view = self.view();
         let is_masked = above.is_masked || view.is_opaque(ino)?;
@@ -198,14 +197,14 @@ impl ChangeSearch<'_> {
         }
     }
 
-    /// The entries of a directory; those that are directories are added to `below`.
+    /// Reports the entries of a directory, and adds its subdirectories to `below`.
     fn entries(&mut self, dir: &SessionDir, below: &mut Vec<SessionDir>) -> Result<bool> {
         let mut entries = Vec::new();
         self.at = dir.place.merged.clone();
         self.view().txn.dentries(dir.ino, &mut |name, ino, _, _| entries.push((name, ino)))?;
         entries.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(b.as_bytes()));
         for (name, ino) in entries {
-            // Rows of another program may point nowhere.
+            // Another program may have left a dentry without an inode.
             let Some(row) = self.view().txn.inode(ino)? else { continue };
             let is_dir = row.kind == FileKind::Directory;
             self.at = dir.place.merged.join(&name);
@@ -235,7 +234,7 @@ impl ChangeSearch<'_> {
         };
         let id = row.fileid();
         let origin = row.origin.clone();
-        // A directory that was made anew says by a redirect what shows through it.
+        // A directory that was created in the session may show a base directory by a redirect.
         let from = match &origin {
             Some(origin) => Some(origin.path.clone()),
             None => self.view().txn.redirect(row.ino)?,
@@ -257,7 +256,7 @@ impl ChangeSearch<'_> {
             Some(from) => {
                 change.before = self.base_object(from)?;
                 change.is_link = match &origin {
-                    // What the host saved by a rename has another number at the same path.
+                    // At its own path it is no link: an editor's save by rename changes the number.
                     Some(origin) if !is_here && self.tree.knows_base => self.still_shows(origin)?,
                     _ => false,
                 };
@@ -273,9 +272,9 @@ impl ChangeSearch<'_> {
         Ok(change)
     }
 
-    /// Looks for the original of a change, and whether the base still has it. `gone` is the path in
-    /// the base of an entry where the base has nothing: a file that the session replaced there has
-    /// its original still.
+    /// Sets the original of a change, and whether the base drifted. `gone` is the base path of an
+    /// entry if the base has no object there: a file that the session replaced, and the base then
+    /// removed, still has its original.
     fn compare_with_original(&self, change: &mut Change, gone: Option<&BasePath>) -> Result<()> {
         let origin = change.after.as_ref().and_then(TreeObject::origin);
         let before = change.before.as_ref();
@@ -287,17 +286,17 @@ impl ChangeSearch<'_> {
         if let (None, None, Some(moved)) = (origin, before, &original)
             && !self.view().txn.copied_up(moved.fileid)?.is_empty()
         {
-            // It is the original of a file that the session has at another name now.
+            // The original belongs to a file that the session moved to another name.
             original = None;
         }
-        // Of a directory that is gone, what is in it is compared too.
+        // A removed directory is compared with its content instead: see `changed_since`.
         change.original = original.filter(|original| original.kind != FileKind::Directory);
         change.is_drifted = match (&change.original, before, origin) {
             (Some(original), Some(base), _) => {
                 !self.view().is_as_original(original, base)?
                     && !self.tree.has_same(change.after.as_ref(), base, Some(original))?
             }
-            // A further name does not need the first one.
+            // A further hard link does not depend on the base name.
             (Some(_), None, _) => !change.is_link,
             (None, Some(base), Some(origin)) => {
                 change.after.as_ref().is_some_and(|after| drifted(origin, base, after.attr()))
@@ -315,8 +314,8 @@ impl ChangeSearch<'_> {
         Ok(())
     }
 
-    /// What has no entry in a directory of the session: whiteouts that another program left in
-    /// directories of the base, and further names in the base of what was copied up.
+    /// Reports the changes without a directory in the session: whiteouts that another program left
+    /// in base directories, and hard links in the base of copied-up files.
     fn strays(&mut self) -> Result<bool> {
         for parent in self.view().txn.whiteout_parents()? {
             self.at = parent.clone();
@@ -366,8 +365,8 @@ impl ChangeSearch<'_> {
                 let before = Some(before);
                 let mut change = Change { before, after, is_carried, ..Change::at(path) };
                 self.compare_with_original(&mut change, None)?;
-                // A file of one name and other content may be a new one that got the number of the
-                // old one; clients see the base's.
+                // A file with a single name and other content may be a new file that got the old
+                // number; clients see the base file.
                 if is_alone && change.original.is_some() && change.is_drifted {
                     continue;
                 }
@@ -379,7 +378,7 @@ impl ChangeSearch<'_> {
         Ok(true)
     }
 
-    /// Whether an object that is not at its own name in the base any more is somewhere else.
+    /// As [`TreeView::is_moved_away`].
     fn moved_away(&self, object: &BaseObject) -> Result<bool> {
         if object.attr.kind == FileKind::Directory
             && self.view().txn.redirected_to(&object.path)?.is_some()
@@ -388,14 +387,14 @@ impl ChangeSearch<'_> {
         }
         let is_it = |_: &InodeRow, origin: &Origin| origin.path == object.path;
         let Some(row) = self.view().copy_of(object.attr.fileid, is_it)? else {
-            // What the host saved by a rename has another number than what moved away.
+            // After an editor saved by a rename, only the original has the number that moved away.
             let original = self.view().txn.original(&object.path)?;
             let Some(original) = original.filter(|o| o.fileid != object.attr.fileid) else {
                 return Ok(false);
             };
             return Ok(self.view().copy_of(original.fileid, is_it)?.is_some());
         };
-        // Where one of several names went, it moved if it has one that the base does not know.
+        // A hard-linked file moved only if the session gave it a name that the base does not have.
         let is_linked = is_linked(object.attr.kind, object.attr.nlink);
         Ok(!is_linked || self.has_new_name(row.ino, object)?)
     }
@@ -409,7 +408,7 @@ impl ChangeSearch<'_> {
         Ok(known.is_none_or(|known| known.attr.fileid != object.attr.fileid))
     }
 
-    /// Whether a copied-up object still is at its own name in the base too.
+    /// Whether the merged tree still shows a copied-up object at its base name.
     fn still_shows(&self, origin: &Origin) -> Result<bool> {
         let Some((parent, name)) = origin.path.split() else { return Ok(false) };
         if let Some(place) = self.view().place_of_base(&parent)?
@@ -418,7 +417,7 @@ impl ChangeSearch<'_> {
         {
             return Ok(true);
         }
-        // Its directory may be one that shows nothing of the base any more.
+        // The directory may be sealed, and so show nothing of the base.
         let Some(dir) = self.base_object(parent)? else { return Ok(false) };
         let is_dir = |row: &InodeRow, _: &Origin| row.kind == FileKind::Directory;
         let Some(dir) = self.view().copy_of(dir.attr.fileid, is_dir)? else { return Ok(false) };
@@ -433,17 +432,17 @@ impl ChangeSearch<'_> {
 }
 
 impl Change {
-    /// Whether the base has something else than the session saw.
+    /// Whether the base changed what the session changed, hid or replaced.
     pub fn has_drifted(&self) -> bool {
         self.is_drifted || self.is_replaced_drifted
     }
 
-    /// What the base has is gone from `path`.
+    /// The deletion of a base object from `path`.
     pub fn gone(before: BaseObject, path: MergedPath) -> Self {
         Self { before: Some(before), ..Self::at(path) }
     }
 
-    /// Neither the base nor the session has a known object at `path`.
+    /// A change at `path` without a known object in base or session.
     pub fn at(path: MergedPath) -> Self {
         Self {
             before: None,
@@ -460,13 +459,13 @@ impl Change {
     }
 }
 
-/// Whether a base object without an original is not what it was when it was copied up; it is
-/// `here` now.
+/// Whether a base object without an original changed after the copy-up that made `origin`; `here`
+/// are the attributes of its copy.
 fn drifted(origin: &Origin, base: &BaseObject, here: &Attr) -> bool {
     let attr = &base.attr;
     let is_same = (origin.fileid, origin.ctime) == (attr.fileid, attr.ctime);
     if attr.kind == FileKind::Directory {
-        // Its times and size follow its entries. Whose its mode and owner are is not known then.
+        // Changes of entries update size and times: drift needs another mode or owner as well.
         let is_alike = (attr.mode, attr.uid, attr.gid) == (here.mode, here.uid, here.gid);
         return !(is_alike || is_same);
     }

@@ -1,4 +1,4 @@
-//! How many changes of each kind there are: all commands count alike.
+//! Counts the changes of a session by kind, in the same way for all commands.
 
 use std::ops::ControlFlow;
 
@@ -7,30 +7,30 @@ use super::error::Result;
 use super::fold::each_path;
 use super::opened::OpenSession;
 
-/// Changes by kind. Each path counts: a directory that is new or gone, and all that is in it.
+/// Changes by kind, in paths: a new or deleted directory counts, and each path in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ChangeCounts {
     /// New paths.
     pub added: u64,
-    /// Paths of the base that are gone.
+    /// Deleted base paths.
     pub deleted: u64,
-    /// What is still at its path, of another type too.
+    /// Changed objects that are still at their paths, including retyped ones.
     pub modified: u64,
-    /// What is at another path.
+    /// Objects with another path.
     pub renamed: u64,
-    /// How many of `modified` are of another type.
+    /// Those of `modified` that have another type.
     pub retyped: u64,
 }
 
 impl ChangeCounts {
-    /// Counts these; each is a path (see [`each_path`]).
+    /// Counts differences, of one path each (see [`each_path`]).
     pub fn of<'d>(differences: impl IntoIterator<Item = &'d Difference>) -> Self {
         let mut counts = Self::default();
         differences.into_iter().for_each(|difference| counts.add(difference.kind));
         counts
     }
 
-    /// Counts one more.
+    /// Counts one difference.
     pub fn add(&mut self, kind: DifferenceKind) {
         match kind {
             DifferenceKind::Added => self.added += 1,
@@ -44,13 +44,13 @@ impl ChangeCounts {
         }
     }
 
-    /// How many there are.
+    /// The total; `retyped` is part of `modified`.
     pub fn sum(self) -> u64 {
         self.added + self.deleted + self.modified + self.renamed
     }
 }
 
-/// Counts what a session changed; contents are compared.
+/// Counts the changes of a session. Contents are compared.
 ///
 /// # Errors
 /// The session or the base cannot be read.

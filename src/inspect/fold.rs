@@ -15,10 +15,10 @@ use crate::delta::MergedPath;
 use crate::overlay::{BaseObject, Change, TreeView};
 use crate::vfs::FileKind;
 
-/// What is folded into one entry.
+/// Which differences are folded into one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoldOptions {
-    /// New and deleted directories, unless the selection names something in them.
+    /// New and deleted directories, unless the selection names a path in them.
     pub dirs: bool,
     /// git's own files, and context nodes.
     pub own: bool,
@@ -127,8 +127,8 @@ pub fn entries(
     })
 }
 
-/// The differences with one for each path, in their order: what was in a directory that is gone
-/// has one of its own.
+/// Expands the differences to one per path, sorted by path: each object in a deleted directory gets
+/// its own.
 ///
 /// # Errors
 /// The session or the base cannot be read.

@@ -2,9 +2,9 @@
 //! another diff and may find other conflicts.
 //!
 //! Both sides are compared with the original. A run of lines that one side changed is taken from
-//! it, if the other side changed none of these lines and none next to them. Otherwise both sides
-//! must have made the same change, or they conflict. Lines of a conflict that both sides have are
-//! put outside the markers.
+//! that side if the other side changed neither these lines nor an adjacent line. Otherwise the
+//! sides conflict, unless both made the same change. Lines of a conflict that both sides have are
+//! written outside the markers.
 
 use std::ops::Range;
 
@@ -96,8 +96,8 @@ impl<'c> SideChanges<'c> {
 }
 
 impl LineChange {
-    /// The side's range for all of `old`, which contains the change. If `old` contains an earlier
-    /// change of the side too, only the end is used: the region starts with the earlier change.
+    /// The side's range for all of `old`, which contains the change. If `old` also contains an
+    /// earlier change of the side, only the end is used: the region starts with the earlier change.
     fn side_range(&self, old: &Range<usize>) -> Range<usize> {
         let start = self.new.start.saturating_sub(self.old.start - old.start);
         start..self.new.end + (old.end - self.old.end)
@@ -105,8 +105,8 @@ impl LineChange {
 }
 
 impl Texts<'_> {
-    /// The changed regions, in order. Regions that both sides changed alike are omitted: the base
-    /// has their result.
+    /// The changed regions, in order. Regions that both sides changed equally are omitted: the base
+    /// already has the result.
     fn regions(&self) -> Vec<Region> {
         let all = [&self.base, &self.session].map(|side| changes(&self.original, side));
         let [mut base, mut session] =
@@ -254,7 +254,8 @@ fn changes(old: &[&[u8]], new: &[&[u8]]) -> Vec<LineChange> {
         .collect()
 }
 
-/// Adds a region, or joins it with a last one that it touches: of two sides, as a conflict.
+/// Adds a region, or joins it with the last one if they touch. Regions of different sides become a
+/// conflict.
 fn add(regions: &mut Vec<Region>, region: Region) {
     match regions.last_mut() {
         Some(last)
@@ -271,7 +272,8 @@ fn add(regions: &mut Vec<Region>, region: Region) {
     }
 }
 
-/// Whether the line before `at` ends in CRLF; `None` if no line shows it.
+/// Whether the line before `at` (the first line for 0) ends in CRLF; `None` if no line has a
+/// newline that decides.
 fn ends_in_crlf(lines: &[&[u8]], at: usize) -> Option<bool> {
     let at = at.saturating_sub(1);
     let line = lines.get(at)?;

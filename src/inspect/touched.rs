@@ -1,4 +1,4 @@
-//! Collects what was changed after a row of the audit log.
+//! Collects the objects and paths that were changed after a row of the audit log.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -11,7 +11,7 @@ use crate::vfs::FileId;
 #[derive(Debug, Default)]
 pub struct Touched {
     objects: HashSet<FileId>,
-    /// Paths at the time of the row.
+    /// Paths, as of each row.
     paths: BTreeSet<Vec<u8>>,
     /// Whether the log still has all rows of the range.
     pub is_complete: bool,

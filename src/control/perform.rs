@@ -11,6 +11,10 @@ use crate::delta::{Compacted, Ino, MergedPath, PendingCopies};
 use crate::overlay::{AppliedPart, CopyStep, Idle, Overlay, UnchangedCopy, Undo};
 use crate::vfs::{Caller, FileId, FsError, Locator, Time, Vfs};
 
+/// What to do about a discard that is refused because of an apply.
+const UNFINISHED_APPLY_HINT: &str =
+    "wait until it has ended; if it was interrupted, run `acetate apply` with its session";
+
 /// Executes a request, except [`Request::Status`] and [`Request::Exports`], which only a server can
 /// answer.
 ///
@@ -66,7 +70,8 @@ pub async fn perform(
             synced.result.map(|_| Answer::Done).map_err(of_session)
         }
         Request::Discard { paths } => {
-            overlay.discard(caller, merged(&paths)?).await.map(undone).map_err(of_session)
+            let undo = overlay.discard(caller, merged(&paths)?).await;
+            undo.map(undone).map_err(|error| of_discard(overlay, error))
         }
         Request::Compact => {
             let Compacted { before_bytes, after_bytes, is_delayed } =
@@ -174,6 +179,16 @@ fn at_most(paths: usize) -> Result<(), Refusal> {
     match paths {
         ..=MAX_PATHS => Ok(()),
         more => Err(Refusal::new(format!("{more} paths at once, and {MAX_PATHS} is the most"))),
+    }
+}
+
+fn of_discard(overlay: &Overlay, error: FsError) -> Refusal {
+    match error {
+        FsError::TryLater if overlay.has_unfinished_apply() => Refusal {
+            hint: Some(UNFINISHED_APPLY_HINT.to_owned()),
+            ..Refusal::new("an apply to the base has not ended: nothing was discarded")
+        },
+        error => of_session(error),
     }
 }
 

@@ -25,12 +25,14 @@ impl Overlay {
     ///
     /// # Errors
     /// The session takes no changes, or it or the base cannot be read: nothing has changed.
+    /// [`FsError::TryLater`] while the base has the journal of an unfinished apply.
     pub async fn discard(
         &self,
         caller: &Caller,
         paths: Vec<MergedPath>,
     ) -> std::result::Result<Undo, FsError> {
         self.give_up(caller, move |edit| {
+            edit.refuse_during_apply()?;
             let undo = TreeView { view: edit.view(), knows_base: true }.undo(&paths)?;
             edit.forget_all(&undo.paths)?;
             let idle: HashSet<_> = undo.idle.iter().map(|idle| &idle.path).collect();
@@ -40,6 +42,11 @@ impl Overlay {
             Ok(undo)
         })
         .await
+    }
+
+    /// Whether an apply to the base, of any session, has begun to change it and has not ended.
+    pub fn has_unfinished_apply(&self) -> bool {
+        self.core.base.has_unfinished_apply().unwrap_or(false)
     }
 
     pub(super) async fn give_up<T: Send + 'static>(
@@ -58,6 +65,16 @@ impl Overlay {
 }
 
 impl Edit<'_> {
+    /// Refuses a discard while an apply changes the base: at its end, the apply would take what is
+    /// discarded for what a client removed, and hide what it wrote there. An apply writes its
+    /// journal before it waits for earlier changes, so none comes between this and the commit.
+    fn refuse_during_apply(&self) -> Result<()> {
+        match self.core.base.has_unfinished_apply()? {
+            true => Err(FsError::TryLater.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Makes the base show at these paths.
     fn forget_all(&mut self, paths: &[MergedPath]) -> Result<()> {
         let mut kept = BTreeSet::new();

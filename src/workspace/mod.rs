@@ -220,7 +220,8 @@ impl Workspace {
     /// Discards the session's changes at paths, so that the base shows there again.
     ///
     /// # Errors
-    /// The session or the base cannot be read; nothing was changed.
+    /// The session or the base cannot be read, or an apply to the base has not ended; nothing was
+    /// changed.
     pub fn discard(&mut self, paths: &[impl AsRef<Path>]) -> Result<()> {
         let path = |path| Ok(PathText::from(&tree_path(path)?));
         let paths = paths.iter().map(|p| path(p.as_ref())).collect::<Result<_>>()?;

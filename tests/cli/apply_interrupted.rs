@@ -6,6 +6,7 @@ use std::process::Output;
 
 use acetate::inspect::apply::{ApplyEvent, Consent, apply};
 use acetate::inspect::opened::OpenSession;
+use acetate::workspace::{self, Workspace};
 
 use super::program::{run, said};
 use crate::support::applied::{all, planned};
@@ -64,4 +65,23 @@ fn who_looks_is_warned_of_an_interrupted_apply_and_nothing_is_exported() {
     said(&acetate(&world, &["apply", "--yes"]), 0);
     let (_, err) = said(&acetate(&world, &["diff"]), 0);
     assert_eq!(err, "");
+}
+
+#[test]
+fn no_discard_of_the_library_removes_what_an_interrupted_apply_wrote_to_the_base() {
+    let mut world = interrupted();
+    let mut work = Workspace::open(&world.session(), None).unwrap();
+    let refused = work.discard(&["a"]).unwrap_err();
+    assert!(refused.to_string().contains("an apply to the base has not ended"), "{refused}");
+    let workspace::Error::Refused(refusal) = refused else { panic!("{refused}") };
+    let hint = refusal.hint.unwrap_or_default();
+    assert!(hint.contains("run `acetate apply` with its session"), "{hint}");
+    work.close().unwrap();
+    said(&acetate(&world, &["apply", "--yes"]), 0);
+    let base = world.change_base();
+    assert_eq!(fs::read(base.join("a")).unwrap(), b"agent's");
+    let mut work = Workspace::open(&world.session(), None).unwrap();
+    work.discard(&["a"]).unwrap();
+    work.close().unwrap();
+    assert_eq!(fs::read(base.join("a")).unwrap(), b"agent's");
 }

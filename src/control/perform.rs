@@ -73,6 +73,10 @@ pub async fn perform(
             let undo = overlay.discard(caller, merged(&paths)?).await;
             undo.map(undone).map_err(|error| of_discard(overlay, error))
         }
+        Request::DiscardAttributes { paths } => {
+            let done = overlay.discard_attributes(caller, merged(&paths)?).await;
+            done.map(|()| Answer::Done).map_err(|error| of_discard(overlay, error))
+        }
         Request::Compact => {
             let Compacted { before_bytes, after_bytes, is_delayed } =
                 overlay.compact().await.map_err(of_session)?;

@@ -102,6 +102,12 @@ pub enum Request {
         /// The paths.
         paths: Vec<PathText>,
     },
+    /// Discards the mode, owner and group of directories that the base has too, and nothing in
+    /// them.
+    DiscardAttributes {
+        /// The directories.
+        paths: Vec<PathText>,
+    },
     /// Copies pending content for about [`TURN_MS`], from this inode on.
     ///
     /// [`TURN_MS`]: super::limits::TURN_MS

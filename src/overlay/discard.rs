@@ -44,6 +44,27 @@ impl Overlay {
         .await
     }
 
+    /// Gives directories of the session the mode, owner and group that the base has; what is in
+    /// them stays. It is one change, synced before this returns.
+    ///
+    /// # Errors
+    /// As [`Overlay::discard`].
+    pub async fn discard_attributes(
+        &self,
+        caller: &Caller,
+        dirs: Vec<MergedPath>,
+    ) -> std::result::Result<(), FsError> {
+        self.give_up(caller, move |edit| {
+            edit.refuse_during_apply()?;
+            for dir in &dirs {
+                edit.reset_attributes(dir)?;
+                edit.record_given_up(AuditProcedure::Discard, dir.clone())?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Whether an apply to the base, of any session, has begun to change it and has not ended.
     pub fn has_unfinished_apply(&self) -> bool {
         self.core.base.has_unfinished_apply().unwrap_or(false)
@@ -72,6 +93,24 @@ impl Edit<'_> {
         match self.core.base.has_unfinished_apply()? {
             true => Err(FsError::TryLater.into()),
             false => Ok(()),
+        }
+    }
+
+    /// Gives a directory the mode, owner and group of the base's. It goes if nothing differs then.
+    fn reset_attributes(&mut self, path: &MergedPath) -> Result<()> {
+        let Some(place) = self.visible_dir(path)? else { return Ok(()) };
+        let (Some(ino), Some(base)) = (place.ino, &place.base) else { return Ok(()) };
+        let is_dir = |attr: &BaseAttr| attr.kind == FileKind::Directory;
+        let Some(attr) = self.view().base_attr_at(base)?.filter(is_dir) else { return Ok(()) };
+        let mut row = self.view().inode(ino)?;
+        (row.mode, row.uid, row.gid) = (attr.mode, attr.uid, attr.gid);
+        row.ctime = moved_on(row.ctime, self.now);
+        self.know_again(&place, &mut row)?;
+        self.txn.put_inode(&row)?;
+        self.invalidate(Invalidation::All);
+        match self.bare(&place, &row, false)? {
+            Some(_) => self.settle(BTreeSet::from([path.clone()]), false),
+            None => Ok(()),
         }
     }
 

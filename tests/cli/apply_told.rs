@@ -1,6 +1,7 @@
 //! What `acetate apply` says of what the base changed, and of plans that write no content.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
 
 use super::program::{run, said};
@@ -96,4 +97,27 @@ fn what_was_applied_is_counted_as_the_plan_and_diff_count() {
     assert_eq!(names.iter().filter(|&&byte| byte == b'\n').count(), 6);
     let (out, _) = said(&apply(&world, &["--yes", "--skip-drifted"]), 1);
     assert!(out.ends_with(": 5 applied, 1 skipped: the session keeps those\n"), "{out}");
+}
+
+#[test]
+fn the_bases_mode_of_a_directory_is_taken_and_what_the_session_has_in_it_stays() {
+    let mut world = World::new("d/x \"x\"\n");
+    world.chmod("d", 0o700).unwrap();
+    world.put("d/new", "agent");
+    world.put("d/later", "agent");
+    world.close();
+    let base = world.change_base();
+    fs::set_permissions(base.join("d"), fs::Permissions::from_mode(0o711)).unwrap();
+    let take = ["--yes", "--take", "base", "d", "--exclude", "d/later"];
+    let (_, err) = said(&apply(&world, &take), 0);
+    let stays = "1 object stays as the base has it (--take base); the session gave up its own";
+    assert!(err.contains(stays) && err.ends_with("\n/d (mode or owner)\n"), "{err}");
+    assert_eq!(fs::read(base.join("d/new")).unwrap(), b"agent");
+    assert!(!base.join("d/later").exists());
+    let session = world.session();
+    let diff = run(world.scratch(), &["diff", session.to_str().unwrap()]);
+    assert_eq!(String::from_utf8(diff.stdout).unwrap(), "A /d/later\n");
+    said(&apply(&world, &["--yes"]), 0);
+    assert_eq!(fs::read(base.join("d/later")).unwrap(), b"agent");
+    assert_eq!(fs::metadata(base.join("d")).unwrap().permissions().mode() & 0o7777, 0o711);
 }

@@ -22,10 +22,9 @@ use super::signals::Interrupts;
 use super::source::SessionSource;
 use super::{Ending, asking, text};
 use crate::control::Request;
-use crate::delta::MergedPath;
 use crate::inspect::apply::{
-    ApplyOptions, ApplyPlan, Consent, SessionUpdater, ShowPlan, apply, check_not_taken_back, clear,
-    interrupted, keep_nothing, plan, resume,
+    ApplyOptions, ApplyPlan, Consent, KeptInBase, SessionUpdater, ShowPlan, apply,
+    check_not_taken_back, clear, interrupted, keep_nothing, plan, resume,
 };
 use crate::inspect::hunks::ChosenHunks;
 use crate::inspect::opened::OpenSession;
@@ -222,7 +221,7 @@ fn write(
         let has_markers = name_marked(plan);
         Ok(if leaves_out || has_markers { Ending::Findings } else { ending })
     })?;
-    give_up(args, &kept.into_iter().collect::<Vec<_>>(), ending)
+    give_up(args, &kept, ending)
 }
 
 /// Says what to do about what drifted and was left out.
@@ -317,17 +316,17 @@ fn options(
     Ok(options)
 }
 
-/// Gives up what the session has at paths at which the base is to stay as it is; with --to, the
-/// session keeps it.
-fn give_up(args: &Args, paths: &[MergedPath], ending: Ending) -> Result<Ending, CliError> {
-    if paths.is_empty() {
+/// Gives up what the session has of what is to stay in the base as it is; with --to, the session
+/// keeps it.
+fn give_up(args: &Args, kept: &BTreeSet<KeptInBase>, ending: Ending) -> Result<Ending, CliError> {
+    if kept.is_empty() {
         return Ok(ending);
     }
     let (session, base) = (&args.source.session, args.source.base.as_deref());
-    let has_one = paths.len() == 1;
+    let has_one = kept.len() == 1;
     let stay = format!(
         "{} {} as the {} {} (--take base)",
-        text::count(paths.len(), "object"),
+        text::count(kept.len(), "object"),
         if has_one { "stays" } else { "stay" },
         if args.to.is_some() { "copy" } else { "base" },
         if has_one { "has it" } else { "has them" },
@@ -336,11 +335,21 @@ fn give_up(args: &Args, paths: &[MergedPath], ending: Ending) -> Result<Ending, 
         output::line(format_args!("{stay}; the session keeps its own"));
         return Ok(ending);
     }
-    let request = Request::Discard { paths: paths.iter().map(Into::into).collect() };
-    with_session_changer(session, base, |changer| changer.ask(request))?;
+    let (attributes, whole): (Vec<_>, Vec<_>) = kept.iter().partition(|kept| kept.is_attributes);
+    let paths = |kept: &[&KeptInBase]| kept.iter().map(|kept| (&kept.path).into()).collect();
+    with_session_changer(session, base, |changer| {
+        if !attributes.is_empty() {
+            changer.ask(Request::DiscardAttributes { paths: paths(&attributes) })?;
+        }
+        if !whole.is_empty() {
+            changer.ask(Request::Discard { paths: paths(&whole) })?;
+        }
+        Ok(())
+    })?;
     output::line(format_args!("{stay}; the session gave up its own, and shows the base there:"));
-    for path in paths {
-        output::line(format_args!("{}", text::name(path.as_bytes())));
+    for KeptInBase { path, is_attributes } in kept {
+        let alone = if *is_attributes { " (mode or owner)" } else { "" };
+        output::line(format_args!("{}{alone}", text::name(path.as_bytes())));
     }
     Ok(ending)
 }

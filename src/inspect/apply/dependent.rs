@@ -87,7 +87,8 @@ impl Planner<'_> {
             return Ok(());
         }
         let needs = Dependencies::of(&self.plan);
-        let mut kept: BTreeSet<_> = self.plan.kept_in_base().cloned().collect();
+        let mut kept: BTreeSet<_> =
+            self.plan.kept_in_base().map(|kept| kept.path.clone()).collect();
         let mut missing = BTreeSet::new();
         let by_rule: BTreeSet<_> = self.plan.left_out.iter().map(|left| &left.path).collect();
         let staying = self.staying.iter();

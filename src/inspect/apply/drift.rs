@@ -7,7 +7,7 @@ use super::Skipped;
 use super::copy::original_in_copy;
 use super::history::{self, HiddenObject, RemovedDescendant};
 use super::merge::{Merge, MergeOutcome, StepContent};
-use super::plan::Merged;
+use super::plan::{KeptInBase, Merged};
 use super::planner::{Planner, RemovedBaseDir};
 use super::target_dir::{base_error, stat_in};
 use crate::base::{Base, BaseAttr, BasePath};
@@ -243,7 +243,9 @@ impl Planner<'_> {
             let Some(path) = paths.get(number) else { continue };
             let keeps_base = to_base.contains(&number);
             if keeps_base {
-                self.plan.kept_in_base.insert(drifted.path, path.clone());
+                let is_attributes = self.attributes_of_dirs.contains(&number);
+                let kept = KeptInBase { path: path.clone(), is_attributes };
+                self.plan.kept_in_base.insert(drifted.path, kept);
             }
             if keeps_base || self.skips_drifted {
                 let why = drifted.reason.as_str().to_owned();

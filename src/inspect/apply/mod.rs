@@ -64,7 +64,7 @@ pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
 pub use last::{KeptForUndo, LastApply, kept, last_apply};
 pub use may_keep::{check_not_taken_back, keep_nothing};
 pub use open::{UnfinishedApply, unfinished};
-pub use plan::{ApplyOptions, ApplyPlan, AttributeCounts, Loss, Merged, Special};
+pub use plan::{ApplyOptions, ApplyPlan, AttributeCounts, KeptInBase, Loss, Merged, Special};
 pub use stage::NotSet;
 pub use steps::AppliedChange;
 pub use unchanged::DroppedCopy;

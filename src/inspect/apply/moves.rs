@@ -44,6 +44,7 @@ impl Planner<'_> {
         if is_dir && stays && !moves {
             let differs = difference.differs;
             self.counts().attributes.dirs += u64::from(differs.mode || differs.owner);
+            self.attributes_of_dirs.insert(self.plan.changes.len() - 1);
             return Ok(());
         }
         let kept = match &merge {

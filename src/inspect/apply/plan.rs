@@ -89,7 +89,7 @@ pub struct ApplyPlan {
     /// The fingerprints of its changes.
     pub(super) fingerprints: HashSet<u64>,
     /// What drifted and is left out, to keep what the base has, with the change that it is of.
-    pub(super) kept_in_base: BTreeMap<MergedPath, MergedPath>,
+    pub(super) kept_in_base: BTreeMap<MergedPath, KeptInBase>,
     /// The changes that are left out with that, and what is in directories among them.
     pub(super) left_to_base: BTreeSet<MergedPath>,
     pub(super) steps: Steps,
@@ -178,10 +178,19 @@ impl ApplyPlan {
         &self.left_to_base
     }
 
-    /// The paths of the changes that are left out for that reason.
-    pub fn kept_in_base(&self) -> impl Iterator<Item = &MergedPath> {
+    /// The changes that are left out for that reason.
+    pub fn kept_in_base(&self) -> impl Iterator<Item = &KeptInBase> {
         self.kept_in_base.values()
     }
+}
+
+/// A change that is left out because an option leaves it to the base.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeptInBase {
+    /// Where it is in the merged tree.
+    pub path: MergedPath,
+    /// It is the mode or owner of a directory that both sides have, and not what is in it.
+    pub is_attributes: bool,
 }
 
 /// A file that gets something of the base's later state too.

@@ -65,6 +65,8 @@ pub(super) struct Planner<'a> {
     pub(super) sides: ConflictSides,
     /// How much each change is, by number.
     pub(super) counts: BTreeMap<usize, ChangeSize>,
+    /// The changes of directories that stay where they are, by number.
+    pub(super) attributes_of_dirs: HashSet<usize>,
     /// What drifted, with the number of its change.
     pub(super) drifted_changes: Vec<(usize, Drifted)>,
     pub plan: ApplyPlan,
@@ -131,6 +133,7 @@ impl<'a> Planner<'a> {
             skips_drifted,
             sides: ConflictSides { session, base },
             counts: BTreeMap::new(),
+            attributes_of_dirs: HashSet::new(),
             drifted_changes: Vec::new(),
             plan: ApplyPlan::default(),
             shown: None,

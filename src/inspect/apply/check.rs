@@ -47,8 +47,9 @@ impl Planner<'_> {
     pub(super) fn check_chosen(&self) -> Result<()> {
         for put in self.plan.steps.puts.iter().filter(|put| put.over.is_none()) {
             if let Some(moved) = self.staying.get(&put.to) {
-                let (shown, moved) = (self.place.shown(&put.to), moved.display());
-                let what = format!("{}: what is there was moved to {moved}", shown.display());
+                let (shown, to) = (self.place.shown(&put.to), moved.to.display());
+                let is = if moved.is_removed { "was" } else { "is" };
+                let what = format!("{}: what {is} there was moved to {to}", shown.display());
                 let hint = "name the path that it was moved to as well, to apply that move too";
                 return Err(InspectError::Refused { what, hint });
             }

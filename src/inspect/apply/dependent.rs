@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::Skipped;
 use super::plan::{ApplyPlan, ChangeSize, target_path};
-use super::planner::Planner;
+use super::planner::{LeftOutMove, Planner};
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
@@ -92,13 +92,18 @@ impl Planner<'_> {
         let mut missing = BTreeSet::new();
         let by_rule: BTreeSet<_> = self.plan.left_out.iter().map(|left| &left.path).collect();
         let staying = self.staying.iter();
-        let staying: Vec<_> =
-            staying.map(|(from, to)| (from.clone(), to.clone(), by_rule.contains(to))).collect();
-        for (from, to, is_by_rule) in staying {
-            if is_by_rule {
-                self.leave_out_around(&needs, &from, Some(&to));
+        let staying: Vec<_> = staying
+            .map(|(from, left)| (from.clone(), left.clone(), by_rule.contains(&left.to)))
+            .collect();
+        for (from, left, is_by_rule) in staying {
+            if left.is_removed {
+                if is_by_rule {
+                    self.leave_out_in_place_of(&needs, &from, &left.to);
+                }
+            } else if is_by_rule {
+                self.leave_out_around(&needs, &from, Some(&left.to));
             } else if let Some(removed) = self.taken_above(&needs, &from).filter(|t| !t.is_moved) {
-                let (from, to) = (MergedPath::of_base(&from), to.display());
+                let (from, to) = (MergedPath::of_base(&from), left.to.display());
                 let why = format!(
                     "holds {}, which was moved to {to}, and that is not chosen",
                     from.display()
@@ -117,9 +122,13 @@ impl Planner<'_> {
             for from in needs.sources.get(&number).into_iter().flatten() {
                 let is_moved = needs.takes.get(from).is_some_and(|take| take.is_moved);
                 if is_moved {
-                    self.staying.insert(from.clone(), path.clone());
+                    let left = LeftOutMove { to: path.clone(), is_removed: false };
+                    self.staying.insert(from.clone(), left);
                 }
                 self.leave_out_around(&needs, from, is_moved.then_some(&path));
+            }
+            if let Some(from) = self.removed_sources.get(&number).cloned() {
+                self.leave_out_in_place_of(&needs, &from, &path);
             }
         }
         self.plan.left_to_base = kept;
@@ -181,6 +190,15 @@ impl Planner<'_> {
                 }
                 None => "what is there was removed, and that is left out".to_owned(),
             };
+            self.refuse_with(number, why);
+        }
+    }
+
+    /// Leaves out what would come to where the base had an object that was moved to `to`, and does
+    /// not have it any more: the session would show what came at both paths.
+    fn leave_out_in_place_of(&mut self, needs: &Dependencies, from: &BasePath, to: &MergedPath) {
+        if let Some(&number) = needs.puts.get(from) {
+            let why = format!("what was there was moved to {}, and that is left out", to.display());
             self.refuse_with(number, why);
         }
     }

@@ -36,6 +36,15 @@ pub(super) struct RemovedBaseDir {
     pub change: usize,
 }
 
+/// A move that is left out.
+#[derive(Debug, Clone)]
+pub(super) struct LeftOutMove {
+    /// Where the session has what moved.
+    pub to: MergedPath,
+    /// The base does not have it any more. The session still finds it by its old path.
+    pub is_removed: bool,
+}
+
 /// Paths for which an option says what becomes of what drifted.
 #[derive(Debug, Default)]
 pub(super) struct ConflictSides {
@@ -77,8 +86,10 @@ pub(super) struct Planner<'a> {
     pub(super) left_out: BTreeSet<MergedPath>,
     /// The directories among that, with the change.
     dirs: HashMap<MergedPath, Change>,
-    /// Base objects whose moves are among that, with where they moved to.
-    pub(super) staying: HashMap<BasePath, MergedPath>,
+    /// Base objects whose moves are among that.
+    pub(super) staying: HashMap<BasePath, LeftOutMove>,
+    /// Where the base had what changes moved and it does not have any more, by their numbers.
+    pub(super) removed_sources: HashMap<usize, BasePath>,
     /// Base files that a client renamed because they are open: they go when they are closed.
     pub(super) renamed_open_files: HashSet<BasePath>,
     /// What was taken, and from where.
@@ -141,6 +152,7 @@ impl<'a> Planner<'a> {
             left_out: BTreeSet::new(),
             dirs: HashMap::new(),
             staying: HashMap::new(),
+            removed_sources: HashMap::new(),
             renamed_open_files: HashSet::new(),
             taken: HashMap::new(),
             removed_dirs: Vec::new(),
@@ -247,14 +259,18 @@ impl<'a> Planner<'a> {
             || self.leave_out_if_its_directory_stays(&change)?
         {
             self.left_out.insert(change.path.clone());
+            let to = change.path.clone();
             if let (Some(base), Some(after)) = (&change.before, &change.after)
                 && is_moved(&change, base, after)
             {
+                let left = LeftOutMove { to, is_removed: false };
                 match diff::is_dropping(&change.path) {
-                    false => drop(self.staying.insert(base.path.clone(), change.path.clone())),
+                    false => drop(self.staying.insert(base.path.clone(), left)),
                     true if change.is_drifted => {}
                     true => drop(self.renamed_open_files.insert(base.path.clone())),
                 }
+            } else if let Some(from) = removed_source(&change) {
+                self.staying.insert(from.clone(), LeftOutMove { to, is_removed: true });
             }
             let is_dir = |object: &TreeObject| object.attr().kind == FileKind::Directory;
             if change.after.as_ref().is_some_and(is_dir) {
@@ -346,6 +362,9 @@ impl<'a> Planner<'a> {
         let object = change.after.as_ref();
         let planned = self.view.name_state(&change.path);
         let planned = planned.map_err(|source| diff::at(&change.path, source))?;
+        if let Some(from) = removed_source(change) {
+            self.removed_sources.insert(self.plan.changes.len(), from.clone());
+        }
         self.plan.changes.push(AppliedChange {
             path: change.path.clone(),
             from: from.filter(|from| *from != change.path),
@@ -442,4 +461,11 @@ impl<'a> Planner<'a> {
 fn is_moved(change: &Change, base: &BaseObject, after: &TreeObject) -> bool {
     let is_elsewhere = MergedPath::of_base(&base.path) != *after.path() || change.is_moved;
     is_elsewhere && !change.is_link && !change.is_carried
+}
+
+/// Where the base had what a change moved, if the base does not have it any more.
+fn removed_source(change: &Change) -> Option<&BasePath> {
+    let is_removed = change.before.is_none() && change.is_moved && !change.is_link;
+    let origin = change.after.as_ref().filter(|_| is_removed)?.origin()?;
+    Some(&origin.path)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use acetate::inspect::apply::ApplyOptions;
 
 use super::drift::LONG_AGO;
-use super::{apply_served, open, path};
+use super::{apply_served, only, open, path};
 use crate::support::applied::{all, planned};
 use crate::support::world::World;
 
@@ -185,4 +185,34 @@ fn what_is_in_a_directory_that_is_left_to_the_base() {
     assert_eq!(kept, [&path("n")]);
     assert_eq!(left_out(&world, &options).len(), 2);
     assert_eq!([text(&base.join("n")), text(&base.join("h"))], ["person", "agent"]);
+}
+
+/// What the session has of it there would show what came.
+#[test]
+fn what_comes_to_where_the_base_removed_what_was_moved() {
+    let mut world = changed_long_ago();
+    world.rename("a", "b").unwrap();
+    world.rename("d", "a").unwrap();
+    world.rename("f", "h").unwrap();
+    world.put("f", "agent");
+    let base = persons_base(&mut world);
+    fs::remove_dir_all(base.join("a")).unwrap();
+    fs::remove_file(base.join("f")).unwrap();
+    for named in ["a", "f"] {
+        let refused = planned(&open(&world), None, &only(&[named])).unwrap_err();
+        let what = format!("/{named}: what was there was moved to /");
+        assert!(refused.to_string().contains(&what), "{refused}");
+    }
+    let wanted = [
+        "/a: what was there was moved to /b, and that is left out",
+        "/b: was removed in the base",
+        "/f: what was there was moved to /h, and that is left out",
+        "/h: was removed in the base",
+    ];
+    for _ in 0..2 {
+        assert_eq!(left_out(&world, &skipping()), wanted);
+        let there = ["a", "b", "f", "h"].map(|name| base.join(name).exists());
+        assert_eq!((there, text(&base.join("d/x"))), ([false; 4], "x".to_owned()));
+        assert_eq!(["a/x", "f", "h"].map(|at| world.cat(at)), ["x", "agent", "f"]);
+    }
 }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{BaseAttr, BasePath};
-use crate::delta::{AuditProcedure, InodeRow, MergedPath};
+use crate::delta::{AuditProcedure, InodeRow, MergedPath, Origin};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Time};
 
 use super::Overlay;
@@ -363,7 +363,11 @@ impl Edit<'_> {
         if row.kind == FileKind::Directory {
             self.replace_mark(&row)?;
             self.txn.remove_redirect(ino)?;
-            row.origin = Some(origin_of(base, &attr));
+            // Not another directory that a person put there: what it holds is as unknown as before.
+            let is_other = |known: &Origin| known.path == base && known.fileid != attr.fileid;
+            if !row.origin.as_ref().is_some_and(is_other) {
+                row.origin = Some(origin_of(base, &attr));
+            }
             self.txn.put_inode(&row)?;
             self.invalidate(Invalidation::All);
             return Ok(true);

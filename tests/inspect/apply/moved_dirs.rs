@@ -3,12 +3,12 @@
 use std::fs;
 use std::ops::ControlFlow;
 
-use acetate::inspect::apply::DriftReason;
+use acetate::inspect::apply::{ApplyOptions, DriftReason};
 use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::inspect::status::touched;
 
 use super::drift::drifted;
-use super::open;
+use super::{apply_served, open, path};
 use crate::support::applied::{all, copy, planned};
 use crate::support::world::World;
 
@@ -157,4 +157,24 @@ fn one_that_went_and_came_back_is_what_the_session_saw() {
         rename(&mut world, "away", dir);
     }
     assert_no_drift(&world);
+}
+
+/// What is in it is as unknown after an apply of something else as before.
+#[test]
+fn one_that_came_with_what_is_left_out_is_no_better_known_after_an_apply() {
+    let mut world = World::new("came/file \"person\"\ndir/x \"x\"\n");
+    world.put("dir/file", "agent");
+    world.put("dir/new", "agent");
+    world.keep_removed();
+    let base = world.change_base();
+    fs::rename(base.join("dir"), base.join("gone")).unwrap();
+    fs::rename(base.join("came"), base.join("dir")).unwrap();
+    let options = ApplyOptions { skip_drifted: true, ..all() };
+    for _ in 0..2 {
+        let report = apply_served(&world, &options);
+        let skipped: Vec<_> = report.skipped.iter().map(|skipped| &skipped.path).collect();
+        assert_eq!(skipped, [&path("dir/file")]);
+        let read = ["dir/file", "dir/new"].map(|at| fs::read_to_string(base.join(at)).unwrap());
+        assert_eq!(read, ["person", "agent"]);
+    }
 }

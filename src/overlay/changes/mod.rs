@@ -250,6 +250,7 @@ impl ChangeSearch<'_> {
         let mut change = Change { after: Some(after), ..Change::at(path) };
         let own = dir.base.as_ref().map(|base| base.join(name));
         let is_here = same || from.is_some() && own == from;
+        let is_made = from.is_none();
         let gone = own.filter(|_| here.is_none());
         match from {
             _ if same => change.before = here,
@@ -265,7 +266,8 @@ impl ChangeSearch<'_> {
             }
             None => change.before = here.filter(|_| !left),
         }
-        change.is_carried = dir.is_moved && (same || origin.is_none() && is_here);
+        let is_made_here = is_made && change.before.is_some();
+        change.is_carried = dir.is_moved && (same || origin.is_none() && is_here || is_made_here);
         if self.tree.knows_base {
             self.compare_with_original(&mut change, gone.as_ref())?;
         }

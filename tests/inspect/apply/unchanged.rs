@@ -363,3 +363,34 @@ fn a_time_alone_is_no_drift_where_no_digest_is_kept() {
     assert_eq!(found, ["/later"]);
     assert_eq!(touched(&open(&world)).unwrap().drifted, 1);
 }
+
+#[test]
+fn what_both_sides_made_alike_in_a_directory_that_moved_is_no_difference() {
+    let mut world = over("d/keep \"TEXT\"");
+    for file in ["d/file", "d/other"] {
+        world.put(file, "text");
+    }
+    world.rename("d", "e").unwrap();
+    let base = world.change_base();
+    fs::write(base.join("d/file"), "text").unwrap();
+    fs::write(base.join("d/other"), "Text").unwrap();
+    for file in ["file", "other"] {
+        let (there, file) = (base.join("d").join(file).metadata().unwrap(), format!("e/{file}"));
+        world.chown(&file, there.uid(), there.gid()).unwrap();
+        world.chmod(&file, there.mode() & 0o777).unwrap();
+    }
+    world.reopen();
+    at_the_hosts_time(&world, "fs_inode", "ctime", LONG_AGO);
+    world.reopen();
+    let plan = planned(&open(&world), None, &all()).unwrap();
+    let drifted = plan.drifted.iter().map(|d| (d.path.display().to_string(), d.reason));
+    assert_eq!(drifted.collect::<Vec<_>>(), [("/e/other".to_owned(), DriftReason::Came)]);
+    let dropped: Vec<_> = plan.unchanged.iter().map(|same| &same.copy.path).collect();
+    assert_eq!(dropped, [&path("e/file")]);
+    let rest = ApplyOptions { skip_drifted: true, ..all() };
+    assert_eq!(apply_served(&world, &rest).skipped.len(), 1);
+    let read = |at: &str| fs::read_to_string(base.join(at)).unwrap();
+    assert_eq!(["e/file", "e/other"].map(read), ["text", "Text"]);
+    fs::write(base.join("e/file"), "later").unwrap();
+    assert_eq!(["e/file", "e/other"].map(|at| world.cat(at)), ["later", "text"]);
+}

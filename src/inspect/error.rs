@@ -122,6 +122,10 @@ impl InspectError {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Open(error) => error.hint(),
+            Self::Base { source: BaseError::Denied, .. } => Some(
+                "see to its permissions, run this as a user who may read it, or choose paths \
+                 without it",
+            ),
             Self::Base { is_recorded: true, .. } => {
                 Some("the session names this directory; give its place now with --base DIR")
             }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use super::{BaseObject, Change, ChangeSearch, SessionDir};
 use crate::base::{BaseError, BasePath};
 use crate::delta::{Ino, MergedPath};
-use crate::overlay::error::Result;
+use crate::overlay::error::{OpError, Result};
 use crate::overlay::tree::TreeView;
 use crate::vfs::{FileKind, FsError, Name, Time};
 
@@ -122,8 +122,15 @@ impl ChangeSearch<'_> {
     }
 
     /// Whether a deleted or replaced base object, or an object that was deleted with it, changed
-    /// after `since`.
+    /// after `since`. A directory that cannot be read counts as changed, as a file does.
     pub(super) fn changed_since(&self, gone: &BaseObject, since: Time) -> Result<bool> {
+        match self.has_changed_since(gone, since) {
+            Err(OpError::Base(BaseError::Denied)) => Ok(true),
+            has_changed => has_changed,
+        }
+    }
+
+    fn has_changed_since(&self, gone: &BaseObject, since: Time) -> Result<bool> {
         let is_changed = |object: &BaseObject| self.view().is_changed_since_hidden(object, since);
         if is_changed(gone)? {
             return Ok(true);

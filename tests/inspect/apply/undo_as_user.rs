@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::ops::ControlFlow;
-use std::os::unix::fs::{MetadataExt, lchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
 use std::path::Path;
 
 use acetate::inspect::apply::{ApplyEvent, Consent, Report, apply, plan_undo, resume, undo};
@@ -221,4 +221,20 @@ fn an_apply_that_is_broken_off_leaves_modes_and_names_as_planned() {
             break;
         }
     }
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_and_is_to_be_removed_is_named_with_a_next_step() {
+    if !is_root() {
+        return;
+    }
+    let mut world = World::new("dir/closed/x \"x\"\n");
+    world.rm_rf("dir");
+    world.close();
+    let closed = world.change_base().join("dir/closed");
+    give(world.scratch());
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    let error = as_user(|| planned(&open(&world), None, &keeping()).unwrap_err());
+    assert!(error.to_string().contains("dir/closed: the host denies access"), "{error}");
+    assert!(error.hint().unwrap().contains("permissions"), "{:?}", error.hint());
 }

@@ -55,7 +55,9 @@ pub struct Folded {
     pub paths: u64,
     /// The number of objects that are not directories.
     pub files: u64,
-    /// The sum of the sizes of the files.
+    /// Of these, the files in which only the modification time differs.
+    pub only_times: u64,
+    /// The sum of the sizes of the other files.
     pub bytes: u64,
     /// The differences.
     pub differences: Vec<Difference>,
@@ -249,7 +251,8 @@ impl<'a> Folder<'a> {
         match is_folded && files > 0 {
             true => {
                 let differences = vec![dir];
-                let folded = Folded { path, reason, paths, files, bytes, differences };
+                let only_times = 0;
+                let folded = Folded { path, reason, paths, files, only_times, bytes, differences };
                 self.entries.push(FoldedLine::Folded(folded));
             }
             false => {
@@ -285,6 +288,7 @@ impl<'a> Folder<'a> {
                     reason: Reason::Own(owner),
                     paths: 0,
                     files: 0,
+                    only_times: 0,
                     bytes: 0,
                     differences: Vec::new(),
                 },
@@ -316,6 +320,7 @@ impl Folded {
     fn take(&mut self, mut other: Self) {
         self.paths += other.paths;
         self.files += other.files;
+        self.only_times += other.only_times;
         self.bytes += other.bytes;
         self.differences.append(&mut other.differences);
     }
@@ -329,15 +334,26 @@ fn is_removed_dir(difference: &Difference) -> bool {
 }
 
 fn folded(path: MergedPath, reason: Reason, differences: Vec<Difference>) -> Folded {
-    let attr = |d: &Difference| match (&d.change.after, &d.old) {
-        (Some(after), _) => Some((after.attr().kind, after.attr().size)),
-        (None, Some(before)) => Some((before.attr.kind, before.attr.size)),
-        (None, None) => None,
-    };
-    let attrs = || differences.iter().filter_map(attr);
-    let files = attrs().filter(|(kind, _)| *kind != FileKind::Directory).count() as u64;
-    let sizes = attrs().filter(|(kind, _)| *kind == FileKind::Regular).map(|(_, size)| size);
-    let bytes = sizes.fold(0, u64::saturating_add);
     let paths = differences.len() as u64;
-    Folded { path, reason, paths, files, bytes, differences }
+    let (mut files, mut only_times, mut bytes) = (0, 0, 0_u64);
+    for difference in &differences {
+        let (kind, size) = match (&difference.change.after, &difference.old) {
+            (Some(after), _) => (after.attr().kind, after.attr().size),
+            (None, Some(before)) => (before.attr.kind, before.attr.size),
+            (None, None) => continue,
+        };
+        files += u64::from(kind != FileKind::Directory);
+        if kind != FileKind::Directory && has_only_time(difference) {
+            only_times += 1;
+        } else if kind == FileKind::Regular {
+            bytes = bytes.saturating_add(size);
+        }
+    }
+    Folded { path, reason, paths, files, only_times, bytes, differences }
+}
+
+/// Whether an object differs only in its modification time.
+fn has_only_time(difference: &Difference) -> bool {
+    let ChangedFields { content, mode, owner, mtime } = difference.differs;
+    difference.kind == DifferenceKind::Modified && mtime && !(content || mode || owner)
 }

@@ -63,7 +63,7 @@ fn print_file(difference: &Difference, file: &FileHunks, out: &mut Out) -> Resul
 fn hunk(difference: &Difference, id: HunkId, part: &str) -> Map<String, Value> {
     let mut object = text::json("hunk");
     object.insert("id".to_owned(), id.to_string().into());
-    text::put_path(&mut object, "path", difference.change.path.as_bytes());
+    text::put_path(&mut object, "path", difference.path.as_bytes());
     object.insert("change".to_owned(), change_name(difference.kind).into());
     object.insert("part".to_owned(), part.into());
     object

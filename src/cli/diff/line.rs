@@ -38,10 +38,15 @@ pub(super) fn held(folded: &Folded) -> String {
     if folded.files == 0 {
         return text::count(folded.paths.saturating_sub(1), "directory");
     }
-    let files = text::count(folded.files, "file");
+    let times = folded.only_times;
+    if folded.files == times {
+        return format!("times of {}{whose}", text::count(times, "file"));
+    }
+    let files = text::count(folded.files - times, "file");
+    let more = if times > 0 { format!(", and times of {times} more") } else { String::new() };
     let is_drifted = folded.differences.iter().any(|difference| difference.change.has_drifted());
     let drifted = if is_drifted { ", the base changed meanwhile" } else { "" };
-    format!("{files}{whose}, {}{drifted}", text::bytes(folded.bytes))
+    format!("{files}{whose}, {}{more}{drifted}", text::bytes(folded.bytes))
 }
 
 /// Whose files are that programs keep for themselves, behind their number.

@@ -22,108 +22,111 @@ use crate::inspect::patch::{FileStat, Style, stats};
 pub(super) use line::{json, line, whose};
 pub(super) use patch::escaped;
 
+/// The forms without a patch.
+const NO_PATCH: [&str; 6] = ["stat", "numstat", "shortstat", "name_only", "name_status", "json"];
+
 /// Show what a session changed against its base.
 ///
-/// Contents are compared: what was only read, or written as it was, does not show. A letter says
-/// what happened: A added, D deleted, M modified, R renamed, T of another type. A directory that
-/// is new or gone as a whole is one line with what it holds, unless it is named; so is what git
-/// and context nodes keep for themselves. Exits with 1 if there are differences.
+/// Contents are compared: a file that was only read, or rewritten with the same content, is not
+/// shown. A letter is the kind of change: A added, D deleted, M modified, R renamed, T another
+/// type. A directory that was added or deleted as a whole is one line with its totals, unless PATH
+/// names it; so are git's own files, and those of context nodes. Exits with 1 if there are
+/// differences.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     source: LookSource,
 
-    /// Only what is at, below, or came from these paths, or matches these pathspecs: `*.rs`,
-    /// `:!dist`.
+    /// Only changes at or below these paths or renamed from there, or pathspecs: `*.rs`, `:!dist`.
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
 
     #[command(flatten)]
     leave_out: LeaveOut,
 
-    /// A patch in git's format, as `git apply` takes it.
+    /// Print a patch for `git apply`.
     #[arg(short, long, group = "form")]
     patch: bool,
 
-    /// How many lines of each file changed, and a sum.
+    /// Show how many lines of each file changed, and the totals.
     #[arg(long, group = "form")]
     stat: bool,
 
-    /// The same for programs.
+    /// Like --stat, for programs.
     ///
     /// Lines added, lines removed, path; dashes for a binary file.
     #[arg(long, group = "form")]
     numstat: bool,
 
-    /// Only the sum of the changed lines.
+    /// Show only the totals.
     #[arg(long, group = "form", hide_short_help = true)]
     shortstat: bool,
 
-    /// Only the paths, each in a line: nothing is folded.
+    /// Print only the paths, one per line; nothing is folded.
     #[arg(long, group = "form")]
     name_only: bool,
 
-    /// The letters and the paths, each in a line: nothing is folded.
+    /// Print letters and paths, one per line; nothing is folded.
     #[arg(long, group = "form", hide_short_help = true)]
     name_status: bool,
 
-    /// Print a JSON object for each path that differs: nothing is folded.
+    /// Print a JSON object for each path that differs; nothing is folded.
     #[arg(long, group = "form")]
     json: bool,
 
     /// With --json, print the hunks of each difference instead.
     ///
-    /// From these `apply --hunk` and `discard --hunk` choose: id, path, change; part (lines,
-    /// attributes, or whole: a change that has no hunks); of lines also header, old_start,
-    /// old_lines, new_start, new_lines, lines (with U+FFFD for what is no text); of attributes
-    /// before, after. An id stays while other hunks are applied or discarded.
+    /// `apply --hunk` and `discard --hunk` take the ids. Fields: id, path, change; part (lines,
+    /// attributes, or whole: a change without hunks); for lines also header, old_start, old_lines,
+    /// new_start, new_lines, lines (with U+FFFD for invalid UTF-8); for attributes before, after.
+    /// An id stays valid while other hunks are applied or discarded.
     #[arg(long, requires = "json", hide_short_help = true)]
     hunks: bool,
 
-    /// Also where only the time of the last change differs.
+    /// Include files in which only the modification time differs.
     #[arg(long, conflicts_with = "patch", hide_short_help = true)]
     times: bool,
 
-    /// A line for each path.
+    /// Do not fold directories.
     ///
-    /// Directories that are new or gone are not folded.
+    /// Print one line per path also for directories that were added or deleted as a whole.
     #[arg(long)]
     no_fold: bool,
 
-    /// Also what is left out or folded as nothing to review.
+    /// Include what is otherwise left out or folded.
     ///
-    /// That is what clients and killed commands leave behind (.nfs*, ._*, .DS_Store,
-    /// .acetate-write-*), and a line for each of git's own files and of those of context nodes,
+    /// Files that clients and killed commands leave behind (.nfs*, ._*, .DS_Store,
+    /// .acetate-write-*), and one line for each of git's own files and those of context nodes,
     /// which are in no patch otherwise.
     #[arg(long)]
     all: bool,
 
     /// Find renames by similarity [default: 50 percent].
     ///
-    /// Takes new files that are like ones that are gone for renamed: by PERCENT or more. `-M`,
+    /// Shows a new file as renamed from a deleted one if they are similar by PERCENT or more. `-M`,
     /// `-M70`, `-M70%`, `--find-renames=70`.
     #[arg(short = 'M', long, value_name = "PERCENT", value_parser = percent)]
     #[arg(num_args = 0..=1, default_missing_value = "50", require_equals = true)]
     find_renames: Option<u8>,
 
-    /// Lines around a change in a patch.
-    #[arg(short = 'U', long, value_name = "LINES", default_value_t = 3, hide_short_help = true)]
-    unified: u32,
+    /// Print a patch with this many lines around each change [default: 3].
+    #[arg(short = 'U', long, value_name = "LINES", hide_short_help = true)]
+    #[arg(conflicts_with_all = NO_PATCH)]
+    unified: Option<u32>,
 
-    /// Compare lines without their spaces and tabs. `git apply` may not take such a patch.
+    /// Ignore spaces and tabs. `git apply` may refuse such a patch.
     #[arg(short = 'w', long, hide_short_help = true)]
     ignore_all_space: bool,
 
-    /// Show changed words instead of lines: [-gone-] {+new+}. `git apply` does not take that.
-    #[arg(long, conflicts_with_all = ["stat", "numstat", "shortstat", "name_only", "name_status"])]
-    #[arg(conflicts_with = "json", hide_short_help = true)]
+    /// Show changed words instead of lines: [-removed-] {+added+}. Not for `git apply`.
+    #[arg(long, conflicts_with_all = NO_PATCH, hide_short_help = true)]
     word_diff: bool,
 
     /// Use colours.
     #[arg(long, value_name = "WHEN", value_enum, default_value_t, hide_short_help = true)]
     color: Colour,
 
-    /// Use no pager on a terminal.
+    /// Do not use a pager on a terminal.
     #[arg(long, hide_short_help = true)]
     no_pager: bool,
 }
@@ -131,7 +134,7 @@ pub(super) struct Args {
 impl Args {
     fn style(&self) -> Style {
         Style {
-            context: self.unified,
+            context: self.unified.unwrap_or(Style::default().context),
             ignores_space: self.ignore_all_space,
             is_of_words: self.word_diff,
             similarity: self.find_renames,
@@ -147,7 +150,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let selection = args.leave_out.read(&opened, &args.paths)?;
     let options =
         DiffOptions { selection, client_temp_files: args.all, times: args.times, exact: false };
-    if args.patch || args.word_diff {
+    if args.patch || args.word_diff || args.unified.is_some() {
         return patch::print(args, &opened, &options);
     }
     let counts = args.stat || args.numstat || args.shortstat;

@@ -47,7 +47,7 @@ pub(super) fn print(
             text::bytes(MAX_APPLIED_BYTES),
         ));
     }
-    if !left_out.unknown.is_empty() {
+    if !left_out.unknown.is_empty() || !left_out.blocked.is_empty() {
         return Ok(Ending::Exit(2));
     }
     Ok(if left_out.differences > 0 { Ending::Findings } else { Ending::Done })
@@ -55,9 +55,11 @@ pub(super) fn print(
 
 /// Says on stderr what is not in the patch.
 fn tell(left_out: &PatchOmissions) {
+    let of_dirs =
+        if left_out.empty_dirs == 1 { " without files in it" } else { " without files in them" };
     let counts = [
         (left_out.special, "special file", " (fifos, sockets, devices)"),
-        (left_out.empty_dirs, "directory", " without files in it"),
+        (left_out.empty_dirs, "directory", of_dirs),
     ];
     for (count, what, more) in counts.into_iter().filter(|(count, ..)| *count > 0) {
         stderr::line(format_args!("not in the patch: {}{more}", text::count(count, what)));
@@ -86,6 +88,13 @@ fn tell(left_out: &PatchOmissions) {
         let path = text::name(path.as_bytes());
         stderr::line(format_args!(
             "warning: not in the patch: {path}: what the base had when it was changed is not known"
+        ));
+    }
+    for (path, obstacle) in &left_out.blocked {
+        let (path, obstacle) = (text::name(path.as_bytes()), text::name(obstacle.as_bytes()));
+        stderr::line(format_args!(
+            "warning: not in the patch: {path}: the base has {obstacle} there, which `git apply` \
+             does not remove"
         ));
     }
     for path in left_out.attributes.iter().take(NAMED) {

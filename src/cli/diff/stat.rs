@@ -85,12 +85,8 @@ pub(super) fn print(
 
 /// What of the changes are no files that the sum of the lines is of.
 fn others(entries: &[FoldedLine], differences: &[Difference]) -> Vec<String> {
-    let is_dir = |difference: &&Difference| {
-        let after = difference.change.after.as_ref().map(|after| after.attr().kind);
-        after.or(difference.old.as_ref().map(|old| old.attr.kind)) == Some(FileKind::Directory)
-    };
     let (mut git, mut nodes) = (0, 0);
-    let mut dirs = differences.iter().filter(is_dir).count() as u64;
+    let mut dirs = differences.iter().filter(|d| is_dir(d)).count() as u64;
     for entry in entries {
         let FoldedLine::Folded(Folded { reason: Reason::Own(owner), paths, files, .. }) = entry
         else {
@@ -112,6 +108,11 @@ fn others(entries: &[FoldedLine], differences: &[Difference]) -> Vec<String> {
         }
     }
     others
+}
+
+fn is_dir(difference: &Difference) -> bool {
+    let after = difference.change.after.as_ref().map(|after| after.attr().kind);
+    after.or(difference.old.as_ref().map(|old| old.attr.kind)) == Some(FileKind::Directory)
 }
 
 fn has_only_attributes(difference: &Difference) -> bool {
@@ -142,7 +143,9 @@ fn row(
     let from = difference.old.as_ref().filter(|_| difference.kind == DifferenceKind::Renamed);
     let name = match from {
         Some(base) => {
-            renamed(&text::name(MergedPath::of_base(&base.path).as_bytes()), &shown(difference))
+            let from = text::name(MergedPath::of_base(&base.path).as_bytes());
+            let slash = if is_dir(difference) { "/" } else { "" };
+            renamed(&from, &text::name(difference.path.as_bytes())) + slash
         }
         None => shown(difference),
     };
@@ -150,7 +153,7 @@ fn row(
     let letter = letter(difference.kind);
     let mut notes = notes(difference);
     notes.retain(|note| note != "modified");
-    if own.is_empty() && name.ends_with('/') && difference.kind == DifferenceKind::Renamed {
+    if own.is_empty() && is_dir(difference) && difference.kind == DifferenceKind::Renamed {
         let inside = |file: &&FileStat| path_of(file).is_within(&difference.path);
         notes.insert(0, text::count(files.iter().filter(inside).count(), "file"));
     }

@@ -71,13 +71,19 @@ pub(super) fn write_file(
     let mode = new.as_ref().filter(|_| same_mode).map(|new| format!(" {}", new.mode()));
     let mode = mode.unwrap_or_default();
     meta(format!("index {}..{}{mode}", names[0], names[1]).as_bytes())?;
+    let none = b"/dev/null".to_vec();
     let Some(text) = text else {
+        if !style.is_for_git_apply() {
+            let a = if old.is_some() { a } else { none.clone() };
+            let b = if new.is_some() { b } else { none };
+            let line = [b"Binary files ", &a[..], b" and ", &b, b" differ"].concat();
+            return Ok(style.line(ColoredPart::Plain, &line, out)?);
+        }
         return write_binary(old.as_ref(), new.as_ref(), out);
     };
     if text.count() == (0, 0) {
         return Ok(());
     }
-    let none = b"/dev/null".to_vec();
     let a = if old.is_some() { marked(a) } else { none.clone() };
     let b = if new.is_some() { marked(b) } else { none };
     meta(&[b"--- ", &a[..]].concat())?;

@@ -4,6 +4,7 @@
 
 mod binary;
 mod blob;
+mod blocked;
 mod delta;
 mod file;
 mod limits;
@@ -43,6 +44,9 @@ pub struct PatchOmissions {
     pub special: u64,
     /// Files that drifted and whose original content was not kept.
     pub unknown: Vec<MergedPath>,
+    /// Files at whose path the base has something that `git apply` does not remove, with the path
+    /// of that.
+    pub blocked: BTreeMap<MergedPath, MergedPath>,
     /// Files larger than [`MAX_FILE_BYTES`], before or after the change.
     pub too_large: Vec<MergedPath>,
     /// Objects with a change of owner, or of mode bits that the format cannot represent.
@@ -103,6 +107,9 @@ pub fn patch_as(
     let mut pairs = Pairs::find(opened, options, style)?;
     let mut failed = None;
     opened.with_tree(|view| {
+        if style.is_for_git_apply() {
+            pairs.leave_out_blocked(opened, view)?;
+        }
         let written =
             pairs.each(opened, view, &mut |old, new| file::write_file(old, new, style, out));
         match written {

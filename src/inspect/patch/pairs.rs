@@ -25,15 +25,15 @@ use crate::vfs::{FileKind, FsError, Time};
 #[derive(Default)]
 pub(super) struct Pairs {
     /// Paths of files and links in the merged tree.
-    new: BTreeSet<MergedPath>,
+    pub(super) new: BTreeSet<MergedPath>,
     /// Paths of files and links in the base that the merged tree may lack.
-    old: BTreeSet<MergedPath>,
+    pub(super) old: BTreeSet<MergedPath>,
     /// The old path of each renamed file, by its new path.
-    moved: BTreeMap<MergedPath, MergedPath>,
+    pub(super) moved: BTreeMap<MergedPath, MergedPath>,
     /// New and deleted directories: a patch does not show empty ones.
     dirs: Vec<MergedPath>,
     /// The originals of drifted base files, by path; `None` if the content was not kept.
-    originals: BTreeMap<MergedPath, Option<Original>>,
+    pub(super) originals: BTreeMap<MergedPath, Option<Original>>,
     selection: Selection,
     pub left_out: PatchOmissions,
 }
@@ -271,7 +271,7 @@ impl Pairs {
 
     /// The content that the session's change started from: `Some(None)` if the path was free,
     /// `None` if the content is unknown.
-    fn old_blob<'a>(
+    pub(super) fn old_blob<'a>(
         &self,
         opened: &'a OpenSession,
         view: &TreeView<'_>,
@@ -323,6 +323,9 @@ impl Pairs {
                 Err(BaseError::NotFound) => continue,
                 Err(source) => return Err(base_error(opened, &path, source)),
             };
+            if listing.entries.is_empty() && !is_top {
+                self.note_empty_dir(view, &MergedPath::of_base(&path))?;
+            }
             for entry in &listing.entries {
                 let path = path.join(&entry.name);
                 match entry.kind.map_or_else(|| opened.base().stat(&path).map(|a| a.kind), Ok) {
@@ -331,6 +334,16 @@ impl Pairs {
                     Err(source) => return Err(base_error(opened, &path, source)),
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Notes an empty directory of the base that the merged tree lacks.
+    fn note_empty_dir(&mut self, view: &TreeView<'_>, path: &MergedPath) -> Result<()> {
+        let now = view.find(path).map_err(|source| InspectError::at(path, source))?;
+        let is_there = now.is_some_and(|now| now.attr().kind == FileKind::Directory);
+        if !is_there && self.selection.has(view, path, true) {
+            self.dirs.push(path.clone());
         }
         Ok(())
     }

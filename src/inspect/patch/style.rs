@@ -63,6 +63,11 @@ impl ColoredPart {
 }
 
 impl Style {
+    /// Whether the patch is for `git apply`, and not only for people.
+    pub(super) fn is_for_git_apply(&self) -> bool {
+        !self.ignores_space && !self.is_of_words
+    }
+
     /// Writes a part of a line.
     pub(super) fn put(
         &self,

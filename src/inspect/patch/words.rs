@@ -1,5 +1,6 @@
 //! Writes the changed words of a text between markers, like `git diff --word-diff`.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::ops::Range;
 
@@ -8,14 +9,19 @@ use gix_imara_diff::{Algorithm, Diff, InternedInput};
 use super::PatchResult;
 use super::style::{ColoredPart, Style};
 
-/// Writes changed lines once, with their removed and added words.
+/// Writes changed lines once, with their removed and added words. As in git, lines without a
+/// counterpart are marked whole, with their indentation.
 pub(super) fn write_words(
     old: &[u8],
     new: &[u8],
     style: &Style,
     out: &mut dyn Write,
 ) -> PatchResult {
-    let (old_words, new_words) = (words(old), words(new));
+    let (old, new) = (ended(old), ended(new));
+    if new.is_empty() {
+        return marked(ColoredPart::Old, &old, (b"[-", b"-]"), style, out);
+    }
+    let (old_words, new_words) = (words(&old), words(&new));
     let mut input = InternedInput::default();
     input.update_before(old_words.iter().map(|word| &old[word.clone()]));
     input.update_after(new_words.iter().map(|word| &new[word.clone()]));
@@ -23,43 +29,36 @@ pub(super) fn write_words(
     diff.postprocess_no_heuristic(&input);
     let mut at = 0;
     for hunk in diff.hunks() {
-        let gone = extent(&old_words, hunk.before);
-        let next = new_words.get(hunk.after.start as usize).map_or(new.len(), |word| word.start);
-        let come = extent(&new_words, hunk.after);
-        // Removed words follow the word before them.
-        let upto = match &come {
-            Some(come) => come.start,
-            None => new[at..next]
-                .iter()
-                .rposition(|b| !b.is_ascii_whitespace())
-                .map_or(at, |n| at + n + 1),
-        };
-        plain(&new[at..upto], style, out)?;
-        if let Some(gone) = gone {
-            if come.is_none() && upto > 0 && !new[..upto].ends_with(b"\n") {
-                out.write_all(b" ")?;
-            }
+        // Removed words directly follow the word before them.
+        let come = extent(&new_words, hunk.after.clone()).unwrap_or_else(|| {
+            let before = (hunk.after.start as usize).checked_sub(1);
+            let end = before.map_or(0, |before| new_words[before].end);
+            end..end
+        });
+        plain(&new[at..come.start], style, out)?;
+        if let Some(gone) = extent(&old_words, hunk.before) {
             marked(ColoredPart::Old, &old[gone], (b"[-", b"-]"), style, out)?;
         }
-        at = upto;
-        if let Some(come) = come {
-            marked(ColoredPart::New, &new[come.clone()], (b"{+", b"+}"), style, out)?;
-            at = come.end;
-        }
+        marked(ColoredPart::New, &new[come.clone()], (b"{+", b"+}"), style, out)?;
+        at = come.end;
     }
-    plain(&new[at..], style, out)?;
-    if new.is_empty() || !new.ends_with(b"\n") {
-        out.write_all(b"\n")?;
-    }
-    Ok(())
+    plain(&new[at..], style, out)
 }
 
-/// The ranges of the words of a text, which white space separates.
+/// The text with a newline at its end, if it is not empty.
+fn ended(text: &[u8]) -> Cow<'_, [u8]> {
+    match text.last() {
+        None | Some(b'\n') => Cow::Borrowed(text),
+        Some(_) => Cow::Owned([text, b"\n"].concat()),
+    }
+}
+
+/// The ranges of the words of a text, which git's white space separates.
 fn words(text: &[u8]) -> Vec<Range<usize>> {
     let mut words = Vec::new();
     let mut start = None;
     for (at, byte) in text.iter().enumerate() {
-        match (byte.is_ascii_whitespace(), start) {
+        match (b" \t\n\r".contains(byte), start) {
             (true, Some(from)) => {
                 words.push(from..at);
                 start = None;

@@ -16,8 +16,11 @@ use clap_complete::engine::{
 use clap_complete::env::CompleteEnv;
 
 use super::selecting::current;
-use crate::delta::MergedPath;
+use super::text;
 use crate::delta::sqlite::{AgentAccess, Order};
+use crate::delta::{AuditProcedure, MergedPath};
+use crate::inspect::diff::{DiffOptions, diff};
+use crate::inspect::hunks::{DiffPieces, HunkId, pieces};
 use crate::inspect::kv::KeyValues;
 use crate::inspect::log::{AuditLog, LogOptions};
 use crate::inspect::opened::{OpenSession, open_session};
@@ -80,6 +83,9 @@ fn completed(command: Command, is_bash: bool) -> Command {
             ("KEY", _) => keys,
             ("TOOL", _) => tools,
             ("EXPORT", _) => exports,
+            ("OP", _) => operations,
+            ("SIDE", _) => sides,
+            ("ID", "apply" | "discard") => return arg.add(ArgValueCompleter::new(hunks)),
             _ => return arg,
         };
         arg.add(ArgValueCompleter::new(move |word: &OsStr| candidates(word, find, is_bash)))
@@ -144,6 +150,14 @@ fn escaped(word: &[u8]) -> Vec<u8> {
 fn words() -> Vec<OsString> {
     let words = std::env::args_os().skip_while(|word| word != "--");
     words.skip(1).collect()
+}
+
+/// The word before the one that is completed.
+fn word_before() -> Option<OsString> {
+    let mut words = words();
+    let index = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|at| at.parse::<usize>().ok());
+    let index = index.unwrap_or(words.len().saturating_sub(1)).checked_sub(1)?;
+    (index < words.len()).then(|| words.swap_remove(index))
 }
 
 /// The session of the command line: the first word that is a file, or $ACETATE_SESSION.
@@ -216,10 +230,7 @@ fn copied(word: &OsStr, is_bash: bool) -> Vec<CompletionCandidate> {
         let found = from_root(word.strip_prefix(b":")?)?;
         Some(found.into_iter().map(|path| [b":", &path[..]].concat()).collect())
     };
-    let words = words();
-    let index = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|at| at.parse().ok());
-    let index = index.unwrap_or(words.len().saturating_sub(1)).saturating_sub(1);
-    let is_behind = is_bash && words.get(index).is_some_and(|word| word == ":");
+    let is_behind = is_bash && word_before().is_some_and(|word| word == ":");
     match word.as_bytes().first() {
         Some(b':') => candidates(word, colon, is_bash),
         _ if is_behind => candidates(word, from_root, is_bash),
@@ -251,4 +262,48 @@ fn exports(word: &[u8]) -> Option<Vec<Vec<u8>>> {
         });
     read.ok()?;
     Some(names.into_iter().filter(|name| name.starts_with(word)).collect())
+}
+
+/// Names of operations, in the case of the word.
+fn operations(word: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let is_upper = word.first().is_some_and(u8::is_ascii_uppercase);
+    let names = AuditProcedure::ALL.map(AuditProcedure::as_str).map(|name| match is_upper {
+        true => name.to_ascii_uppercase(),
+        false => name.to_ascii_lowercase(),
+    });
+    let names = names.into_iter().map(String::into_bytes);
+    Some(names.filter(|name| name.starts_with(word)).collect())
+}
+
+/// The values of `--take`: a side, then a path.
+fn sides(word: &[u8]) -> Option<Vec<Vec<u8>>> {
+    if word_before().is_none_or(|word| word != "--take") {
+        return from_here(word);
+    }
+    let sides = [&b"base"[..], b"session"].map(<[u8]>::to_vec);
+    Some(sides.into_iter().filter(|side| side.starts_with(word)).collect())
+}
+
+/// The ids of hunks, with the path of each.
+fn hunks(word: &OsStr) -> Vec<CompletionCandidate> {
+    let begin = word.as_bytes().to_ascii_lowercase();
+    let find = || {
+        let opened = OpenSession::open(&session()?, base().as_deref()).ok()?;
+        let mut found = Vec::new();
+        let read = diff(&opened, &DiffOptions::default(), &mut |view, difference| {
+            let ids = match pieces(&opened, view, &difference)? {
+                DiffPieces::Whole(id) => vec![id],
+                DiffPieces::File(file) => file.ids().collect(),
+            };
+            let path = text::name(difference.path.as_bytes());
+            let ids = ids.iter().map(HunkId::to_string);
+            for id in ids.filter(|id| id.as_bytes().starts_with(&begin)) {
+                found.push(CompletionCandidate::new(id).help(Some(path.clone().into())));
+            }
+            let is_full = found.len() >= MAX_CANDIDATES;
+            Ok(if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        });
+        read.ok().map(|()| found)
+    };
+    find().unwrap_or_default()
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 use super::program::{acetate, run};
@@ -73,6 +74,40 @@ fn bash_completes_commands_sessions_paths_keys_and_tools() {
     assert!(!dir.join("none.db").exists());
 }
 
+#[test]
+fn bash_completes_values_of_options() {
+    let dir = place();
+    let dir = dir.path();
+    for (words, expected) in [
+        (&["apply", "work.db", "--take", ""][..], &["base", "session"][..]),
+        (&["apply", "work.db", "--take", "s"], &["session"]),
+        (&["apply", "work.db", "--take", "base", "/do"], &["/docs/"]),
+        (&["log", "work.db", "--op", "re"], &["remove", "rename", "refuse"]),
+        (&["log", "work.db", "--op", "REN"], &["RENAME"]),
+        (&["log", "work.db", "--op", "write,ren"], &["write,rename"]),
+    ] {
+        assert_eq!(bash(dir, words), expected, "{words:?}");
+    }
+    let ids = hunk_ids(dir);
+    for command in ["apply", "discard"] {
+        let mut found = bash(dir, &[command, "work.db", "--hunk", ""]);
+        found.sort();
+        assert_eq!(found, ids, "{command}");
+        assert_eq!(bash(dir, &[command, "work.db", "--hunk", &ids[0][..8]]), ids[..1], "{command}");
+    }
+}
+
+/// The ids of all hunks, in the order of the ids.
+fn hunk_ids(dir: &Path) -> Vec<String> {
+    let output = run(dir, &["diff", "work.db", "--json", "--hunks"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    let objects = said.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut ids: Vec<_> = objects.map(|hunk| hunk["id"].as_str().unwrap().to_owned()).collect();
+    assert!(ids.len() > 1, "{said}");
+    ids.sort();
+    ids
+}
+
 /// An agent may have given files names that a shell would run.
 #[test]
 fn names_of_this_machine_are_escaped() {
@@ -104,6 +139,35 @@ fn relative_paths_begin_where_the_command_takes_them_from() {
     assert_eq!(bash(&docs, &["ls", session, "o"]), [""; 0]);
 }
 
+/// zsh and fish show what a candidate is.
+#[test]
+fn hunks_are_completed_with_their_paths() {
+    let dir = place();
+    let dir = dir.path();
+    let ids = hunk_ids(dir);
+    let mut asked = acetate(dir, &["--", "acetate", "apply", "work.db", "--hunk", &ids[0]]);
+    asked.env("ACETATE_COMPLETE", "zsh").env("_CLAP_COMPLETE_INDEX", "4").stdin(Stdio::null());
+    let said = String::from_utf8(asked.output().unwrap().stdout).unwrap();
+    let paths = ["/docs/only", "/made"].map(|path| format!("{}:{path}", ids[0]));
+    assert!(paths.contains(&said), "{said}");
+    if is_there("fish") {
+        for (line, expected) in
+            [("apply work.db --take b", "base\n"), ("log work.db --op writ", "write\n")]
+        {
+            let script =
+                format!("$ACETATE completions fish | source; complete -C 'acetate {line}'");
+            assert_eq!(fish(dir, &script), expected, "{line}");
+        }
+    }
+}
+
+fn fish(dir: &Path, script: &str) -> String {
+    let mut fish = Command::new("fish");
+    fish.args(["--no-config", "-c", script]).current_dir(dir).env("HOME", dir);
+    let output = fish.env("ACETATE", env!("CARGO_BIN_EXE_acetate")).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// Whether there is such a shell; one that is not is named.
 fn is_there(shell: &str) -> bool {
     let found = Command::new(shell).args(["-c", "true"]).status();
@@ -121,11 +185,7 @@ fn fish_completes_paths() {
     }
     let dir = place();
     let script = "$ACETATE completions fish | source; complete -C \"acetate diff work.db /docs/\"";
-    let mut fish = Command::new("fish");
-    fish.args(["--no-config", "-c", script]).current_dir(dir.path()).env("HOME", dir.path());
-    let output = fish.env("ACETATE", env!("CARGO_BIN_EXE_acetate")).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(said, "/docs/deep/\n/docs/one\n/docs/two words\n", "{output:?}");
+    assert_eq!(fish(dir.path(), script), "/docs/deep/\n/docs/one\n/docs/two words\n");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Rust text as words and signs, without comments, literals and test code: enough to see what
-//! a file names.
+//! a file names. And the other way round: its comments and strings.
 
 /// A word or a sign, and the line that it is on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,9 +19,18 @@ impl Token {
 
 /// Splits `text` into tokens.
 pub fn tokens(text: &str) -> Vec<Token> {
-    let mut scanner = Scanner { rest: text, line: 1, found: Vec::new() };
+    scanned(text).found
+}
+
+/// The comments and strings of `text`, with their signs.
+pub fn prose(text: &str) -> Vec<Token> {
+    scanned(text).prose
+}
+
+fn scanned(text: &str) -> Scanner<'_> {
+    let mut scanner = Scanner { rest: text, line: 1, found: Vec::new(), prose: Vec::new() };
     while scanner.step() {}
-    scanner.found
+    scanner
 }
 
 /// As [`tokens`], but without items under `#[cfg(test)]`.
@@ -81,6 +90,7 @@ struct Scanner<'t> {
     rest: &'t str,
     line: usize,
     found: Vec<Token>,
+    prose: Vec<Token>,
 }
 
 impl Scanner<'_> {
@@ -90,12 +100,12 @@ impl Scanner<'_> {
         if first.is_whitespace() {
             self.take(first.len_utf8());
         } else if self.rest.starts_with("//") {
-            self.take(self.rest.find('\n').unwrap_or(self.rest.len()));
+            self.take_prose(self.rest.find('\n').unwrap_or(self.rest.len()));
         } else if self.rest.starts_with("/*") {
-            self.take(block_comment(self.rest));
+            self.take_prose(block_comment(self.rest));
         } else if let Some(length) = string(self.rest).or_else(|| character(self.rest)) {
             self.push("");
-            self.take(length);
+            self.take_prose(length);
         } else if first == '\'' {
             // A lifetime: its name is no name of anything else.
             self.take(1);
@@ -114,6 +124,11 @@ impl Scanner<'_> {
 
     fn push(&mut self, text: &str) {
         self.found.push(Token { text: text.to_owned(), line: self.line });
+    }
+
+    fn take_prose(&mut self, length: usize) {
+        self.prose.push(Token { text: self.rest[..length].to_owned(), line: self.line });
+        self.take(length);
     }
 
     fn take(&mut self, length: usize) {

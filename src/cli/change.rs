@@ -200,8 +200,9 @@ impl From<ControlError> for CliError {
     fn from(error: ControlError) -> Self {
         match error {
             ControlError::Refused(refusal) => refusal.into(),
-            ControlError::Broken(_) => Self::new(&error)
-                .with_hint("nobody knows what it did last; `acetate log` shows what was done"),
+            ControlError::Broken(_) => Self::new(&error).with_hint(
+                "whether it made the change is not known; `acetate log` shows what was done",
+            ),
         }
     }
 }

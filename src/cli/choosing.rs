@@ -11,14 +11,14 @@ use crate::overlay::CopyLimits;
 /// The options.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(super) struct SessionOptions {
-    /// Refuse to make a session where there is none.
+    /// Fail if there is no such session, instead of making one.
     #[arg(long, hide_short_help = true)]
     pub(super) existing: bool,
 
-    /// The base given with --base is the tree of the session at another place.
+    /// Accept --base as the session's base at another path.
     ///
-    /// It is checked: at least half of the files and links that were copied up have to be there
-    /// with their types and sizes. Without it, a session with changes refuses another base.
+    /// At least half of the files and links that were copied up must be there with their types and
+    /// sizes. Without this option, a session with changes refuses another base.
     #[arg(long, requires = "base", hide_short_help = true)]
     pub(super) moved: bool,
 

@@ -15,11 +15,11 @@ use super::{Ending, text};
 ///
 /// A path that begins with a colon is in the tree (`:/src`, `:notes.txt`), any other on this
 /// machine. Permissions and times of the last change are kept, and holes into and out of the tree;
-/// what leaves the tree has no set-user-ID and no set-group-ID bit. In place of a directory that is
-/// there, the copy goes into it, under its own name; files that are there get the new content.
-/// `dir/.` is what is in a directory. If a source cannot be copied, the others still are.
-/// Exits with 1 if something was left out: special files, files that are too large for their new
-/// place, and within the tree files with more than 1 GiB of holes, which would be zeros.
+/// what leaves the tree has no set-user-ID and no set-group-ID bit. If the target is a directory,
+/// the copy goes into it under its own name; existing files get the new content. `dir/.` is the
+/// content of a directory. If a source cannot be copied, the others still are. Exits with 1 if
+/// something was left out: special files, files that are too large for their new place, and within
+/// the tree files with more than 1 GiB of holes, which would be zeros.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   acetate cp work.db notes.txt :/docs/       into the tree
@@ -29,7 +29,7 @@ pub(super) struct Args {
     #[command(flatten)]
     paths: OperandPaths,
 
-    /// Copy directories with all that is in them.
+    /// Copy directories with their content.
     #[arg(short, long)]
     recursive: bool,
 

@@ -11,10 +11,10 @@ use crate::inspect::opened::find;
 use crate::inspect::usage::{DiskUsage, usage};
 use crate::vfs::FileKind;
 
-/// Show what trees of a session take on disk.
+/// Show how much space directories of a session take.
 ///
-/// For each directory: what it takes in all, and how much of that is in the session. A file
-/// with several names counts once.
+/// For each directory: its size in all, and how much of that is in the session. A file with
+/// several names counts once.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -168,7 +168,7 @@ impl CliError {
             ),
             RpcbindError::Refused { .. } => (
                 Self::new(format_args!("--rpcbind: {error}")),
-                "somebody else registered it; `rpcinfo` shows who, `rpcinfo -d PROGRAM 3` as \
+                "another program registered it; `rpcinfo` shows which, `rpcinfo -d PROGRAM 3` as \
                  root removes it",
             ),
         };

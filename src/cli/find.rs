@@ -15,7 +15,7 @@ use crate::vfs::FileKind;
 
 /// Find objects in a session's merged tree.
 ///
-/// Prints the paths of all that meet every condition. Exits with 1 if nothing does.
+/// Prints the paths of objects that meet all conditions. Exits with 1 if there are none.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

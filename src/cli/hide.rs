@@ -18,8 +18,8 @@ const MAX_NAMED: usize = 10;
 
 /// Show what a session hides of its base, hide more, or show it again.
 ///
-/// Prints the patterns, one a line. To change them, the session must not be served. Files that the
-/// session has its own copy of stay visible.
+/// Prints the patterns, one per line. To change them, the session must not be served. Files that
+/// the session has its own copy of stay visible.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session file.
@@ -29,7 +29,7 @@ pub(super) struct Args {
     #[command(flatten)]
     more: Hide,
 
-    /// Forget this pattern of the list; repeatable.
+    /// Remove this pattern from the list; repeatable.
     #[arg(long, value_name = "PATTERN")]
     remove: Vec<String>,
 

@@ -34,8 +34,8 @@ const MAX_NAMED: usize = 6;
 pub(super) struct Hide {
     /// Never show paths of the base like `.env`; repeatable.
     ///
-    /// The session remembers it. `/conf/*.key` is from the root; a pattern without a slash is one
-    /// of names, in any directory. `*` and `?` stop at a slash, `**` does not. What is below a
+    /// The session remembers it. `/conf/*.key` begins at the root; a pattern without a slash
+    /// matches names in any directory. `*` and `?` stop at a slash, `**` does not. What is below a
     /// hidden directory is hidden too.
     #[arg(long, value_name = "PATTERN", value_parser = Pattern::new)]
     hide: Vec<Pattern>,

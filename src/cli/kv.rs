@@ -14,7 +14,7 @@ use crate::delta::sqlite::{AgentAccess, KvRow};
 use crate::inspect::json;
 use crate::inspect::kv::KeyValues;
 
-/// Read and write what an agent keeps under keys in a session.
+/// Read and write an agent's keys and values in a session.
 ///
 /// Values are JSON. The session may be served at the same time.
 #[derive(Debug, clap::Args)]
@@ -31,7 +31,7 @@ enum KvCommand {
     Ls(KvLsArgs),
 }
 
-/// Print what is kept under a key; exits with 1 if nothing is.
+/// Print the value of a key; exits with 1 if there is none.
 #[derive(Debug, clap::Args)]
 struct GetArgs {
     /// The session file.
@@ -51,7 +51,7 @@ struct GetArgs {
     json: bool,
 }
 
-/// Keep a value under a key, in the place of what was there.
+/// Set the value of a key.
 #[derive(Debug, clap::Args)]
 struct SetArgs {
     /// The session file.
@@ -98,10 +98,10 @@ struct KvLsArgs {
     #[arg(value_name = "SESSION.db")]
     session: PathBuf,
 
-    /// Only keys that begin so.
+    /// Only keys that begin with this.
     prefix: Option<OsString>,
 
-    /// Show when each was set last and how long its value is, too, and mark what is no JSON.
+    /// Show also when each was set last and how long its value is, and mark what is not JSON.
     #[arg(short, long)]
     long: bool,
 

@@ -16,8 +16,8 @@ use crate::vfs::{FileKind, Name};
 /// Make links in a session's merged tree.
 ///
 /// Without -s: another name for a file. With -s: a symbolic link, whose target is stored as it was
-/// given and need not be there. In place of a directory that is there, links go into it under
-/// their targets' names.
+/// given and need not be there. If the last path is a directory, links go into it under their
+/// targets' names.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   acetate ln work.db notes.txt again.txt     another name for a file
@@ -30,7 +30,7 @@ pub(super) struct Args {
     #[arg(short, long)]
     symbolic: bool,
 
-    /// Replace files and links that are there.
+    /// Replace existing files and links.
     #[arg(short, long)]
     force: bool,
 

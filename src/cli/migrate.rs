@@ -16,7 +16,7 @@ const MOST: usize = 10;
 /// Bring a session of an older specification, or of another program, to version 0.4.
 ///
 /// Takes sessions of the specification's versions 0.0 to 0.3 and what AgentFS made of any: link
-/// counts are counted anew, and no byte of content is lost. The session must not be in use. It
+/// counts are recounted, and no byte of content is lost. The session must not be in use. It
 /// is copied first, then changed at once: whenever this is killed, it is the old one or the new
 /// one. What breaks the rules then (odd names, negative sizes) is listed; exits with 1 if
 /// anything does.

@@ -18,7 +18,7 @@ pub(super) struct Args {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<OsString>,
 
-    /// Make those above them too; one that is there will do.
+    /// Make the directories above them too; existing ones are no error.
     #[arg(short, long)]
     parents: bool,
 

@@ -19,13 +19,13 @@ use super::{Ending, text};
 
 /// Serve a session in the background, and mount it.
 ///
-/// If it is being served, that server is mounted. Else one is started: it listens at a free port
-/// of 127.0.0.1, logs to SESSION.db.log, and ends with `acetate umount`. After `sudo` it runs as
-/// the user who called that. If the server of a mount was killed, the same command starts it
-/// again, and the mount goes on.
+/// If the session is being served, that server is mounted. Otherwise one is started: it listens on
+/// a free port of 127.0.0.1, logs to SESSION.db.log, and ends with `acetate umount`. After `sudo`
+/// it runs as the user who called sudo. If the server of a mount was killed, the same command
+/// starts it again, and the mount goes on.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The session file; made where there is none.
+    /// The session file; made if there is none.
     #[arg(value_name = "SESSION.db")]
     session: PathBuf,
 

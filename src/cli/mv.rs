@@ -10,8 +10,8 @@ use crate::control::Request;
 
 /// Rename or move files and directories within a session's merged tree.
 ///
-/// In place of a directory that is there, they go into it. A file at the new name is replaced, and
-/// so is an empty directory by a directory. The base keeps its names.
+/// If the target is a directory, they go into it. A file at the new name is replaced, and so is an
+/// empty directory by a directory. The base keeps its names.
 ///
 /// If a path cannot be moved, the others still are, and the exit code is 1; 2 if all failed.
 #[derive(Debug, clap::Args)]
@@ -22,7 +22,7 @@ pub(super) struct Args {
     #[command(flatten)]
     paths: OperandPaths,
 
-    /// Leave out what would replace something.
+    /// Do not replace anything.
     #[arg(short, long)]
     no_clobber: bool,
 

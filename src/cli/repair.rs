@@ -80,7 +80,7 @@ fn words(wanted: &RepairArgs<'_>, repaired: &RepairReport, left: Option<&Soundne
         None if !repaired.mended.is_empty() => "would be repaired".to_owned(),
         None if wanted.dry_run => "nothing to repair".to_owned(),
         None if left.is_some_and(|left| !left.is_sound()) => {
-            format!("{state}, nothing of which can be repaired")
+            format!("{state}; none of it can be repaired")
         }
         None => format!("{state}, nothing to repair"),
     }

@@ -12,8 +12,8 @@ use crate::control::{Answer, Request};
 
 /// Remove files and directories from a session's merged tree.
 ///
-/// The base keeps what it has: in the session it is gone. `acetate discard` undoes that. If a
-/// path cannot be removed, the others still are, and the exit code is 1; 2 if all failed.
+/// The base is not changed. `acetate discard` brings the paths back. If a path cannot be removed,
+/// the others still are, and the exit code is 1; 2 if all failed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub(super) struct Args {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<OsString>,
 
-    /// Remove directories with all that is in them.
+    /// Remove directories with their content.
     #[arg(short, long)]
     recursive: bool,
 

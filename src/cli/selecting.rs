@@ -19,15 +19,13 @@ use crate::inspect::selection::{Selection, SelectionText};
 pub(super) struct LeaveOut {
     /// Leave out what this glob matches.
     ///
-    /// It goes with all below it: `target`, `*.log`, `/web/dist`;
-    /// several with several options.
+    /// What is below a match is left out too: `target`, `*.log`, `/web/dist`. Repeatable.
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
 
     /// Leave out what git ignores.
     ///
-    /// That is by the .gitignore files in the merged tree, by
-    /// .git/info/exclude, and by core.excludesFile.
+    /// Reads the .gitignore files of the merged tree, .git/info/exclude, and core.excludesFile.
     #[arg(long, hide_short_help = true)]
     gitignore: bool,
 }

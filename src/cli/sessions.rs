@@ -10,9 +10,8 @@ use crate::control::{Answer, RegistryEntry, Request, ServerStatus, entries};
 
 /// List the sessions that are being served on this machine.
 ///
-/// Those of this user's servers that take changes, with their addresses and where they are
-/// mounted here.
-/// Exits with 1 if there are none.
+/// Lists sessions of this user's servers that accept changes, with their addresses and mount
+/// points. Exits with 1 if there are none.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Print a JSON object for each: session, base, pid, addresses, uptime (in seconds), clients

@@ -20,7 +20,7 @@ pub(super) struct SessionSource {
     #[arg(value_name = "SESSION.db")]
     pub(super) session: PathBuf,
 
-    /// The base directory, where it is not the one that the session names.
+    /// The base directory, if it is not the one recorded in the session.
     #[arg(long, value_name = "DIR")]
     pub(super) base: Option<PathBuf>,
 }
@@ -43,11 +43,11 @@ pub(super) struct LookSource {
     #[arg(value_name = "SESSION.db")]
     pub(super) session: PathBuf,
 
-    /// The base directory, where it is not the one that the session names.
+    /// The base directory, if it is not the one recorded in the session.
     #[arg(long, value_name = "DIR")]
     base: Option<PathBuf>,
 
-    /// Show what the session holds alone, as if nothing were in the base.
+    /// Show only what is in the session, as if the base were empty.
     #[arg(long, conflicts_with = "base", hide_short_help = true)]
     no_base: bool,
 }

@@ -11,7 +11,7 @@ use crate::inspect::opened::find;
 use crate::overlay::TreeObject;
 use crate::vfs::FileKind;
 
-/// Show all that is known of objects of a session's merged tree.
+/// Show everything about objects of a session's merged tree.
 ///
 /// The layer is `base` (untouched), `copied` (from the base, changed in the session) or
 /// `session` (made there). Symbolic links are shown, not followed.

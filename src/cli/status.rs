@@ -18,7 +18,7 @@ use crate::inspect::opened::OpenSession;
 use crate::inspect::status::{SessionStatus, status};
 use crate::overlay::CopyLimits;
 
-/// Show how a session stands: its base, its size, what it holds and what it changed.
+/// Show a session's base, size, content and changes.
 ///
 /// Contents are not compared: `modified` counts what was copied up, changed or not
 /// (`acetate diff` compares). Exits with 1 if a base object changed after the session changed,

@@ -12,7 +12,7 @@ use super::source::{SessionSource, parsed};
 use super::{Ending, text, time_args};
 use crate::control::{AttrChanges, Reading, Request, WriteHow};
 
-/// Set the times of things in a session's merged tree, or make empty files.
+/// Set times in a session's merged tree, or make empty files.
 ///
 /// Without -a and -m, both times are set.
 #[derive(Debug, clap::Args)]
@@ -27,7 +27,7 @@ pub(super) struct Args {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<OsString>,
 
-    /// Make no files.
+    /// Do not make files.
     #[arg(short = 'c', long)]
     no_create: bool,
 

@@ -17,24 +17,23 @@ use crate::inspect::opened::OpenSession;
 /// Unmount a session, and stop its server if `acetate mount` started it.
 ///
 /// The server is stopped when nothing else is mounted from it; it first finishes the copies of
-/// large files that were changed. One that runs for other reasons goes on.
+/// large files that were changed. A server that was started in another way keeps running.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The directory that the session is mounted at.
     #[arg(value_name = "DIR", required_unless_present = "dead")]
     dir: Option<PathBuf>,
 
-    /// Stop the servers that killed runs (`acetate run`) have left, where no process is left that
-    /// they serve; say so if there are none.
+    /// Stop servers that killed `acetate run` commands left behind and that serve no process.
     #[arg(long, conflicts_with_all = ["dir", "lazy", "force", "json"])]
     dead: bool,
 
-    /// Hide the mount at once, also while programs use it; the server goes on for them, until
-    /// the same command without this.
+    /// Detach the mount at once, even while programs use it; the server keeps running for them
+    /// until `umount` without --lazy.
     #[arg(long)]
     lazy: bool,
 
-    /// Give up what could not be written, where the server is gone for good.
+    /// Drop data that could not be written, if the server is gone for good.
     #[arg(long)]
     force: bool,
 
@@ -69,7 +68,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             let hint = "`acetate mount` did not mount that: see umount(8)";
             return Err(CliError::new(what).with_hint(hint));
         }
-        // Somebody unmounted it otherwise: the server is left.
+        // umount(8) unmounted it: the server is left.
         (None, Some(note)) => note,
         (None, None) => {
             let what = CliError::new(format_args!("{shown}: nothing is mounted there"));

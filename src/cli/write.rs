@@ -16,14 +16,13 @@ use crate::inspect::opened::merged_path;
 
 /// Write what comes on stdin to a file of a session's merged tree.
 ///
-/// As with `cat > FILE` in a mount, the file stays the same one: its other names and whoever has it
-/// open see the new content. But all of that is there at once, when the command has ended, or
-/// none: where a quota or a full disk is in the way, the old content stays, and a new file goes.
-/// A file of more than 8 MiB is written beside its place and put there at the end; one that is
-/// there with several names is written over piece by piece instead, and may be left in part. A
-/// server that is told to stop takes back what else is not whole; a kill may leave a new file
-/// empty, and leaves that of a large file beside it, called `.acetate-write-` and 16 digits.
-/// A regular file's holes stay holes.
+/// As with `cat > FILE` in a mount, the file stays the same one: its other names, and programs that
+/// have it open, see the new content. But they see it at once, as a whole, when the command has
+/// ended: where a quota or a full disk is in the way, the old content stays, and a new file goes. A
+/// file of more than 8 MiB is written beside its place and put there at the end; one with several
+/// names is written over piece by piece instead, and may be left in part. A server that is told to
+/// stop takes back what else is not whole; a kill may leave a new file empty, and leaves that of a
+/// large file beside it, called `.acetate-write-` and 16 digits. A regular file's holes stay holes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

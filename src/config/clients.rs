@@ -58,7 +58,7 @@ pub(super) fn check(
     source.at_most("addresses and networks in `clients`", all, MAX_CLIENTS)?;
     if all.is_empty() {
         let hint = "leave `clients` out for this machine alone, or name addresses and networks";
-        return Err(source.wrong(&written.span(), "nobody could mount this").with_hint(hint));
+        return Err(source.wrong(&written.span(), "no client could mount this").with_hint(hint));
     }
     let mut networks = Vec::with_capacity(all.len());
     for client in all {

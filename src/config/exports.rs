@@ -89,7 +89,7 @@ fn place(
         },
         None => {
             let hint = "add path = \"/NAME\"; or name = \"NAME\" and token = true, for a path that \
-                nobody can guess";
+                cannot be guessed";
             Err(source.wrong(&export.span(), "this export has no path").with_hint(hint))
         }
     }

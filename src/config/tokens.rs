@@ -157,7 +157,7 @@ fn replace(file: &Path, tokens: &Tokens) -> std::io::Result<()> {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut text = String::from("# Whoever knows a token can mount its export.\n");
+    let mut text = String::from("# Anyone who knows a token can mount its export.\n");
     for (name, token) in tokens {
         text.push_str(&format!("\"{name}\" = \"{}\"\n", token.0));
     }

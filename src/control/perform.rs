@@ -28,7 +28,7 @@ pub async fn perform(
 ) -> Result<Answer, Refusal> {
     let files = CallerFiles { vfs: overlay, caller };
     match request {
-        Request::Status | Request::Exports => Err(Refusal::new("nobody serves the session")),
+        Request::Status | Request::Exports => Err(Refusal::new("no server has the session")),
         Request::MakeDir { path, meta, parents } => {
             files.make_dir(&path.merged()?, &meta, parents).await.map(Answer::Objects)
         }

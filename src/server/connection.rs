@@ -42,7 +42,7 @@ pub(super) enum ConnectionEnd {
     ReplyFailed,
     #[error("others need the connection")]
     Evicted,
-    #[error("what it sends makes no sense")]
+    #[error("what it sends is not RPC")]
     Garbage,
     #[error(transparent)]
     Record(#[from] RecordError),

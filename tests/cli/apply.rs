@@ -58,7 +58,7 @@ fn it_shows_and_applies() {
     assert_same(&on_host(&world.base()), &before);
     // Nobody is there to be asked.
     let (_, err) = said(&apply(&world, &[]), 2);
-    assert!(err.contains("nobody to ask") && err.contains("--yes"), "{err}");
+    assert!(err.contains("cannot ask without a terminal") && err.contains("--yes"), "{err}");
     assert_same(&on_host(&world.base()), &before);
     let (out, err) = said(&apply(&world, &["--yes"]), 0);
     assert!(out.ends_with(": applied\n"), "{out}{err}");
@@ -171,7 +171,7 @@ fn it_prints_json() {
     assert_eq!(applied["changes"], plan["changes"]);
     assert_same(&on_host(&to), &merged(&world.session(), Some(&world.base())));
     let (_, err) = said(&apply(&world, &["--json"]), 2);
-    assert!(err.contains("nobody to ask"), "{err}");
+    assert!(err.contains("cannot ask without a terminal"), "{err}");
 }
 
 #[test]

@@ -154,7 +154,10 @@ fn what_is_half_written_when_the_server_stops_is_taken_back() {
         assert_eq!(place.says(0, "ls", &[]), "dir\nkept\nlink\n");
         assert_eq!(place.cat("kept"), "kept");
         let refused = place.says(2, "discard", &["/"]);
-        assert!(refused.starts_with("error: nobody to ask: nothing was given up\n"), "{refused}");
+        assert!(
+            refused.starts_with("error: cannot ask without a terminal: nothing was discarded\n"),
+            "{refused}"
+        );
     }
 }
 
@@ -301,21 +304,21 @@ fn changes_are_discarded() {
         place.does("mkdir", &["fresh"]);
         assert!(place.ask_with(b"x", "write", &["kept"]).status.success());
         let said = place.says(0, "discard", &["kept", "-n"]);
-        assert_eq!(said, "would undo: /kept\n1 change would be given up\n");
+        assert_eq!(said, "would discard: /kept\n1 change would be discarded\n");
         assert_eq!(place.cat("kept"), "x");
         let said = place.says(1, "discard", &["kept", "dir/file", "link"]);
         assert_eq!(
             said,
-            "undone: /kept\n1 change given up\n\
+            "discarded: /kept\n1 change discarded\n\
              /dir/file: cannot come back by itself: discard /dir\n\
-             /link: nothing to undo\n"
+             /link: nothing to discard\n"
         );
         assert_eq!(place.cat("kept"), "kept");
         let json = place.says(0, "discard", &["/", "--yes", "--json"]);
         let lines: Vec<Value> = json.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
         assert_eq!((&lines[0]["path"], &lines[1]["paths"]), (&"/".into(), &1.into()));
         assert_eq!(place.says(0, "diff", &["--all"]), "");
-        assert_eq!(place.says(1, "discard", &["/", "-y"]), "/: nothing to undo\n");
+        assert_eq!(place.says(1, "discard", &["/", "-y"]), "/: nothing to discard\n");
         let neither = place.says(2, "discard", &["neither/x"]);
         assert!(neither.starts_with("error: /neither/x: nothing is there\n"), "{neither}");
         assert_eq!(place.cat("dir/file"), "content");

@@ -127,7 +127,7 @@ fn a_dry_run_of_hunks_writes_nothing() {
     let (out, _) = said(&ask(&world, &["apply", "--dry-run", "--hunk", &id]), 0);
     assert!(out.starts_with("M /a\n") && !out.contains("gone"), "{out}");
     let (out, _) = said(&ask(&world, &["discard", "--dry-run", "--hunk", &id]), 0);
-    assert_eq!(out, "would undo: /a (1 of 3 hunks)\n");
+    assert_eq!(out, "would discard: /a (1 of 3 hunks)\n");
     assert_eq!((base(&world, "a"), session(&world, "a")), (with(&[]), with(&[2, 4, 15])));
 }
 
@@ -136,7 +136,7 @@ fn hunks_are_discarded() {
     let world = changed();
     let all: Vec<_> = hunks(&world).into_iter().map(|(id, ..)| id).collect();
     let (out, _) = said(&ask(&world, &["discard", "--hunk", &all[1], "--hunk", &all[4]]), 0);
-    assert_eq!(out, "undone: /a (1 of 3 hunks)\nundone: /gone\n");
+    assert_eq!(out, "discarded: /a (1 of 3 hunks)\ndiscarded: /gone\n");
     assert_eq!((session(&world, "a"), base(&world, "a")), (with(&[2, 15]), with(&[])));
     assert_eq!(session(&world, "gone"), "gone\n");
     let rest: Vec<_> = hunks(&world).into_iter().map(|(id, ..)| id).collect();
@@ -298,9 +298,9 @@ fn discard_asks_for_each_hunk() {
     let world = changed();
     let said = typed(&world, "n\ny\nq\ny\n", "discard -p", None);
     assert!(said.contains("(2/2) Discard this hunk [y,n,q,a,d,K,g,/,?]? "), "{said}");
-    assert!(said.contains("would undo: /a (1 of 3 hunks)\n"), "{said}");
-    assert!(said.contains("give up what was chosen of 1 path for good? [y/N] "), "{said}");
-    assert!(said.ends_with("undone: /a (1 of 3 hunks)\n"), "{said}");
+    assert!(said.contains("would discard: /a (1 of 3 hunks)\n"), "{said}");
+    assert!(said.contains("discard what was chosen of 1 path for good? [y/N] "), "{said}");
+    assert!(said.ends_with("discarded: /a (1 of 3 hunks)\n"), "{said}");
     assert_eq!(session(&world, "a"), with(&[2, 4]));
 }
 
@@ -327,7 +327,7 @@ fn a_list_in_the_editor_chooses() {
     assert_eq!((base(&world, "b"), base(&world, "a")), ("ONE\n".to_owned(), with(&[])));
     assert_eq!(names(&world), ["M /a", "D /gone"]);
     let rest = edited("sed -i '/gone/d' \"$1\"\n", "y\n", "discard -i");
-    assert!(rest.ends_with("undone: /a\n"), "{rest}");
+    assert!(rest.ends_with("discarded: /a\n"), "{rest}");
     assert_eq!(names(&world), ["D /gone"]);
     // As it is: everything, as without the list.
     let all = edited("true\n", "y\n", "apply -i");

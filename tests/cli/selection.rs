@@ -125,17 +125,17 @@ fn discard_gives_up_what_is_chosen() {
     assert_eq!(
         said,
         [
-            "undone: /build",
-            "undone: /moved",
-            "undone: /new",
-            "undone: /notes.txt",
-            "undone: /x.log"
+            "discarded: /build",
+            "discarded: /moved",
+            "discarded: /new",
+            "discarded: /notes.txt",
+            "discarded: /x.log"
         ]
     );
     let left = lines(&world, 1, &["diff", "--name-only"]);
     let gone = ["/gone/", "/gone/a.rs", "/gone/b.txt", "/gone/sub/", "/gone/sub/c.rs"];
     assert_eq!(left, [&gone[..], &["/src/deep/more.rs", "/src/main.rs"]].concat());
-    assert_eq!(lines(&world, 0, &["discard", "*main*"]), ["undone: /src/main.rs"]);
+    assert_eq!(lines(&world, 0, &["discard", "*main*"]), ["discarded: /src/main.rs"]);
     assert_eq!(lines(&world, 1, &["discard", "*main*"]), [""; 0]);
     world.open_again();
 }
@@ -223,12 +223,15 @@ fn discard_asks_on_a_terminal() {
     world.close();
     let before = lines(&world, 1, &["diff", "--name-only"]);
     let said = discard_on_a_terminal(&world, "n", "src");
-    assert!(said.contains("would undo: /src\n") || said.contains("would undo: /src/"), "{said}");
+    assert!(
+        said.contains("would discard: /src\n") || said.contains("would discard: /src/"),
+        "{said}"
+    );
     assert!(said.contains(" for good? [y/N] "), "{said}");
-    assert!(said.ends_with("nothing was given up\n"), "{said}");
+    assert!(said.ends_with("nothing was discarded\n"), "{said}");
     assert_eq!(lines(&world, 1, &["diff", "--name-only"]), before);
     let said = discard_on_a_terminal(&world, "y", "/");
-    assert!(said.contains("undone: /\n"), "{said}");
+    assert!(said.contains("discarded: /\n"), "{said}");
     assert_eq!(lines(&world, 0, &["diff", "--name-only", "--all"]), [""; 0]);
     world.open_again();
 }

@@ -87,7 +87,7 @@ fn it_shows_and_takes_back() {
         ["M /dir/file", "A /dir/other", "R /sub -> /dir/sub/", "D /new/ (1 file, 1 B)", &sum];
     assert_eq!(out.lines().collect::<Vec<_>>(), lines);
     let (_, err) = said(&apply(&world, &["--undo"]), 2);
-    assert!(err.contains("nobody to ask") && err.contains("--yes"), "{err}");
+    assert!(err.contains("cannot ask without a terminal") && err.contains("--yes"), "{err}");
     assert_same(&on_host(&world.base()), &after);
     let (out, err) = said(&apply(&world, &["--undo", "--yes"]), 0);
     assert!(out.ends_with(": taken back\n"), "{out}");

@@ -43,7 +43,7 @@ fn clients_are_addresses_and_networks() {
     let all = export(&with("clients = [\"*\"]")).clients;
     assert!(all.contain("8.8.8.8".parse().unwrap()) && all.contain("2001::1".parse().unwrap()));
     faults(&[
-        (&with("clients = []"), "3:11: nobody could mount this [leave `clients` out"),
+        (&with("clients = []"), "3:11: no client could mount this [leave `clients` out"),
         (&with("clients = [\"::1\", \"host\"]"), "3:19: 'host' is no address and no network [such"),
         (&with("clients = [\"10.0.0.0/33\"]"), "is no address and no network"),
         (&with("clients = \"10.0.0.1\""), "3:11: invalid type: string"),

@@ -115,7 +115,7 @@ fn a_session_of_an_earlier_acetate_gets_its_columns_in_their_places() {
     place.sql().execute_batch(earlier).unwrap();
     let done = migrated(&place.path, &REAL);
     let said: Vec<_> = done.steps.iter().map(|step| (step.table, step.what.as_str())).collect();
-    assert_eq!(said, [("tool_calls", "is written anew in acetate's form")]);
+    assert_eq!(said, [("tool_calls", "is rewritten in acetate's form")]);
     assert_sound(&place.path);
     assert_eq!(place.number("SELECT count(*) FROM tool_calls WHERE status = 'success'"), 1);
     assert_eq!(place.open().id(), id);

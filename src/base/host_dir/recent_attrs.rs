@@ -115,7 +115,7 @@ mod tests {
         let seen = RecentAttrs::new();
         let ctime = |seen: &RecentAttrs| seen.get(FileId(7)).map(|attr| attr.ctime.secs);
         seen.note(&attr(7, 5));
-        assert_eq!(ctime(&seen), None, "nobody lists");
+        assert_eq!(ctime(&seen), None, "no listing runs");
         seen.begin();
         seen.note(&attr(7, 5));
         seen.note(&attr(7, 6));

@@ -390,7 +390,7 @@ fn target<'a>(args: &'a Args, opened: &'a OpenSession) -> &'a Path {
 /// Asks the person at the terminal whether the plan is to be applied.
 fn is_wanted(args: &Args, opened: &OpenSession, shown: usize) -> Result<bool, CliError> {
     if args.json || !asking::can_ask() {
-        let what = "nobody to ask: nothing was written";
+        let what = "cannot ask without a terminal: nothing was written";
         return Err(CliError::new(what)
             .with_hint("--yes applies the plan without asking, --dry-run only shows it"));
     }

@@ -239,7 +239,7 @@ fn json(change: &UndoChange) -> serde_json::Map<String, Value> {
 
 fn is_wanted(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Result<bool, CliError> {
     if args.json || !asking::can_ask() {
-        let what = "nobody to ask: nothing was written";
+        let what = "cannot ask without a terminal: nothing was written";
         let hint = "--yes takes the apply back without asking, --dry-run only shows the plan";
         return Err(CliError::new(what).with_hint(hint));
     }

@@ -20,7 +20,7 @@ use crate::vfs::FileKind;
 /// Change the permissions of files and directories of a session's merged tree.
 ///
 /// MODE is an octal number, or as chmod(1) takes it: `u+x`, `go-w`, `a=rX`, several with commas.
-/// Without u, g, o or a it is all of them, whatever the umask is. Symbolic links are left out.
+/// Without u, g, o or a, all three are meant, whatever the umask is. Symbolic links are left out.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   acetate chmod work.db +x run.sh
@@ -37,7 +37,7 @@ pub(super) struct Args {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<OsString>,
 
-    /// Change directories with all that is in them.
+    /// Change directories and their content.
     #[arg(short = 'R', long)]
     recursive: bool,
 

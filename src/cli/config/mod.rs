@@ -8,7 +8,7 @@ mod show;
 use super::Ending;
 use super::error::CliError;
 
-/// Look over the exports file of `acetate serve --config`.
+/// Check the exports file of `acetate serve --config`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]

@@ -13,7 +13,8 @@ use crate::cli::{Ending, output, text};
 /// and one that is not BROKEN. What is not valid is named and left as it is. Nodes that are ACTIVE
 /// or BROKEN are passed over.
 ///
-/// Run it when nobody writes nodes through a mount: what is half written there looks broken off.
+/// Run it when no client writes nodes through a mount: a node that is half written there looks
+/// abandoned.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

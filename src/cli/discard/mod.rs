@@ -18,12 +18,11 @@ use crate::delta::MergedPath;
 use crate::inspect::discard::{DiscardChoice, chosen, undo};
 use crate::inspect::opened::OpenSession;
 
-/// Undo changes: the paths show the base again.
+/// Discard changes: the paths show the base again.
 ///
-/// What the session has at and below them is given up for good (`acetate snapshot` first keeps a
-/// copy). Of what moved, both ends are given up, whichever is named. The base is not touched. On a
-/// terminal, it says how much that is, and asks. Exits with 1 if there is nothing to undo at a
-/// path.
+/// The session's changes at and below the paths are lost (`acetate snapshot` keeps a copy). Of a
+/// move, both ends are discarded, whichever is named. The base is not touched. On a terminal, the
+/// command shows how much that is, and asks. Exits with 1 if there is nothing to discard at a path.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     #[command(flatten)]
@@ -43,13 +42,13 @@ pub(in crate::cli) struct Args {
     #[arg(short, long, conflicts_with = "dry_run")]
     yes: bool,
 
-    /// Only show what would be undone.
+    /// Only show what would be discarded.
     #[arg(short = 'n', long)]
     dry_run: bool,
 
     /// Print a JSON object for each path that shows the base again: path; and a last one: paths,
     /// changes (how many objects were in the session or gone), unchanged (paths with nothing to
-    /// undo).
+    /// discard).
     #[arg(long)]
     json: bool,
 }
@@ -58,7 +57,7 @@ pub(in crate::cli) struct Args {
 const MAX_SHOWN: usize = 20;
 
 /// What was discarded, or would be.
-struct Undone {
+struct Discarded {
     paths: Vec<PathText>,
     changes: u64,
     idle: Vec<(PathText, Option<PathText>)>,
@@ -83,13 +82,13 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
         for dir in whole {
             let dir = text::name(dir.as_bytes());
             output::line(format_args!(
-                "{dir}: is gone with things that are not chosen, and comes back only whole"
+                "{dir}: was deleted with paths that are not chosen, and comes back only whole"
             ));
         }
         paths
     };
     if asked.is_empty() {
-        output::line(format_args!("nothing to undo"));
+        output::line(format_args!("nothing to discard"));
         return Ok(Ending::Findings);
     }
     let undone = if args.dry_run {
@@ -97,14 +96,14 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
         let idle = |idle: &crate::overlay::Idle| {
             ((&idle.path).into(), idle.gone_with.as_ref().map(PathText::from))
         };
-        Undone {
+        Discarded {
             paths: undo.paths.iter().map(PathText::from).collect(),
             changes: undo.changes,
             idle: undo.idle.iter().map(idle).collect(),
         }
     } else {
         if !args.yes && !is_wanted(args, &opened, &asked)? {
-            output::line(format_args!("nothing was given up"));
+            output::line(format_args!("nothing was discarded"));
             return Ok(Ending::Findings);
         }
         drop(opened);
@@ -121,9 +120,9 @@ fn is_wanted(args: &Args, opened: &OpenSession, asked: &[MergedPath]) -> Result<
         if !asked.contains(&MergedPath::root()) {
             return Ok(true);
         }
-        let what = CliError::new("nobody to ask: nothing was given up");
+        let what = CliError::new("cannot ask without a terminal: nothing was discarded");
         return Err(what.with_hint(
-            "--yes gives up all that the session changed, --dry-run shows how much that is",
+            "--yes discards all that the session changed, --dry-run shows how much that is",
         ));
     }
     let undo = undo(opened, asked)?;
@@ -131,19 +130,23 @@ fn is_wanted(args: &Args, opened: &OpenSession, asked: &[MergedPath]) -> Result<
         return Ok(true);
     }
     for path in undo.paths.iter().take(MAX_SHOWN) {
-        output::line(format_args!("would undo: {}", text::name(path.as_bytes())));
+        output::line(format_args!("would discard: {}", text::name(path.as_bytes())));
     }
     if let more @ 1.. = undo.paths.len().saturating_sub(MAX_SHOWN) {
         output::line(format_args!("and {more} more"));
     }
     let changes = text::count(undo.changes, "change");
-    asking::ask(&format_args!("give up {changes} for good?"))
+    asking::ask(&format_args!("discard {changes} for good?"))
 }
 
-fn discard(session: &Path, base: Option<&Path>, asked: &[MergedPath]) -> Result<Undone, CliError> {
-    let mut progress = ProgressLine::new("giving up changes", std::io::stderr().is_terminal());
+fn discard(
+    session: &Path,
+    base: Option<&Path>,
+    asked: &[MergedPath],
+) -> Result<Discarded, CliError> {
+    let mut progress = ProgressLine::new("discarding changes", std::io::stderr().is_terminal());
     let discarded = with_session_changer(session, base, |changer| {
-        let mut all = Undone { paths: Vec::new(), changes: 0, idle: Vec::new() };
+        let mut all = Discarded { paths: Vec::new(), changes: 0, idle: Vec::new() };
         for some in asked.chunks(limits::MAX_PATHS) {
             progress.say(|| {
                 format!("{} of {}", all.paths.len(), text::count(asked.len() as u64, "path"))
@@ -164,9 +167,9 @@ fn discard(session: &Path, base: Option<&Path>, asked: &[MergedPath]) -> Result<
     discarded
 }
 
-fn show(args: &Args, undone: &Undone) -> Result<(), CliError> {
+fn show(args: &Args, undone: &Discarded) -> Result<(), CliError> {
     let mut out = Out::new();
-    let verb = if args.dry_run { "would undo" } else { "undone" };
+    let verb = if args.dry_run { "would discard" } else { "discarded" };
     for path in &undone.paths {
         if args.json {
             let mut object = text::json("undone");
@@ -186,7 +189,7 @@ fn show(args: &Args, undone: &Undone) -> Result<(), CliError> {
     out.end()?;
     if !args.json && undone.changes > 0 {
         let changes = text::count(undone.changes, "change");
-        let verb = if args.dry_run { "would be given up" } else { "given up" };
+        let verb = if args.dry_run { "would be discarded" } else { "discarded" };
         output::line(format_args!("{changes} {verb}"));
     }
     for (path, gone_with) in &undone.idle {
@@ -196,7 +199,7 @@ fn show(args: &Args, undone: &Undone) -> Result<(), CliError> {
                 "{path}: cannot come back by itself: discard {}",
                 text::name(above.as_bytes())
             )),
-            None => output::line(format_args!("{path}: nothing to undo")),
+            None => output::line(format_args!("{path}: nothing to discard")),
         }
     }
     Ok(())

@@ -56,11 +56,11 @@ pub(super) fn run(
     let count = planned.iter().filter(|undoing| !is_nothing(undoing)).count();
     if is_asked && count > 0 {
         for undoing in &planned {
-            output::line(format_args!("{}", line("would undo", undoing)));
+            output::line(format_args!("{}", line("would discard", undoing)));
         }
         let what = text::count(count, "path");
-        if !asking::ask(&format_args!("give up what was chosen of {what} for good?"))? {
-            output::line(format_args!("nothing was given up"));
+        if !asking::ask(&format_args!("discard what was chosen of {what} for good?"))? {
+            output::line(format_args!("nothing was discarded"));
             return Ok(Ending::Findings);
         }
     }
@@ -108,7 +108,7 @@ fn give_up(changer: &mut SessionChanger, undoing: &DiscardStep) -> Result<u64, C
     let Answer::Undone { changes, idle, .. } = answer else { return Ok(1) };
     let Some((path, gone_with)) = idle.first() else { return Ok(changes) };
     let path = text::name(path.as_bytes());
-    let failed = CliError::new(format!("{path}: nothing to undo")).about_path();
+    let failed = CliError::new(format!("{path}: nothing to discard")).about_path();
     Err(match gone_with {
         Some(above) => {
             let above = text::name(above.as_bytes());
@@ -121,7 +121,7 @@ fn give_up(changer: &mut SessionChanger, undoing: &DiscardStep) -> Result<u64, C
 /// Shows what was discarded; if `done` is `None`, what would be.
 fn show(args: &Args, undoings: &[DiscardStep], done: Option<&[u64]>) -> Result<Ending, CliError> {
     let mut out = Out::new();
-    let verb = if done.is_some() { "undone" } else { "would undo" };
+    let verb = if done.is_some() { "discarded" } else { "would discard" };
     let (mut paths, mut left) = (0_u64, 0_u64);
     for (at, undoing) in undoings.iter().enumerate() {
         if is_nothing(undoing) {

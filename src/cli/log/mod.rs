@@ -45,15 +45,15 @@ const NAMED_ROWS: u64 = 10;
 
 /// Show who changed what in a session, and when.
 ///
-/// One line for each change in the session's audit log, oldest first: time, user and group (as
-/// the client claimed them), client, operation, path. Paths are as they were then; WRITEs that
-/// follow each other may be one line.
+/// One line for each change in the session's audit log, oldest first: time, user and group (as the
+/// client claimed them), client, operation, path. Paths are as they were then; consecutive WRITEs
+/// may be one line.
 ///
-/// With one PATH: what happened at it, below it, and to what is there under the names that it had
-/// before, by renames of itself or of directories above it. The path may be gone.
+/// With one PATH: changes at and below it, also under the names that it had before it, or a
+/// directory above it, was renamed. The path may be gone.
 ///
 /// With --summary or --by: a line for each path, or tool, client or export, with its first and
-/// last change and how many of which operation there were.
+/// last change and the number of each operation.
 ///
 /// Exits with 1 if there is nothing to show (on a terminal, a line says so), or if rows could not
 /// be read: those are named.
@@ -81,14 +81,13 @@ struct Show {
     #[arg(value_name = "SESSION.db", required = true)]
     session: Option<PathBuf>,
 
-    /// The base directory, where it is not the one that the session names.
+    /// The base directory, if it is not the one recorded in the session.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     base: Option<PathBuf>,
 
-    /// Only what is about this file or directory of the tree.
+    /// Only changes of this file or directory of the tree.
     ///
-    /// Of several, and of pathspecs (`*.rs`, `:!dist`), changes that name them as they were called
-    /// then.
+    /// With several, or pathspecs (`*.rs`, `:!dist`): changes whose paths matched at the time.
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
 
@@ -97,8 +96,8 @@ struct Show {
 
     /// Only from this moment on: a date and time, today, 2h30m, 2 days ago.
     ///
-    /// 2026-11-21T12:00:00Z, a local 2026-11-21 or 2026-11-21 12:00, today, yesterday, with a time
-    /// of day behind it or without, or how long ago it was.
+    /// 2026-11-21T12:00:00Z, a local 2026-11-21 or 2026-11-21 12:00, today or yesterday with or
+    /// without a time of day, or an age.
     #[arg(long, value_name = "WHEN", value_parser = time_args::parse)]
     since: Option<Timestamp>,
 
@@ -119,7 +118,7 @@ struct Show {
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_client, hide_short_help = true)]
     client: Option<ChangeSource>,
 
-    /// Only through this export, of a server with several.
+    /// Only changes through this export.
     #[arg(long, value_name = "EXPORT", hide_short_help = true)]
     export: Option<String>,
 
@@ -133,7 +132,8 @@ struct Show {
 
     /// Count the changes of each path.
     ///
-    /// How many of what, the first and the last. A rename or link counts for both of its paths.
+    /// Shows the number of each operation, and the first and last change. A rename or link counts
+    /// for both of its paths.
     #[arg(short, long, conflicts_with_all = ["follow", "reverse", "by"])]
     summary: bool,
 
@@ -152,7 +152,7 @@ struct Show {
     #[arg(hide_possible_values = true)]
     by: Option<By>,
 
-    /// Go on with what happens from now on.
+    /// Keep printing new changes.
     ///
     /// Begins with the last 10 changes, or with those of --last or --since.
     #[arg(short, long)]

@@ -52,7 +52,7 @@ pub(in crate::cli) fn check(dir: Option<&Path>, sudo: &str) -> Result<MountMetho
 fn verdict(rights: Rights, sudo: &str) -> Result<MountMethod, CliError> {
     match rights {
         Rights { in_user_namespace: true, .. } => {
-            let what = "Linux lets nobody mount NFS in a user namespace, root there included";
+            let what = "Linux allows no NFS mount in a user namespace, not even by its root";
             Err(CliError::new(what).with_hint(
                 "mount outside of it (of the rootless container, of `unshare`), and pass the \
                  mounted directory in",

@@ -13,7 +13,7 @@ use super::{Ending, text};
 use crate::control::{Answer, Bound, ExportUsage, Request, UsageReport};
 use crate::inspect::quota::{self, QuotaReport};
 
-/// Show what a session or an export takes, and how much it may; or limit that.
+/// Show how much space a session or an export takes and may take, or limit it.
 ///
 /// Counts names in the session, whiteouts, and bytes of contents and link targets: what was made
 /// or copied up, and not what only the base has. What would go past a limit is refused with

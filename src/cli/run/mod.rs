@@ -46,7 +46,7 @@ const SHELL: &str = "/bin/sh";
 /// and the command run as the user who called sudo.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The session file; made where there is none, with --base or --no-base.
+    /// The session file; made if there is none, with --base or --no-base.
     #[arg(value_name = "SESSION.db")]
     session: PathBuf,
 
@@ -68,7 +68,7 @@ pub(super) struct Args {
     #[command(flatten)]
     choosing: SessionOptions,
 
-    /// Leave it mounted and served afterwards.
+    /// Keep the session mounted and served afterwards.
     #[arg(long, requires = "at")]
     keep_mounted: bool,
 
@@ -83,7 +83,7 @@ pub(super) struct Args {
     #[command(flatten)]
     confinement: Confinement,
 
-    /// Write what the summary says to this file, as a JSON object.
+    /// Write the summary to this file, as a JSON object.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     report: Option<PathBuf>,
 

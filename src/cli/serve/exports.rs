@@ -202,7 +202,7 @@ fn tell(
         }
         Ok(Ok(Loaded::File(config))) => {
             let count = text::count(locked(served).exports().all().len(), "export");
-            output::line(format_args!("read {} anew: {count}", file.display()));
+            output::line(format_args!("read {} again: {count}", file.display()));
             tell_failures(&mut locked(served));
             return Some(*config);
         }

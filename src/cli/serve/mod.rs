@@ -42,13 +42,13 @@ const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time to finish requests at a shutdown while a base hangs.
 const STUCK_DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Export a session over NFSv3, or several for whom an exports file names.
+/// Export a session over NFSv3, or several as an exports file says.
 ///
 /// Creates the session if there is none. Without --base, the base recorded in the session is
 /// used, or none. SIGTERM or SIGINT stops: requests are finished, everything is synced.
 ///
-/// With --config, serves the exports of that file (docs/EXPORTS.md; `acetate config check` looks
-/// it over). SIGHUP reads it anew: what clients have mounted, and is in it still, goes on.
+/// With --config, serves the exports of that file (docs/EXPORTS.md; `acetate config check` checks
+/// it). SIGHUP reads it again: mounts of exports that are still in it go on.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session file: every change goes here.
@@ -67,7 +67,7 @@ pub(super) struct Args {
     )]
     config: Option<PathBuf>,
 
-    /// End where one export of the file cannot be opened, instead of serving the others.
+    /// Fail if one export of the file cannot be opened, instead of serving the others.
     #[arg(long, requires = "config", hide_short_help = true)]
     strict: bool,
 
@@ -77,9 +77,8 @@ pub(super) struct Args {
 
     /// Where to listen; repeatable.
     ///
-    /// A port alone is one of 127.0.0.1, an address or name alone has port 2049. Port 0 takes a
-    /// free one. Beyond loopback, the clients' root is squashed unless
-    /// --no-root-squash is given.
+    /// A port alone is on 127.0.0.1, an address or name alone has port 2049. Port 0 takes a free
+    /// one. Beyond loopback, the clients' root is squashed unless --no-root-squash is given.
     #[arg(long, value_name = "ADDR:PORT", default_values_t = [DEFAULT_ADDRESS])]
     #[arg(value_parser = super::listen::parse)]
     listen: Vec<SocketAddr>,
@@ -114,8 +113,8 @@ pub(super) struct Args {
     #[command(flatten)]
     choosing: SessionOptions,
 
-    /// Print a JSON object once clients can come: addresses, and session, base and hide, or config
-    /// and exports (their paths, secret ones left out).
+    /// Print a JSON object once clients can connect: addresses, and session, base and hide, or
+    /// config and exports (their paths, secret ones left out).
     #[arg(long, hide_short_help = true)]
     json: bool,
 

@@ -10,10 +10,10 @@ mod stats;
 use super::Ending;
 use super::error::CliError;
 
-/// Record and look at the tool calls of an agent in a session.
+/// Record and show the tool calls of an agent in a session.
 ///
-/// Calls are recorded once, when they have ended, and never change. The session may be served
-/// meanwhile.
+/// Calls are recorded once, when they have ended, and never change. The session may be served at
+/// the same time.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]

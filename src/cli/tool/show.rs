@@ -10,7 +10,7 @@ use crate::delta::sqlite::{AgentAccess, ToolCall};
 use crate::inspect::json;
 use crate::inspect::tool::{ToolCalls, ToolChange};
 
-/// Show all that is known of a tool call, and the changes of files within its time.
+/// Show everything about a tool call, and the changes of files within its time.
 ///
 /// Its time is in whole seconds: what else changed in the first and the last one shows too.
 /// Exits with 1 if there is no such call.

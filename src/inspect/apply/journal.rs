@@ -132,7 +132,7 @@ impl Journal {
         for (at, line) in BufReader::new(file).lines().enumerate() {
             let value: Value = serde_json::from_str(&line?)?;
             if journal.take_in(&value, at == 0).is_none() {
-                let what = format!("the journal's line {} makes no sense", at + 1);
+                let what = format!("line {} of the journal is malformed", at + 1);
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
         }

@@ -301,7 +301,7 @@ impl Record {
         for (at, line) in BufReader::new(file).lines().enumerate() {
             let value: Value = serde_json::from_str(&line?)?;
             if record.read_line(&value, at == 0).is_none() {
-                let what = format!("line {} of the record makes no sense", at + 1);
+                let what = format!("line {} of the record is malformed", at + 1);
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
         }

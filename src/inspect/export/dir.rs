@@ -212,7 +212,7 @@ impl ExportSink for OutputDir {
                 let parent = openat(&self.current, "..", OPEN_DIR, Mode::empty());
                 let parent = parent.map_err(|error| self.error(b"", error))?;
                 if id_of(&parent).map_err(|error| self.error(b"", error))? != above.id {
-                    let what = "somebody moved directories while they were filled";
+                    let what = "directories were moved while they were filled";
                     return Err(self.error(b"", io::Error::other(what)));
                 }
                 std::mem::replace(&mut self.current, parent)

@@ -216,7 +216,7 @@ mod tests {
         conn.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(8 << 20))").unwrap();
         room.begin();
         assert!(matches!(room.add(&conn, STEP_BYTES as usize), Err(StoreError::Full(_))));
-        assert!(matches!(room.add(&conn, 1), Err(StoreError::Full(_))), "it is asked again");
+        assert!(matches!(room.add(&conn, 1), Err(StoreError::Full(_))), "it is checked again");
         assert!(room.is_low(&conn).unwrap());
     }
 

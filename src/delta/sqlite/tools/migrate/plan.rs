@@ -99,7 +99,7 @@ impl MigrationPlan {
             |row| row.get::<_, i64>(0),
         )?;
         if wrong > 0 {
-            self.say("fs_inode", format!("link counts are counted anew: {wrong}"));
+            self.say("fs_inode", format!("link counts are recounted: {wrong}"));
         }
         match (is_served, is_marked) {
             (false, _) => {

@@ -34,9 +34,9 @@ impl OutdatedTable {
         if !missing.is_empty() {
             format!("gets {}", missing.join(", "))
         } else if self.wanted.keeps_numbers && !self.now.keeps_numbers {
-            "is written anew, so that no number is given out twice".to_owned()
+            "is rewritten, so that no number is given out twice".to_owned()
         } else {
-            "is written anew in acetate's form".to_owned()
+            "is rewritten in acetate's form".to_owned()
         }
     }
 

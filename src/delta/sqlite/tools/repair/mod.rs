@@ -154,9 +154,9 @@ fn mend(
 fn counts(mender: &mut Repairer<'_>) -> Result<()> {
     let conn = mender.conn;
     let links = inode::recount(conn)? as u64;
-    mender.mended_all("S7", links, "a link count is counted anew".to_owned());
+    mender.mended_all("S7", links, "a link count is recounted".to_owned());
     let holes = chunk::recount_holes(conn, mender.chunk)? as u64;
-    mender.mended_all("D3", holes, "the holes of a file are counted anew".to_owned());
+    mender.mended_all("D3", holes, "the holes of a file are recounted".to_owned());
     if epoch::is_clean(conn)? {
         meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)?;
     }

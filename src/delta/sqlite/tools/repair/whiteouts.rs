@@ -53,7 +53,7 @@ fn rows(mender: &mut Repairer<'_>) -> Result<()> {
             continue;
         };
         whiteout::add(mender.conn, &path, Time { secs, nanos: 0 })?;
-        mender.mended(rule, format!("the whiteout {shown} is written anew"));
+        mender.mended(rule, format!("the whiteout {shown} is rewritten"));
     }
     Ok(())
 }

@@ -20,9 +20,10 @@ use crate::inspect::check::{Soundness, check};
 /// changed.
 /// Exits with 1 if there are findings or such notes, which --repair mends.
 ///
-/// With --repair it is changed, and must not be served: it is copied first, and then what can be
-/// mended is, at once. No content is lost: what has no place any more is in /lost+found of the
-/// session. Exits with 1 if anything is left, or, with --dry-run, if there is anything to mend.
+/// With --repair it is changed, and must not be served: it is copied first, then everything that
+/// can be mended is mended in one step. No content is lost: what has no place any more is in
+/// /lost+found of the session. Exits with 1 if anything is left, or, with --dry-run, if there is
+/// anything to mend.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -44,7 +45,7 @@ pub(super) struct Args {
     #[arg(long)]
     lenient: bool,
 
-    /// Mend what is found, after a copy of the session.
+    /// Mend what is found, after copying the session.
     #[arg(long, conflicts_with = "quick")]
     repair: bool,
 

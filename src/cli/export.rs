@@ -43,7 +43,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", group = "to")]
     tar: Option<PathBuf>,
 
-    /// Fill a directory, which must be empty, or not be there.
+    /// Fill a directory, which must be empty or missing.
     #[arg(long, value_name = "DIR", group = "to")]
     dir: Option<PathBuf>,
 

@@ -16,9 +16,9 @@ const MOST: usize = 10;
 /// Bring a session of an older specification, or of another program, to version 0.4.
 ///
 /// Takes sessions of the specification's versions 0.0 to 0.3 and what AgentFS made of any: link
-/// counts are recounted, and no byte of content is lost. The session must not be in use. It
-/// is copied first, then changed at once: whenever this is killed, it is the old one or the new
-/// one. What breaks the rules then (odd names, negative sizes) is listed; exits with 1 if
+/// counts are recounted, and no byte of content is lost. The session must not be in use. It is
+/// copied first, then changed at once: if the command is killed, the session is the old one or the
+/// new one. What still breaks the rules (odd names, negative sizes) is listed; exits with 1 if
 /// anything does.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

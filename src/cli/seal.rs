@@ -21,7 +21,7 @@ const MANY_ZERO_BYTES: u64 = 1 << 30;
 
 /// Make a session readable for programs that follow the specification to the letter.
 ///
-/// Fetches what is still the base's, fills holes with zeros, copies up what is below renamed
+/// Copies what is still only in the base, fills holes with zeros, copies up what is below renamed
 /// directories, and gives each further name of a changed file an entry. The tree stays what it is,
 /// with its handles, numbers and times. The session must not be served at the same time. If the
 /// command is killed, the session is valid, and the next run goes on.

@@ -13,11 +13,11 @@ use crate::config::{self, Missing};
 
 /// Check an exports file, and show what clients mount.
 ///
-/// Prints each export with its path, secret ones too, and what it is put together of; and a line
-/// for each thing on this machine that does not fit: a base that is not there, a file that is no
-/// session, a schema that is no JSON, or that recurses so that content may take too long to check.
-/// Creates and changes nothing; the exports may be served. Exits with 1 if there
-/// are findings, and with 2 if the file itself is wrong.
+/// Prints each export with its path, secret ones too, and its parts; and a line for each problem on
+/// this machine: a base that is missing, a file that is not a session, a schema that is not JSON,
+/// or one that recurses so that content may take too long to check. Creates and changes nothing;
+/// the exports may be served. Exits with 1 if there are findings, and with 2 if the file itself is
+/// wrong.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The exports file (docs/EXPORTS.md).

@@ -10,7 +10,7 @@ use crate::context::{NodeMeta, UriPrefix};
 /// List the visible nodes below a prefix, a URI each.
 ///
 /// A prefix ends with a whole part: ctx://acme/users/al is not one of ctx://acme/users/alice/….
-/// ctx:// is one of all.
+/// ctx:// matches all.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -20,7 +20,7 @@ pub(super) struct Args {
     #[arg(value_name = "URI-PREFIX")]
     prefix: UriPrefix,
 
-    /// Show those that are PENDING or BROKEN too, and the status of each.
+    /// Show PENDING and BROKEN nodes too, and the status of each.
     #[arg(short, long)]
     all: bool,
 

@@ -17,9 +17,9 @@ use super::error::CliError;
 /// Keep context nodes in a session: what agents know of users and of themselves.
 ///
 /// A node has a URI, ctx://ACCOUNT/users/USER/memories/CATEGORY/SLUG,
-/// ctx://ACCOUNT/agents/AGENT/memories/CATEGORY/SLUG or ctx://ACCOUNT/agents/AGENT/skills/NAME,
-/// and is a directory of the same name below /accounts in the session's tree. Whatever is broken
-/// off in the middle of a change, `repair` makes the node the old one or the new one.
+/// ctx://ACCOUNT/agents/AGENT/memories/CATEGORY/SLUG or ctx://ACCOUNT/agents/AGENT/skills/NAME, and
+/// is a directory of the same name below /accounts in the session's tree. If a change was
+/// interrupted, `repair` makes the node the old version or the new one.
 ///
 /// With --account, or ACETATE_ACCOUNT in the environment, every other account is refused. Without,
 /// the owner of the session acts as whichever account a URI names.

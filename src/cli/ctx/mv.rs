@@ -18,7 +18,7 @@ pub(super) struct Args {
     /// The node.
     uri: Uri,
 
-    /// Where it goes; nothing may be there.
+    /// The new URI; no node may be there.
     new_uri: Uri,
 
     /// Print a JSON object: uri, version, event_id, event_type.

@@ -48,7 +48,7 @@ struct OutboxLsArgs {
     json: bool,
 }
 
-/// Remove events that were taken; exits with 1 if one is not there.
+/// Remove events that were processed; exits with 1 if one is not there.
 #[derive(Debug, clap::Args)]
 struct AckArgs {
     #[command(flatten)]
@@ -59,7 +59,7 @@ struct AckArgs {
     json: bool,
 }
 
-/// Count that events could not be taken; exits with 1 if one does not wait.
+/// Count failures to process events; exits with 1 if one is not waiting.
 #[derive(Debug, clap::Args)]
 struct FailArgs {
     #[command(flatten)]

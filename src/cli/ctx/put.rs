@@ -46,13 +46,13 @@ pub(super) struct Args {
     #[arg(long = "tag", value_name = "TAG", conflicts_with = "no_tags")]
     tags: Vec<String>,
 
-    /// Take the node's tags away.
+    /// Remove the node's tags.
     #[arg(long)]
     no_tags: bool,
 
     /// The level in its metadata, 0 to 9.
     ///
-    /// Without, it keeps that which it has; a new node gets 3.
+    /// Without it, the level stays; a new node gets 3.
     #[arg(long, value_name = "N")]
     level: Option<u64>,
 

@@ -21,15 +21,15 @@ pub(super) struct Args {
     /// The node where it leads.
     to: Uri,
 
-    /// What it says.
+    /// What the edge means.
     #[arg(long = "type", value_name = "TYPE", default_value = "related_to")]
     relation_type: String,
 
-    /// How strong it is, from 0 to 1.
+    /// How strong the edge is, from 0 to 1.
     #[arg(long, default_value_t = 1.0)]
     weight: f64,
 
-    /// Why there is one.
+    /// Why there is an edge.
     #[arg(long, default_value = "", hide_default_value = true)]
     reason: String,
 

@@ -6,12 +6,12 @@ use crate::cli::error::CliError;
 use crate::cli::output::Out;
 use crate::cli::{Ending, output, text};
 
-/// Finish or take back what was broken off; exits with 1 if a node needs hands.
+/// Finish or take back interrupted changes; exits with 1 if a node needs help by hand.
 ///
 /// A change of `acetate ctx` that was decided is finished, with its event; one that was not is
-/// taken back. Content without metadata gets some, a PENDING node that is whole becomes ACTIVE,
-/// and one that is not BROKEN. What is not valid is named and left as it is. Nodes that are ACTIVE
-/// or BROKEN are passed over.
+/// taken back. Content without metadata gets some, a PENDING node that is whole becomes ACTIVE, and
+/// one that is not BROKEN. What is not valid is named and left as it is. Nodes that are ACTIVE or
+/// BROKEN are skipped.
 ///
 /// Run it when no client writes nodes through a mount: a node that is half written there looks
 /// abandoned.

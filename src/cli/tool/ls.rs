@@ -34,7 +34,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "WHEN", value_parser = time_args::parse)]
     until: Option<Timestamp>,
 
-    /// Only calls that ended so.
+    /// Only calls with this status.
     #[arg(long, value_enum)]
     status: Option<CallStatusFilter>,
 

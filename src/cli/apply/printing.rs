@@ -89,7 +89,7 @@ fn print_plan(
         out.line(format_args!("{line}"))?;
     }
     for drifted in &plan.drifted {
-        let (path, why) = (drifted.path.as_bytes(), drifted.reason.as_str());
+        let (path, why) = (drifted.path.as_bytes(), drifted.why());
         if args.json {
             let mut object = text::json("drift");
             text::put_path(&mut object, "path", path);

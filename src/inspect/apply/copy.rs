@@ -6,7 +6,7 @@ use super::plan::target_path;
 use super::planner::Planner;
 use super::target_dir::base_error;
 use crate::base::{Base, BaseAttr, BasePath};
-use crate::delta::Original;
+use crate::delta::{MergedPath, Original};
 use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
 use crate::overlay::{BaseObject, BlobDigest, Change};
@@ -129,6 +129,36 @@ impl Planner<'_> {
         }
     }
 
+    /// In what the copy differs from the base where a change is, or at `path` in a directory that
+    /// it removes; `None` where it does not.
+    pub(super) fn difference_in_copy(
+        &self,
+        change: usize,
+        path: &MergedPath,
+    ) -> Result<Option<String>> {
+        let from = self.plan.changes.get(change).filter(|change| change.path == *path);
+        let path = target_path(from.and_then(|change| change.from.as_ref()).unwrap_or(path));
+        let base = match (self.base_stat(&path)?, self.place.stat(&path)?) {
+            (Some(_), None) => return Ok(Some("it is not there".to_owned())),
+            (None, Some(_)) => return Ok(Some("the base has nothing there".to_owned())),
+            (None, None) => return Ok(None),
+            (Some(base), Some(there)) if base.kind != there.kind => {
+                return Ok(Some("another type".to_owned()));
+            }
+            (Some(base), Some(there)) if base.mode != there.mode && !is_link(&base) => {
+                let (has, not) = (there.mode, base.mode);
+                return Ok(Some(format!("mode {has:04o}, not {not:04o}")));
+            }
+            (Some(base), Some(_)) => base,
+        };
+        let what = match base.kind {
+            FileKind::Directory => "entries are missing",
+            FileKind::Symlink => "another target",
+            _ => "another content",
+        };
+        Ok(Some(what.to_owned()))
+    }
+
     fn bytes_differ(&self, path: &BasePath, ours: &BaseAttr, there: &BaseAttr) -> Result<bool> {
         let (mut old, mut new) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
         let mut offset = 0;
@@ -154,6 +184,10 @@ impl Planner<'_> {
         }
         Ok(false)
     }
+}
+
+fn is_link(attr: &BaseAttr) -> bool {
+    attr.kind == FileKind::Symlink
 }
 
 /// The original of a change, if a copy is written to: the copy may have that.

@@ -24,6 +24,20 @@ pub struct Drifted {
     pub path: MergedPath,
     /// What happened.
     pub reason: DriftReason,
+    /// In what a copy of the base differs from it.
+    pub in_copy: Option<String>,
+}
+
+impl Drifted {
+    fn new(path: MergedPath, reason: DriftReason) -> Self {
+        Self { path, reason, in_copy: None }
+    }
+
+    /// What happened, in words.
+    pub fn why(&self) -> String {
+        let why = self.reason.as_str();
+        self.in_copy.as_ref().map_or_else(|| why.to_owned(), |what| format!("{why}: {what}"))
+    }
 }
 
 /// What happened.
@@ -157,7 +171,7 @@ impl Planner<'_> {
                     self.note_hidden(
                         base,
                         place,
-                        Drifted { path, reason: DriftReason::ChangedSinceDeleted },
+                        Drifted::new(path, DriftReason::ChangedSinceDeleted),
                     );
                 }
             }
@@ -190,11 +204,7 @@ impl Planner<'_> {
         if let Some(here) = here
             && self.original_of(here)?.is_none()
         {
-            self.note_hidden(
-                here,
-                place.clone(),
-                Drifted { path: place, reason: DriftReason::Came },
-            );
+            self.note_hidden(here, place.clone(), Drifted::new(place, DriftReason::Came));
         }
         Ok(())
     }
@@ -215,7 +225,7 @@ impl Planner<'_> {
     /// last.
     pub(super) fn drifted(&mut self, path: MergedPath, why: DriftReason) {
         let change = self.plan.changes.len().saturating_sub(1);
-        self.drifted_in(change, Drifted { path, reason: why });
+        self.drifted_in(change, Drifted::new(path, why));
     }
 
     fn drifted_in(&mut self, change: usize, drifted: Drifted) {
@@ -223,7 +233,7 @@ impl Planner<'_> {
     }
 
     /// Leaves out what drifted, as far as the options say so, and puts the rest in order.
-    pub(super) fn resolve_drift(&mut self) {
+    pub(super) fn resolve_drift(&mut self) -> Result<()> {
         let names = |named: &[MergedPath], path: &MergedPath| {
             named.iter().any(|named| path.is_within(named))
         };
@@ -233,6 +243,11 @@ impl Planner<'_> {
             paths.get(*change).is_some_and(|path| names(named, path)) || names(named, &drifted.path)
         };
         drifts.retain(|drift| !has(&self.sides.session, drift));
+        for (change, drifted) in &mut drifts {
+            if drifted.reason == DriftReason::Copy {
+                drifted.in_copy = self.difference_in_copy(*change, &drifted.path)?;
+            }
+        }
         let to_base = drifts.iter().filter(|drift| has(&self.sides.base, drift));
         // A change is left out whole.
         let to_base: HashSet<_> = to_base.map(|(change, _)| *change).collect();
@@ -241,17 +256,17 @@ impl Planner<'_> {
         self.plan.drifted.dedup();
         for (number, drifted) in drifts {
             let Some(path) = paths.get(number) else { continue };
-            let keeps_base = to_base.contains(&number);
+            let (keeps_base, why) = (to_base.contains(&number), drifted.why());
             if keeps_base {
                 let is_attributes = self.attributes_of_dirs.contains(&number);
                 let kept = KeptInBase { path: path.clone(), is_attributes };
                 self.plan.kept_in_base.insert(drifted.path, kept);
             }
             if keeps_base || self.skips_drifted {
-                let why = drifted.reason.as_str().to_owned();
                 self.refuse(number, Skipped { path: path.clone(), why });
             }
         }
+        Ok(())
     }
 
     /// Notes that the session hides a base object, which has not changed since its last change,
@@ -299,7 +314,7 @@ impl Planner<'_> {
                 let (entries, names_differ) = self.entries(&dir)?;
                 if names_differ {
                     let path = MergedPath::of_base(&dir);
-                    self.drifted_in(gone.change, Drifted { path, reason: DriftReason::Copy });
+                    self.drifted_in(gone.change, Drifted::new(path, DriftReason::Copy));
                 }
                 for path in entries {
                     if self.taken.contains_key(&path) {
@@ -334,7 +349,7 @@ impl Planner<'_> {
             false => BaseObject { path: path.clone(), attr },
         };
         let at = MergedPath::of_base(path);
-        let drifted = Drifted { path: at.clone(), reason: DriftReason::ChangedSinceDeleted };
+        let drifted = Drifted::new(at.clone(), DriftReason::ChangedSinceDeleted);
         let original = self.original_of(&base)?;
         if self.is_changed_since_hidden(&base, gone.since)? {
             self.drifted_in(gone.change, drifted);
@@ -376,7 +391,7 @@ impl Planner<'_> {
         let base = base.filter(|base| !self.is_other(base).unwrap_or(true));
         if base.is_none() {
             let path = MergedPath::of_base(path);
-            self.drifted_in(gone.change, Drifted { path, reason: DriftReason::Copy });
+            self.drifted_in(gone.change, Drifted::new(path, DriftReason::Copy));
         }
         Ok(base)
     }
@@ -400,7 +415,7 @@ impl Planner<'_> {
             // It is in a directory that a client moved away.
             if there.is_none() {
                 let path = MergedPath::of_base(&path);
-                self.drifted_in(change, Drifted { path, reason: DriftReason::ChangedSinceDeleted });
+                self.drifted_in(change, Drifted::new(path, DriftReason::ChangedSinceDeleted));
             }
         }
         Ok(())

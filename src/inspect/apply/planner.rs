@@ -190,7 +190,7 @@ impl<'a> Planner<'a> {
         self.find_drift_in_removed_dirs()?;
         self.find_drift_by_log()?;
         self.find_drift_in_same_second()?;
-        self.resolve_drift();
+        self.resolve_drift()?;
         self.refuse_removal_of_unseen()?;
         self.leave_out_dependents()?;
         self.plan.count(self.counts.values());

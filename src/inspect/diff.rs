@@ -171,6 +171,19 @@ pub fn is_dropping(path: &MergedPath) -> bool {
     })
 }
 
+/// Whether only the time of a directory differs, which follows from its entries.
+pub fn is_time_of_directory(difference: &Difference) -> bool {
+    let change = &difference.change;
+    let is_dir =
+        change.after.as_ref().is_some_and(|after| after.attr().kind == FileKind::Directory);
+    let stays = match difference.kind {
+        DifferenceKind::Modified => true,
+        DifferenceKind::Renamed => change.is_carried,
+        DifferenceKind::Added | DifferenceKind::Deleted | DifferenceKind::Retyped => false,
+    };
+    is_dir && stays && !difference.differs.mode && !difference.differs.owner
+}
+
 /// Whether the options include a change.
 pub(super) fn is_chosen(options: &DiffOptions, view: &TreeView<'_>, change: &Change) -> bool {
     options.selection.has_change(view, change)

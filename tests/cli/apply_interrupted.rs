@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::process::Output;
 
-use acetate::inspect::apply::{ApplyEvent, Consent, apply};
+use acetate::inspect::apply::{ApplyEvent, ApplyOptions, Consent, apply};
 use acetate::inspect::opened::OpenSession;
 use acetate::workspace::{self, Workspace};
 
@@ -84,4 +84,32 @@ fn no_discard_of_the_library_removes_what_an_interrupted_apply_wrote_to_the_base
     work.discard(&["a"]).unwrap();
     work.close().unwrap();
     assert_eq!(fs::read(base.join("a")).unwrap(), b"agent's");
+}
+
+/// As many as a run that is not interrupted counts.
+#[test]
+fn what_is_finished_is_counted_as_what_is_applied_at_once() {
+    let tree =
+        "dir/file \"1\"\nother \"other\"\ngone/a \"a\"\ngone/b \"b\"\ngone/c \"c\"\nset \"s\"";
+    let mut world = World::new(tree);
+    world.write("other", 0, b"mine!").unwrap();
+    world.put("dir/new", "new");
+    world.rm_rf("gone");
+    world.chmod("set", 0o4755).unwrap();
+    world.close();
+    let base = world.change_base();
+    fs::write(base.join("other"), "a\nperson's\n").unwrap();
+    let opened = OpenSession::open(&world.session(), Some(&base)).unwrap();
+    let options = ApplyOptions { skip_drifted: true, special: false, ..all() };
+    let plan = planned(&opened, None, &options).unwrap();
+    let mut stop = |event| match event {
+        ApplyEvent::Step { done: 1, .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let report = apply(&opened, None, &options, Consent::Shown(&plan), None, &mut stop).unwrap();
+    assert!(report.broken_off.is_some());
+    drop(opened);
+    let (out, _) = said(&acetate(&world, &["apply", "--yes"]), 1);
+    assert!(out.contains("\nskipped /set: a set-user-ID file: made only with"), "{out}");
+    assert!(out.ends_with(": 5 applied, 2 skipped: the session keeps those\n"), "{out}");
 }

@@ -1,7 +1,7 @@
 //! What `acetate apply` says of what the base changed, and of plans that write no content.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Output;
 
 use super::program::{run, said};
@@ -120,4 +120,103 @@ fn the_bases_mode_of_a_directory_is_taken_and_what_the_session_has_in_it_stays()
     said(&apply(&world, &["--yes"]), 0);
     assert_eq!(fs::read(base.join("d/later")).unwrap(), b"agent");
     assert_eq!(fs::metadata(base.join("d")).unwrap().permissions().mode() & 0o7777, 0o711);
+}
+
+/// A session over a directory in which git ignores `*.o`: one directory is gone and one moved, each
+/// with such a file, and a file is written.
+fn with_ignored() -> World {
+    let tree =
+        "gone/x \"x\"\ngone/k.o \"o\"\nold/m \"m\"\nold/k.o \"o\"\ntop \"top\"\n.gitignore \"*.o\"";
+    let mut world = World::new(tree);
+    world.rm_rf("gone");
+    world.rename("old", "moved").unwrap();
+    world.write("top", 0, b"TOP").unwrap();
+    world.keep_removed();
+    world.close();
+    world.change_base();
+    world
+}
+
+#[test]
+fn what_holds_ignored_files_is_counted_with_how_to_apply_it() {
+    let world = with_ignored();
+    let session = world.session();
+    let next = format!(
+        "a directory that holds what is not chosen stays: without --exclude and --gitignore, \
+         `acetate apply {} /moved` applies it whole\n",
+        session.display()
+    );
+    let (_, err) = said(&apply(&world, &["--dry-run", "--gitignore"]), 1);
+    assert_eq!(err, next);
+    let (out, err) = said(&apply(&world, &["--yes", "--gitignore"]), 1);
+    assert!(out.ends_with(": 1 applied, 2 skipped: the session keeps those\n"), "{out}");
+    assert!(err.contains(&next), "{err}");
+    said(&apply(&world, &["--yes", "/moved"]), 0);
+    assert!(world.base().join("moved/k.o").exists());
+    let (out, err) = said(&apply(&world, &["--yes", "--json", "--exclude", "k.o"]), 1);
+    assert!(out.contains(r#""changes":1,"skipped":1,"#), "{out}");
+    assert!(err.contains("/gone` applies it whole"), "{err}");
+}
+
+#[test]
+fn what_is_left_to_the_base_is_not_listed_as_removed() {
+    let world = with_ignored();
+    fs::write(world.base().join("gone/x"), "person").unwrap();
+    let (out, _) = said(&apply(&world, &["--dry-run", "--skip-drifted", "gone"]), 1);
+    assert!(!out.contains("D /gone") && out.contains("! /gone/x: "), "{out}");
+    let (out, _) = said(&apply(&world, &["--yes", "--take", "base", "gone"]), 0);
+    assert!(!out.contains("D /gone"), "{out}");
+    assert!(out.contains("! /gone/x: the base changed since it was deleted; stays"), "{out}");
+    assert!(world.base().join("gone/k.o").exists());
+}
+
+#[test]
+fn in_what_a_copy_differs_is_said() {
+    let tree = "gone \"1\"\nother \"other\"\nmode \"m\"\nlink -> gone\nkind \"k\"";
+    let mut world = World::new(tree);
+    for name in ["gone", "other", "mode", "kind"] {
+        world.write(name, 0, b"W").unwrap();
+    }
+    world.remove("link").unwrap();
+    world.put("new", "new");
+    world.close();
+    let copy = world.scratch().join("copy");
+    crate::support::applied::copy(&world.base(), &copy);
+    fs::remove_file(copy.join("gone")).unwrap();
+    fs::write(copy.join("other"), "copys").unwrap();
+    fs::set_permissions(copy.join("mode"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::remove_file(copy.join("link")).unwrap();
+    symlink("other", copy.join("link")).unwrap();
+    fs::remove_file(copy.join("kind")).unwrap();
+    fs::create_dir(copy.join("kind")).unwrap();
+    fs::write(copy.join("new"), "theirs").unwrap();
+    let (out, _) = said(&apply(&world, &["--dry-run", "--to", copy.to_str().unwrap()]), 1);
+    for (name, what) in [
+        ("gone", "it is not there"),
+        ("kind", "another type"),
+        ("link", "another target"),
+        ("new", "the base has nothing there"),
+        ("other", "another content"),
+    ] {
+        let line = format!("! /{name}: the copy is not as the base there: {what}\n");
+        assert!(out.contains(&line), "{line}{out}");
+    }
+}
+
+#[test]
+fn a_second_apply_does_not_end_what_undo_takes_back() {
+    let mut world = World::new("b \"1\"\nother \"other\"\nd/f \"f\"");
+    world.link("b", "d/link").unwrap();
+    world.write("other", 0, b"OTHER").unwrap();
+    world.close();
+    let base = world.change_base();
+    fs::write(base.join("b"), "1 and a person's").unwrap();
+    said(&apply(&world, &["--yes", "/d/link", "/other"]), 0);
+    let session = world.session();
+    let diff = run(world.scratch(), &["diff", session.to_str().unwrap()]);
+    assert_eq!((diff.status.code(), &diff.stdout[..]), (Some(0), &b""[..]));
+    said(&apply(&world, &["--yes"]), 0);
+    said(&apply(&world, &["--yes", "--undo"]), 0);
+    assert_eq!(fs::read(base.join("other")).unwrap(), b"other");
+    assert!(!base.join("d/link").exists());
 }

@@ -1,6 +1,5 @@
 //! `acetate apply`: writes what a session changed to its base.
 
-mod counting;
 mod forgetting;
 mod printing;
 mod progress;
@@ -26,12 +25,13 @@ use crate::inspect::apply::{
     ApplyOptions, ApplyPlan, Consent, KeptInBase, SessionUpdater, ShowPlan, apply,
     check_not_taken_back, clear, interrupted, keep_nothing, plan, resume,
 };
+use crate::inspect::diff::is_time_of_directory;
 use crate::inspect::hunks::ChosenHunks;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
 use counting::PathCounts;
 use forgetting::Forgetting;
-use printing::{PlanPrinter, is_time_of_directory};
+use printing::PlanPrinter;
 use progress::ApplyProgress;
 use report::tell;
 pub(super) use report::undo_command;
@@ -182,11 +182,11 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if args.dry_run {
         return Ok(ending_of(&plan));
     }
-    if !args.yes && !is_wanted(args, &opened, shown.count(&plan))? {
+    if !args.yes && !is_wanted(args, &opened, PlanPrinter::count(&plan))? {
         output::line(format_args!("nothing was written"));
         return Ok(Ending::Findings);
     }
-    write(args, &opened, &options, (&plan, &shown))
+    write(args, &opened, &options, &plan)
 }
 
 /// Writes what was agreed to, and says what came of it.
@@ -194,7 +194,7 @@ fn write(
     args: &Args,
     opened: &OpenSession,
     options: &ApplyOptions,
-    (plan, shown): (&ApplyPlan, &PlanPrinter<'_>),
+    plan: &ApplyPlan,
 ) -> Result<Ending, CliError> {
     let kept: BTreeSet<_> = plan.kept_in_base().cloned().collect();
     let ending = with_book(args, opened, |book| {
@@ -212,8 +212,8 @@ fn write(
         report.skipped.retain(|skipped| !plan.left_to_base().contains(&skipped.path));
         let drifted = plan.drifted.iter().map(|drifted| &drifted.path);
         undo::tell_copies(args, drifted, report.kept.as_deref())?;
-        let paths = if args.yes { &made.paths } else { &shown.paths };
-        let ending = tell(args, opened, &report, paths)?;
+        report.left_out.retain(|left| !plan.left_to_base().contains(&left.path));
+        let ending = tell(args, opened, &report)?;
         if args.skip_drifted && !report.skipped.is_empty() && !plan.drifted.is_empty() {
             note_next(args);
         }
@@ -376,7 +376,11 @@ fn finish(args: &Args, opened: &OpenSession) -> Result<Ending, CliError> {
         let report = resume(opened, args.to.as_deref(), book, &mut |event| progress.tell(event));
         progress.end();
         match report? {
-            Some(report) => tell(args, opened, &report, &PathCounts::default()),
+            Some(mut report) => {
+                // No plan has named it.
+                report.skipped.append(&mut report.left_out);
+                tell(args, opened, &report)
+            }
             None => Ok(Ending::Done),
         }
     })
@@ -388,7 +392,7 @@ fn target<'a>(args: &'a Args, opened: &'a OpenSession) -> &'a Path {
 }
 
 /// Asks the person at the terminal whether the plan is to be applied.
-fn is_wanted(args: &Args, opened: &OpenSession, shown: usize) -> Result<bool, CliError> {
+fn is_wanted(args: &Args, opened: &OpenSession, shown: u64) -> Result<bool, CliError> {
     if args.json || !asking::can_ask() {
         let what = "cannot ask without a terminal: nothing was written";
         return Err(CliError::new(what)

@@ -5,24 +5,22 @@ use std::ops::ControlFlow;
 
 use serde_json::Value;
 
-use super::counting::PathCounts;
 use super::report::{lost, put_counts};
 use super::{Args, target};
 use crate::cli::error::CliError;
+use crate::cli::mounting::privilege::quoted;
 use crate::cli::output::{self, Out};
 use crate::cli::{diff, text};
 use crate::delta::MergedPath;
-use crate::inspect::apply::{ApplyPlan, AttributeCounts, ShowPlan};
-use crate::inspect::diff::{Difference, DifferenceKind};
+use crate::inspect::apply::{AppliedChange, ApplyPlan, AttributeCounts, ShowPlan};
+use crate::inspect::diff::{Difference, DifferenceKind, is_time_of_directory};
 use crate::inspect::opened::OpenSession;
-use crate::vfs::FileKind;
 
 /// Collects the lines of a plan, and prints them.
 pub(super) struct PlanPrinter<'a> {
     args: &'a Args,
     opened: &'a OpenSession,
     differences: Vec<Difference>,
-    pub paths: PathCounts,
     /// Whether the plan leaves something out, once it is there.
     pub leaves_out: Option<bool>,
     /// Why the plan could not be printed.
@@ -31,15 +29,13 @@ pub(super) struct PlanPrinter<'a> {
 
 impl<'a> PlanPrinter<'a> {
     pub fn new(args: &'a Args, opened: &'a OpenSession) -> Self {
-        let (differences, paths) = (Vec::new(), PathCounts::default());
-        Self { args, opened, differences, paths, leaves_out: None, failed: None }
+        Self { args, opened, differences: Vec::new(), leaves_out: None, failed: None }
     }
 
     /// How many paths are shown and not left out.
-    pub fn count(&self, plan: &ApplyPlan) -> usize {
+    pub fn count(plan: &ApplyPlan) -> u64 {
         let left: HashSet<_> = plan.left_out.iter().map(|left| &left.path).collect();
-        let shown = self.differences.iter().map(|difference| &difference.change.path);
-        self.paths.sum(shown.filter(|path| !left.contains(path)).chain(&self.paths.quiet))
+        AppliedChange::count_paths(plan.changes.iter().filter(|c| !left.contains(&c.path)))
     }
 
     pub fn print(&mut self, plan: &ApplyPlan) -> Result<(), CliError> {
@@ -49,22 +45,20 @@ impl<'a> PlanPrinter<'a> {
             // By a view of its own: an apply shows its plan while it looks at the session.
             false => {
                 let opened = self.args.source.open()?;
-                self.paths.count(&opened, &self.differences)?;
-                let has_line = |d: &&Difference| !is_told_as_drifted(plan, d);
+                let left: HashSet<_> = plan.left_out.iter().map(|left| &left.path).collect();
+                let has_line = |d: &&Difference| !is_told_otherwise(plan, &left, d);
                 let differences = self.differences.iter().filter(has_line).cloned().collect();
                 diff::lines(&opened, self.args.all, differences)?
             }
         };
-        print_plan(self.args, self.opened, plan, &lines, self.paths.quiet.len())
+        print_plan(self.args, self.opened, plan, &lines)
     }
 }
 
 impl ShowPlan for PlanPrinter<'_> {
     fn difference(&mut self, difference: &Difference) {
         // Every directory with a changed entry.
-        if is_time_of_directory(difference) && !self.args.json {
-            self.paths.quiet.insert(difference.change.path.clone());
-        } else {
+        if self.args.json || !is_time_of_directory(difference) {
             self.differences.push(difference.clone());
         }
     }
@@ -82,7 +76,6 @@ fn print_plan(
     opened: &OpenSession,
     plan: &ApplyPlan,
     lines: &[String],
-    quiet: usize,
 ) -> Result<(), CliError> {
     let mut out = Out::new();
     for line in lines {
@@ -106,6 +99,9 @@ fn print_plan(
         }
     }
     print_notes(args, plan, &mut out)?;
+    if let Some(path) = plan.split.first() {
+        note_split(args, path);
+    }
     let dir = target(args, opened);
     if args.json {
         let mut object = text::json("plan");
@@ -136,14 +132,24 @@ fn print_plan(
                  back before"
             ))?;
         }
-        let sum = sum(args, plan, quiet);
+        let sum = sum(args, plan);
         out.line(format_args!("{}: {sum}", dir.display()))?;
     }
     out.end()
 }
 
+/// Says how a directory is applied of which something is not chosen.
+fn note_split(args: &Args, path: &MergedPath) {
+    output::line(format_args!(
+        "a directory that holds what is not chosen stays: without --exclude and --gitignore, \
+         `acetate apply {} {}` applies it whole",
+        quoted(&args.source.session.display().to_string()),
+        quoted(&path.display().to_string())
+    ));
+}
+
 /// What a plan comes to, in a list.
-fn sum(args: &Args, plan: &ApplyPlan, quiet: usize) -> String {
+fn sum(args: &Args, plan: &ApplyPlan) -> String {
     let mut parts = Vec::new();
     if plan.files > 0 {
         let mut written = text::bytes(plan.bytes);
@@ -161,13 +167,14 @@ fn sum(args: &Args, plan: &ApplyPlan, quiet: usize) -> String {
         }
         parts.push(removed);
     }
+    let times_only = plan.changes.iter().filter(|change| change.paths == 0).count();
     let AttributeCounts { modes, owners, times, dirs } = plan.attributes;
     for (what, count, noun) in [
         ("mode", modes, "file"),
         ("owner", owners, "file"),
         ("time", times, "file"),
         ("mode or owner", dirs, "directory"),
-        ("times", quiet as u64, "directory"),
+        ("times", times_only as u64, "directory"),
     ] {
         if count > 0 {
             parts.push(format!("{what} of {}", text::count(count, noun)));
@@ -227,21 +234,13 @@ fn print_notes(args: &Args, plan: &ApplyPlan, out: &mut Out) -> Result<(), CliEr
     Ok(())
 }
 
-/// Whether a difference has its line among what drifted. The old name of a rename is only in its
-/// own line.
-fn is_told_as_drifted(plan: &ApplyPlan, difference: &Difference) -> bool {
-    difference.kind != DifferenceKind::Renamed && plan.has_drifted(&difference.path)
-}
-
-/// Whether nothing but the time of a directory differs, which follows what is in it.
-pub(super) fn is_time_of_directory(difference: &Difference) -> bool {
-    let change = &difference.change;
-    let is_dir =
-        change.after.as_ref().is_some_and(|after| after.attr().kind == FileKind::Directory);
-    let stays = match difference.kind {
-        DifferenceKind::Modified => true,
-        DifferenceKind::Renamed => change.is_carried,
-        DifferenceKind::Added | DifferenceKind::Deleted | DifferenceKind::Retyped => false,
-    };
-    is_dir && stays && !difference.differs.mode && !difference.differs.owner
+/// Whether a difference has its line among what drifted, or is left out. The old name of a rename
+/// is only in its own line.
+fn is_told_otherwise(
+    plan: &ApplyPlan,
+    left_out: &HashSet<&MergedPath>,
+    difference: &Difference,
+) -> bool {
+    difference.kind != DifferenceKind::Renamed
+        && (plan.has_drifted(&difference.path) || left_out.contains(&difference.change.path))
 }

@@ -5,7 +5,6 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::Args;
-use super::counting::PathCounts;
 use crate::cli::error::CliError;
 use crate::cli::mounting::privilege::quoted;
 use crate::cli::output::{self, Out};
@@ -14,12 +13,7 @@ use crate::inspect::apply::{AppliedChange, Loss, NotSet, Report};
 use crate::inspect::opened::OpenSession;
 
 /// Says what came of it.
-pub(super) fn tell(
-    args: &Args,
-    opened: &OpenSession,
-    report: &Report,
-    paths: &PathCounts,
-) -> Result<Ending, CliError> {
+pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result<Ending, CliError> {
     match report.broken_off {
         Some((0, 0)) => return Err(CliError::new("interrupted: nothing was written")),
         Some((done, all)) => {
@@ -34,7 +28,7 @@ pub(super) fn tell(
         let path = text::name(loss.path.as_bytes());
         output::line(format_args!("warning: {path} {}", lost(loss)));
     }
-    let shown = show(args, opened, report, paths);
+    let shown = show(args, opened, report);
     let is_undone_whole = |applied: &AppliedChange| applied.part.is_none();
     if report.kept.is_some() && report.applied.iter().any(is_undone_whole) {
         note_undo(args, report);
@@ -43,16 +37,15 @@ pub(super) fn tell(
     if let Some(error) = shown.err().filter(|error| !error.is_closed()) {
         return Err(error.after(done(report)));
     }
-    Ok(if report.skipped.is_empty() { Ending::Done } else { Ending::Findings })
+    Ok(if report.skipped.is_empty() && report.left_out.is_empty() {
+        Ending::Done
+    } else {
+        Ending::Findings
+    })
 }
 
 /// Prints what was skipped, and the sum.
-fn show(
-    args: &Args,
-    opened: &OpenSession,
-    report: &Report,
-    paths: &PathCounts,
-) -> Result<(), CliError> {
+fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliError> {
     let mut out = Out::new();
     for skipped in &report.skipped {
         let path = skipped.path.as_bytes();
@@ -66,12 +59,11 @@ fn show(
         }
     }
     let dir = super::target(args, opened);
-    let count = paths.sum(report.applied.iter().map(|applied| &applied.path));
-    let skipped = report.skipped.len();
+    let skipped = report.skipped.len() + report.left_out.len();
     if args.json {
         let mut object = text::json("applied");
         text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
-        put_counts(&mut object, count, skipped, "skipped");
+        put_counts(&mut object, report.done().count(), skipped, "skipped");
         object.insert("undo".to_owned(), report.is_undo.into());
         out.json(object)?;
     } else if report.is_undo && skipped > 0 {
@@ -80,11 +72,11 @@ fn show(
     } else if report.is_undo {
         out.line(format_args!("{}: {}", dir.display(), done(report)))?;
     } else if skipped > 0 {
-        let dir = dir.display();
+        let (dir, count) = (dir.display(), AppliedChange::count_paths(report.done()));
         out.line(format_args!(
             "{dir}: {count} applied, {skipped} skipped: the session keeps those"
         ))?;
-    } else if count == 0 {
+    } else if report.done().next().is_none() {
         out.line(format_args!("{}: nothing was written", dir.display()))?;
     } else {
         out.line(format_args!("{}: applied", dir.display()))?;

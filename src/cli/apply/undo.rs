@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::counting::PathCounts;
 use super::progress::ApplyProgress;
 use super::report::tell;
 use super::{Args, with_book};
@@ -101,7 +100,7 @@ pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError>
         let report = report?;
         let drifted = plan.drifted.iter().map(|drift| &drift.path);
         tell_copies(args, drifted, report.kept.as_deref())?;
-        tell(args, opened, &report, &PathCounts::default())
+        tell(args, opened, &report)
     })
 }
 

@@ -341,6 +341,10 @@ impl Planner<'_> {
         if attr.kind == FileKind::Directory {
             open.push(path.clone());
         }
+        let removes = self.plan.changes.get_mut(gone.change);
+        if let Some(removes) = removes.filter(|removes| removes.object.is_none()) {
+            removes.paths += 1;
+        }
         let base = match self.place.is_copy() {
             true => match self.late_in_copy(path, &attr, gone)? {
                 Some(base) => base,

@@ -50,6 +50,8 @@ pub(super) struct Journal {
     /// The copies that the session drops in the end; none in a journal of an older version, which
     /// does not say.
     pub unchanged: Vec<DroppedCopy>,
+    /// What is left out and has no steps; none in a journal of an older version.
+    pub left_out: Vec<Skipped>,
     /// Attributes from before the first step.
     pub before: Vec<Before>,
     /// What is in directories that are put somewhere as a whole.
@@ -91,6 +93,7 @@ impl Journal {
             "leaves_kept": self.leaves_kept,
             // Not in lines of its own: an older program refuses a line that it does not know.
             "unchanged": self.unchanged.iter().map(DroppedCopy::json).collect::<Vec<_>>(),
+            "left_out": self.left_out.iter().map(skipped).collect::<Vec<_>>(),
         }))?;
         for change in &self.changes {
             line(json!({ "change": {
@@ -100,6 +103,7 @@ impl Journal {
                 "is_whole": change.is_whole,
                 "planned": change.planned.map(state),
                 "part": change.part.as_ref().map(part),
+                "paths": change.paths,
             }}))?;
         }
         for take in &self.steps.takes {
@@ -152,6 +156,9 @@ impl Journal {
             let unchanged = line.get("unchanged").and_then(Value::as_array);
             let unchanged = unchanged.into_iter().flatten().map(DroppedCopy::read);
             self.unchanged = unchanged.collect::<Option<_>>()?;
+            let left_out = line.get("left_out").and_then(Value::as_array);
+            let left_out = left_out.into_iter().flatten().map(to_skipped);
+            self.left_out = left_out.collect::<Option<_>>()?;
             return Some(());
         }
         let (what, value) = line.as_object()?.iter().next()?;
@@ -165,6 +172,8 @@ impl Journal {
                 planned: optional(value.get("planned").unwrap_or(&Value::Null), to_state)?,
                 base_ctime: None,
                 part: optional(value.get("part").unwrap_or(&Value::Null), to_part)?,
+                // Older versions do not say.
+                paths: value.get("paths").map_or(Some(1), Value::as_u64)?,
             }),
             "take" => self.steps.takes.push(Take {
                 slot: value.get("slot")?.as_u64()?,
@@ -213,9 +222,10 @@ impl Notes {
     pub const CLOSING: &str = r#"{"closing":true}"#;
 
     /// The line for a change that is not made.
-    pub fn skipped(change: Option<usize>, skipped: &Skipped) -> String {
-        let path = bytes(skipped.path.as_bytes());
-        json!({ "skipped": { "change": change, "path": path, "why": skipped.why } }).to_string()
+    pub fn skipped(change: Option<usize>, what: &Skipped) -> String {
+        let mut line = skipped(what);
+        line["change"] = json!(change);
+        json!({ "skipped": line }).to_string()
     }
 
     /// The line for the kept files that have further names in the target.
@@ -236,14 +246,21 @@ impl Notes {
             notes.shared = value.get("shared").and_then(SharedFiles::read).or(notes.shared);
             notes.skipped.extend(value.get("skipped").and_then(|skipped| {
                 let change = skipped.get("change")?.as_u64();
-                let path = to_merged(skipped.get("path")?)?;
-                let why = skipped.get("why")?.as_str()?.to_owned();
                 let change = change.and_then(|at| usize::try_from(at).ok());
-                Some((change, Skipped { path, why }))
+                Some((change, to_skipped(skipped)?))
             }));
         }
         Ok(notes)
     }
+}
+
+fn skipped(what: &Skipped) -> Value {
+    json!({ "path": bytes(what.path.as_bytes()), "why": what.why })
+}
+
+fn to_skipped(value: &Value) -> Option<Skipped> {
+    let why = value.get("why")?.as_str()?.to_owned();
+    Some(Skipped { path: to_merged(value.get("path")?)?, why })
 }
 
 /// `Some(None)` for null.

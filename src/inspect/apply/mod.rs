@@ -38,6 +38,7 @@ mod undo_change;
 mod undo_drift;
 mod undo_plan;
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -136,6 +137,8 @@ pub struct Report {
     pub applied: Vec<AppliedChange>,
     /// What was not, and why.
     pub skipped: Vec<Skipped>,
+    /// What the plan left out and has no steps for.
+    pub left_out: Vec<Skipped>,
     /// What we may not set.
     pub not_set: NotSet,
     /// Extended attributes that the host refuses to set.
@@ -152,6 +155,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// What was applied, and the session does not keep.
+    pub fn done(&self) -> impl Iterator<Item = &AppliedChange> {
+        let skipped: HashSet<_> = self.skipped.iter().map(|skipped| &skipped.path).collect();
+        self.applied.iter().filter(move |applied| !skipped.contains(&applied.path))
+    }
+
     fn broken_off_at(self, steps: (usize, usize)) -> Self {
         Self { broken_off: Some(steps), applied: Vec::new(), ..self }
     }
@@ -293,6 +302,7 @@ fn prepare(
     })?;
     let Some((plan, staged, leaves_kept)) = prepared else { return Ok(None) };
     let keeps = options.keep.is_some() && !leaves_kept;
+    let left_out = plan.left_out_without_steps();
     let before = if keeps { keep::note_before(place, &plan.steps)? } else { Vec::new() };
     let journal = Journal {
         session: opened.session().id().to_owned(),
@@ -306,6 +316,7 @@ fn prepare(
         steps: plan.steps,
         changes: plan.changes,
         unchanged: plan.unchanged,
+        left_out,
         before,
         inside: Vec::new(),
         opened: Vec::new(),
@@ -402,12 +413,12 @@ fn finish(
     let mut report = Report {
         applied: commit.applied(),
         skipped: commit.notes.skipped.iter().map(|(_, skipped)| skipped.clone()).collect(),
+        left_out: journal.left_out.clone(),
         not_set: commit.not_set,
         losses: staged.losses,
-        broken_off: None,
         is_undo: journal.is_undo,
         is_redo: journal.is_redo,
-        kept: None,
+        ..Report::default()
     };
     let steps = (commit.done, journal.steps.len());
     if !is_done {

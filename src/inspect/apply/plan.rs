@@ -62,6 +62,8 @@ pub struct ApplyPlan {
     pub unchanged: Vec<DroppedCopy>,
     /// What is left out, and why: the options or the paths do not ask for it.
     pub left_out: Vec<Skipped>,
+    /// The directories among that of which something is not chosen: they go whole, or stay.
+    pub split: Vec<MergedPath>,
     /// What is made set-user-ID or set-group-ID, or is a device node.
     pub special: Vec<Special>,
     /// What the host's files have, and their replacements will not.
@@ -165,6 +167,12 @@ impl ApplyPlan {
     /// Whether nothing of it is written: each change is left out.
     pub(super) fn writes_nothing(&self) -> bool {
         self.refused.len() == self.changes.len()
+    }
+
+    /// What is left out before it has steps.
+    pub(super) fn left_out_without_steps(&self) -> Vec<Skipped> {
+        let refused: HashSet<_> = self.refused.iter().map(|(_, refused)| &refused.path).collect();
+        self.left_out.iter().filter(|left| !refused.contains(&left.path)).cloned().collect()
     }
 
     /// How many changes are left out, but for those that an option leaves to the base.

@@ -373,6 +373,7 @@ impl<'a> Planner<'a> {
             planned: Some(planned),
             base_ctime: None,
             part: self.part_of(change).cloned(),
+            paths: u64::from(!diff::is_time_of_directory(difference)),
         });
         Ok(())
     }

@@ -101,6 +101,7 @@ impl Planner<'_> {
         let kept = kept.display();
         let why = format!("holds {kept}, which is not chosen: a directory goes whole or stays");
         self.plan.left_out.push(Skipped { path: change.path.clone(), why });
+        self.plan.split.push(change.path.clone());
         Ok(true)
     }
 

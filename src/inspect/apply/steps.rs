@@ -85,12 +85,26 @@ pub struct AppliedChange {
     pub is_whole: bool,
     /// Only this part of a file is applied: the session keeps the rest.
     pub part: Option<ChosenPart>,
+    /// How many paths it stands for, as `diff` counts them: of a directory that is gone, with all
+    /// that was in it; none where only a directory's time differs, which follows what is in it.
+    pub paths: u64,
 }
 
 impl AppliedChange {
     /// Whether the session had an entry at its path when the plan was made.
     pub fn was_entry(&self) -> bool {
         self.planned.is_some_and(|planned| planned.entry.is_some())
+    }
+
+    /// How many paths these changes stand for; directories of which only the time differs count
+    /// where there is nothing else.
+    pub fn count_paths<'c>(changes: impl Iterator<Item = &'c Self>) -> u64 {
+        let (mut paths, mut times) = (0, 0);
+        for change in changes {
+            paths += change.paths;
+            times += u64::from(change.paths == 0);
+        }
+        if paths == 0 { times } else { paths }
     }
 
     /// The requests, of at most `most` changes each, that let the session forget changes.

@@ -178,6 +178,7 @@ fn prepare_open(
         base_ctime: None,
         is_whole: true,
         part: None,
+        paths: 1,
     });
     let journal = Journal {
         top: plan.top,

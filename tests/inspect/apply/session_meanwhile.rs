@@ -321,6 +321,8 @@ fn skipped(change: fn(&World) -> Done, moment: Moment) -> Vec<String> {
             change(&world).unwrap();
         }
     });
+    // What the session keeps does not count as applied.
+    assert!(report.done().all(|done| report.skipped.iter().all(|s| s.path != done.path)));
     report.skipped.iter().map(|s| format!("{}: {}", s.path.display(), s.why)).collect()
 }
 

@@ -327,7 +327,9 @@ pub(super) fn old_object(change: &Change) -> Option<BaseObject> {
         mtime: original.mtime,
         ctime: original.ctime,
     };
-    Some(BaseObject { path: original.path.clone(), attr })
+    // A further name of a base file has the original of the name that was copied up.
+    let path = change.before.as_ref().map_or(&original.path, |base| &base.path).clone();
+    Some(BaseObject { path, attr })
 }
 
 /// Whether a file's content, or a link's target, differs from that of an original of its type.

@@ -18,7 +18,8 @@ use crate::writeback::UndoDir;
 /// What to do where nothing can be kept.
 const NO_KEEP_HINT: &str = "--no-keep keeps nothing, and then there is no --undo";
 
-/// Whether a plan does nothing but set times of directories, which follow what is in them.
+/// Whether a plan changes nothing but times of directories, which follow what is in them. A file
+/// may get what it has already.
 pub(super) fn changes_nothing(place: &ApplyTarget<'_>, plan: &ApplyPlan) -> Result<bool> {
     Ok(plan.writes_nothing() || sets_only_times(place, &plan.steps)?)
 }
@@ -29,8 +30,11 @@ fn sets_only_times(place: &ApplyTarget<'_>, steps: &Steps) -> Result<bool> {
     }
     for set in &steps.sets {
         let now = place.target.object(&set.path)?;
-        let is_same = now.is_some_and(|now| now.attrs.has_rights_of(&set.attrs));
-        if !is_same || set.attrs.kind != FileKind::Directory {
+        let is_dir = set.attrs.kind == FileKind::Directory;
+        let is_same = now.is_some_and(|now| {
+            now.attrs.has_rights_of(&set.attrs) && (is_dir || now.attrs.mtime == set.attrs.mtime)
+        });
+        if !is_same {
             return Ok(false);
         }
     }

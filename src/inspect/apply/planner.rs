@@ -106,6 +106,8 @@ pub(super) struct Planner<'a> {
     pub log_begun: Option<Time>,
     /// Whether objects have their content from the base.
     pub(super) kept: HashMap<Locator, bool>,
+    /// Changes of files with further names that are left out.
+    pub(super) unchosen_names: Vec<Change>,
     /// Objects that are made, for their further names; with the base file that each is merged with.
     pub(super) made: HashMap<(Locator, Option<FileId>), StagingSlot>,
     /// The changes that are left out though they have steps, by number.
@@ -161,6 +163,7 @@ impl<'a> Planner<'a> {
             hidden: Vec::new(),
             log_begun: None,
             kept: HashMap::new(),
+            unchosen_names: Vec::new(),
             made: HashMap::new(),
             refused: HashSet::new(),
             slots: 0,
@@ -193,6 +196,7 @@ impl<'a> Planner<'a> {
         self.resolve_drift()?;
         self.refuse_removal_of_unseen()?;
         self.leave_out_dependents()?;
+        self.drop_other_names();
         self.plan.count(self.counts.values());
         for at in 0..self.plan.changes.len() {
             let is_whole = !self.has_left_out(&self.plan.changes[at].path);
@@ -259,6 +263,7 @@ impl<'a> Planner<'a> {
             || self.leave_out_if_its_directory_stays(&change)?
         {
             self.left_out.insert(change.path.clone());
+            self.note_unchosen_name(&change);
             let to = change.path.clone();
             if let (Some(base), Some(after)) = (&change.before, &change.after)
                 && is_moved(&change, base, after)

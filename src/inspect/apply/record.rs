@@ -239,11 +239,12 @@ pub(super) fn round(begun: Time) -> String {
 }
 
 impl Record {
-    /// Whether nothing was done but to set times of directories, which follow what is in them.
+    /// Whether nothing changed but times of directories, which follow what is in them.
     pub fn changes_nothing(&self) -> bool {
         let is_time = |before: &Before| {
-            before.attrs.kind == FileKind::Directory
-                && before.left.as_ref().is_some_and(|left| left.has_rights_of(&before.attrs))
+            let (was, is_dir) = (&before.attrs, before.attrs.kind == FileKind::Directory);
+            let is_same = |left: &Attrs| is_dir || left.mtime == was.mtime;
+            before.left.as_ref().is_some_and(|left| left.has_rights_of(was) && is_same(left))
         };
         self.placed.is_empty() && self.removed.is_empty() && self.before.iter().all(is_time)
     }

@@ -2,13 +2,15 @@
 //! hide what the base has, or gets later. With them go directories that the base does not have any
 //! more, and that hold nothing else.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::journal;
 use super::planner::Planner;
 use crate::inspect::diff::{Difference, DifferenceKind, drifted_original};
 use crate::inspect::error::Result;
-use crate::overlay::{Change, UnchangedCopy};
+use crate::overlay::{Change, TreeObject, UnchangedCopy};
 use crate::vfs::FileKind;
 
 /// A copy that the session drops, so that the base shows there again.
@@ -56,6 +58,34 @@ impl Planner<'_> {
         let object = (after.attr().fileid, after.attr().ctime);
         let copy = UnchangedCopy { path: change.path.clone(), object };
         Some(DroppedCopy { copy, is_drifted: change.is_drifted })
+    }
+
+    /// Notes a change that is left out, if its file has further names, which may be applied.
+    pub(super) fn note_unchosen_name(&mut self, change: &Change) {
+        let row = change.after.as_ref().and_then(TreeObject::row);
+        if row.is_some_and(|row| row.kind != FileKind::Directory && row.nlink > 1) {
+            self.unchosen_names.push(change.clone());
+        }
+    }
+
+    /// Drops the copies at names that are not chosen where the base has the file of another name
+    /// that is applied, which the base's file gets: it is one file with all that the session has.
+    pub(super) fn drop_other_names(&mut self) {
+        let takes = self.plan.steps.takes.iter().filter(|take| take.stays);
+        let linked: HashSet<_> = takes
+            .filter_map(|take| {
+                let object = self.plan.changes.get(take.change)?.object;
+                Some((object.map(|(id, _)| id)?, &take.from))
+            })
+            .collect();
+        let mut dropped = Vec::new();
+        for change in &self.unchosen_names {
+            let (Some(base), Some(after)) = (&change.before, &change.after) else { continue };
+            if linked.contains(&(after.attr().fileid, &base.path)) {
+                dropped.extend(self.copy_of(change, false));
+            }
+        }
+        self.plan.unchanged.extend(dropped);
     }
 
     /// Whether a difference is a time alone, of what a copy of the base does not have, or has as

@@ -12,6 +12,7 @@ mod meanwhile;
 mod merge;
 mod moved_dirs;
 mod moved_dirs_random;
+mod names;
 mod parts;
 mod pending;
 mod redo;

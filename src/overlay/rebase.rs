@@ -205,9 +205,31 @@ impl Edit<'_> {
         for (row, _) in &followed {
             self.txn.remove_redirect(row.ino)?;
         }
+        // A directory before what is in it: where that is in the base depends on it.
+        followed.sort_by(|(_, a), (_, b)| a.cmp(b));
         for (row, new) in &followed {
+            self.settle_other(new)?;
             self.txn.put_inode(row)?;
             self.txn.put_redirect(row.ino, new)?;
+            self.invalidate(Invalidation::All);
+        }
+        Ok(())
+    }
+
+    /// Takes its redirect from the directory that was at a base path before a directory moved
+    /// there, if it moved to its own place in the base: a later request is about it.
+    fn settle_other(&mut self, path: &BasePath) -> Result<()> {
+        let Some(ino) = self.txn.redirected_to(path)? else { return Ok(()) };
+        let Some((parent, name)) = self.txn.name_of(ino)? else { return Ok(()) };
+        let place = self.view().place_of_inode(parent, self.view().shown(parent)?)?;
+        let Some(own) = place.base.as_ref().map(|base| base.join(&name)) else { return Ok(()) };
+        let (there, mut row) = (self.view().base_attr_at(&own)?, self.view().inode(ino)?);
+        if let (Some(there), Some(origin)) = (there, &mut row.origin)
+            && origin.fileid == there.fileid
+        {
+            origin.path = own;
+            self.txn.put_inode(&row)?;
+            self.txn.remove_redirect(ino)?;
             self.invalidate(Invalidation::All);
         }
         Ok(())

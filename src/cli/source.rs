@@ -21,6 +21,9 @@ pub(super) struct SessionSource {
     pub(super) session: PathBuf,
 
     /// The base directory, if it is not the one recorded in the session.
+    ///
+    /// A session with changes does not change over another base: give it the new base first,
+    /// with --moved of `serve`, `mount` or `run`.
     #[arg(long, value_name = "DIR")]
     pub(super) base: Option<PathBuf>,
 }

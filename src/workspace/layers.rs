@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::runtime::Handle;
 
 use super::error::{Error, Result};
-pub use super::opening::remember_hidden;
 use super::opening::{OpenedSession, open_session, union};
+pub use super::opening::{check_base, remember_hidden};
 use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingLock};
 use crate::delta::Store;
 use crate::delta::sqlite::{ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session};

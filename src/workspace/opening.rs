@@ -71,6 +71,23 @@ pub fn remember_hidden(session: &mut Session, hidden: PatternSet) -> Result<()> 
     session.record_hidden(hidden).map_err(|source| Error::store(&path, source))
 }
 
+/// Refuses another base than its own for a session with changes.
+///
+/// # Errors
+/// It is another one, or the session or the directory cannot be read.
+pub fn check_base(session: &Session, given: &Path) -> Result<()> {
+    let given = real_base(given)?;
+    let Some(recorded) = session.base_path().filter(|recorded| *recorded != given) else {
+        return Ok(());
+    };
+    let path = session.path();
+    if !session.has_changes().map_err(|source| Error::store(path, source))? {
+        return Ok(());
+    }
+    let (session, recorded) = (path.to_owned(), recorded.to_owned());
+    Err(Error::OtherBase { session, recorded, given })
+}
+
 fn check_chunk_size(session: &Session, wanted: Option<u64>) -> Result<()> {
     let stored = session.chunk_bytes();
     match wanted {
@@ -99,13 +116,9 @@ fn change_base(
 ) -> Result<()> {
     let path = session.path().to_owned();
     let store = |source| Error::store(&path, source);
-    if let Some(recorded) = recorded
-        && session.has_changes().map_err(store)?
-    {
-        if !wanted.moved {
-            let (session, recorded) = (path.clone(), recorded.to_owned());
-            return Err(Error::OtherBase { session, recorded, given: given.to_owned() });
-        }
+    if !wanted.moved {
+        check_base(session, given)?;
+    } else if recorded.is_some() && session.has_changes().map_err(store)? {
         check_moved(session, given)?;
     }
     if wanted.read_only {

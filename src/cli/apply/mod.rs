@@ -29,7 +29,7 @@ use crate::inspect::diff::is_time_of_directory;
 use crate::inspect::hunks::ChosenHunks;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
-use counting::PathCounts;
+use crate::workspace::layers::check_base;
 use forgetting::Forgetting;
 use printing::PlanPrinter;
 use progress::ApplyProgress;
@@ -119,6 +119,10 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     args.picking.check(args.json)?;
     let opened = args.source.open()?;
+    // The session could not be told of what is applied to another base.
+    if let Some(base) = args.source.base.as_ref().filter(|_| args.to.is_none()) {
+        check_base(opened.session(), base)?;
+    }
     if let Some(steps) = interrupted(&opened, args.to.as_deref())? {
         let steps = text::count(steps, "step");
         output::line(format_args!("an apply was interrupted; to be finished: {steps}"));

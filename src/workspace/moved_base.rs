@@ -5,25 +5,30 @@ use std::path::Path;
 
 use super::error::{Error, Result};
 use crate::base::{Base, BaseAttr, HostDir, HostDirOptions};
-use crate::delta::MergedPath;
 use crate::delta::sqlite::{CopiedFileId, CopiedUp, Session};
+use crate::delta::{MergedPath, Original};
 use crate::vfs::FileKind;
 
 /// Number of copied-up objects that are compared with the new base.
 const MAX_COMPARED: usize = 1000;
 
-/// Updates the origin of each copied-up object to the inode numbers in another base: a copy of a
-/// tree has new ones. Pending content is copied from there if the file has the same size and mtime;
-/// files whose content is lost are logged.
+/// Updates the origin of each copied-up object, and each original, to the inode numbers in another
+/// base: a copy of a tree has new ones. Pending content is copied from there if the file has the
+/// same size and mtime; files whose content is lost are logged.
 pub(super) fn move_copies(session: &mut Session, base: &Path) -> Result<()> {
     let path = session.path().to_owned();
     let store = |source| Error::store(&path, source);
     let copied = session.copied_up(usize::MAX).map_err(store)?;
+    let tree = HostDir::open(base, HostDirOptions::default());
+    let tree = tree.map_err(|source| Error::base(base, source))?;
+    let number = |original: &Original| {
+        let found = tree.stat(&original.path).ok();
+        found.filter(|found| found.kind == original.kind).map(|found| found.fileid)
+    };
+    session.renumber_originals(&mut { number }).map_err(store)?;
     if copied.is_empty() {
         return Ok(());
     }
-    let tree = HostDir::open(base, HostDirOptions::default());
-    let tree = tree.map_err(|source| Error::base(base, source))?;
     let there = |copy: &CopiedUp| {
         tree.stat(&copy.path).ok().filter(|attr: &BaseAttr| attr.kind == copy.kind)
     };

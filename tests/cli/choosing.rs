@@ -78,6 +78,44 @@ fn a_session_with_changes_refuses_another_base() {
     assert!(served(dir, &["s.db", "--base", "base"])[0].contains("/base, never written"));
 }
 
+/// Before it shows a plan.
+#[test]
+fn apply_writes_no_changes_to_another_base() {
+    let dir = changed();
+    let dir = dir.path();
+    let copied = Command::new("cp").args(["-a", "base", "other"]).current_dir(dir).status();
+    assert!(copied.unwrap().success());
+    for how in ["--dry-run", "--yes"] {
+        let ran = run(dir, &["apply", "s.db", "--base", "other", how]);
+        let said = String::from_utf8(ran.stderr).unwrap();
+        assert_eq!((ran.status.code(), &ran.stdout[..]), (Some(2), &b""[..]), "{said}");
+        assert!(said.contains("/base, not over ") && said.contains("with --moved"), "{said}");
+    }
+    assert_eq!(fs::read_to_string(dir.join("other/dir/0")).unwrap(), "content");
+    said(dir, &["apply", "s.db", "--base", "base", "--yes"]);
+}
+
+/// Without an original of what is in it, the directory tells whether the base changed it.
+#[test]
+fn what_was_removed_is_no_drift_in_a_base_that_was_copied_before() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    fs::create_dir_all(dir.join("base/d/e")).unwrap();
+    fs::write(dir.join("base/d/e/a"), "a").unwrap();
+    let copied = Command::new("cp").args(["-a", "base", "copy"]).current_dir(dir).status();
+    assert!(copied.unwrap().success());
+    said(dir, &["init", "s.db", "--base", "base"]);
+    said(dir, &["rm", "-r", "s.db", "d"]);
+    let session = rusqlite::Connection::open(dir.join("s.db")).unwrap();
+    let files = "DELETE FROM acetate_original WHERE base_path = CAST('d/e/a' AS BLOB)";
+    assert_eq!(session.execute(files, []).unwrap(), 1);
+    drop(session);
+    fs::rename(dir.join("base"), dir.join("base.old")).unwrap();
+    served(dir, &["s.db", "--base", "copy", "--moved"]);
+    assert!(!said(dir, &["apply", "s.db", "--yes"]).contains("! "));
+    assert!(!dir.join("copy/d").exists());
+}
+
 #[test]
 fn the_same_tree_at_another_place_is_taken_and_remembered() {
     let dir = changed();

@@ -118,6 +118,23 @@ pub fn rename(conn: &Connection, old: &BasePath, new: &BasePath) -> Result<()> {
     Ok(())
 }
 
+/// Gives each row the number that `number` returns for it, if any.
+pub fn renumber(
+    conn: &Connection,
+    number: &mut dyn FnMut(&Original) -> Option<FileId>,
+) -> Result<()> {
+    let mut statement = conn.prepare(&format!("SELECT {COLUMNS} FROM acetate_original"))?;
+    let rows = statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut update =
+        conn.prepare("UPDATE acetate_original SET base_ino = ?2 WHERE base_path = ?1")?;
+    for original in rows.into_iter().flatten() {
+        if let Some(id) = number(&original).filter(|id| *id != original.fileid) {
+            update.execute(params![original.path.as_bytes(), id.0.cast_signed()])?;
+        }
+    }
+    Ok(())
+}
+
 /// Exclusive bounds of the paths below a path: `path/` and `path0` (`0` follows `/`).
 fn range_below(path: &BasePath) -> (Vec<u8>, Vec<u8>) {
     (([path.as_bytes(), b"/"]).concat(), [path.as_bytes(), b"0"].concat())

@@ -3,12 +3,12 @@
 use rusqlite::{Connection, params};
 
 use crate::base::BasePath;
-use crate::delta::Result;
+use crate::delta::{Original, Result};
 use crate::vfs::{FileId, FileKind, Time};
 
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::table::inode::split_mode;
-use crate::delta::sqlite::table::{link, value};
+use crate::delta::sqlite::table::{link, original, value};
 
 /// A base object as it was when it was copied up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,6 +120,18 @@ impl Session {
             }
             link::replace_all(conn, &links)
         })
+    }
+
+    /// Gives originals the numbers that the base which the session will use from now on has at
+    /// their paths, as `number` tells. Call before the writer is opened.
+    ///
+    /// # Errors
+    /// The session cannot be written.
+    pub fn renumber_originals(
+        &mut self,
+        number: &mut dyn FnMut(&Original) -> Option<FileId>,
+    ) -> Result<()> {
+        self.before_writer(|conn| original::renumber(conn, number))
     }
 }
 

@@ -57,6 +57,18 @@ const JOURNAL_BEGUN: &str = "journal-unfinished";
 /// Name of the file with facts that the slots do not show.
 const NOTES: &str = "notes";
 
+/// Name of the file with [`TopTimes`].
+const TOP: &str = "top";
+
+/// The mtime of the target's top, which moves as the staging is made and removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TopTimes {
+    /// What it is to have without the staging.
+    wanted: Time,
+    /// What it has while the staging is there.
+    during: Time,
+}
+
 impl Target {
     /// Opens the staging, and creates it if `made` is set. `None` if it does not exist.
     ///
@@ -66,16 +78,21 @@ impl Target {
         let path = self.path.join(STAGING);
         let opened = || -> io::Result<Option<Staging>> {
             let top = self.readable(&BasePath::root())?;
-            if made {
-                match rustix::fs::mkdirat(&top, STAGING, Mode::RWXU) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
+            let wanted = mtime(&top)?;
+            let is_new = match made.then(|| rustix::fs::mkdirat(&top, STAGING, Mode::RWXU)) {
+                None | Some(Err(Errno::EXIST)) => false,
+                Some(Ok(())) => true,
+                Some(Err(error)) => return Err(error.into()),
+            };
             let dir = match own_dir(&top, STAGING) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 dir => dir?,
             };
+            if is_new {
+                let times = TopTimes { wanted, during: mtime(&top)? };
+                // Only a run that is killed needs it.
+                let _full_disk = times.write(&dir);
+            }
             rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
             let [new, taken, replaced] = shelves(&dir)?;
             Ok(Some(Staging { path: path.clone(), dir, new, taken, replaced }))
@@ -83,8 +100,35 @@ impl Target {
         opened().map_err(|source| TargetError { path: path.clone(), source })
     }
 
+    /// The mtime that the top is to have without the staging; `None` if it is not known, or if
+    /// something has changed the top since it was noted.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn top_mtime(&self, staging: &Staging) -> Result<Option<Time>> {
+        let read = || -> io::Result<Option<Time>> {
+            let now = mtime(&self.readable(&BasePath::root())?)?;
+            let noted = TopTimes::read(&staging.dir)?.filter(|noted| noted.during == now);
+            Ok(noted.map(|noted| noted.wanted))
+        };
+        read().map_err(|source| staging.error(source))
+    }
+
+    /// Notes which mtime the top is to have without the staging, for a run that finds what an
+    /// interrupted removal leaves.
+    ///
+    /// # Errors
+    /// The host refuses.
+    pub fn note_top_mtime(&self, staging: &Staging, wanted: Time) -> Result<()> {
+        let noted = || -> io::Result<()> {
+            let during = mtime(&self.readable(&BasePath::root())?)?;
+            TopTimes { wanted, during }.write(&staging.dir)
+        };
+        noted().map_err(|source| staging.error(source))
+    }
+
     /// Removes the staging and its content. The journal is removed first, so that an interrupted
-    /// removal does not leave work to be resumed.
+    /// removal does not leave work to be resumed; the mtime of the top is removed last.
     ///
     /// # Errors
     /// The host refuses.
@@ -99,12 +143,45 @@ impl Target {
                     staging.dir.sync_all()?;
                 }
             }
+            sweep::sweep_all_but(&staging.dir, Some(TOP))?;
             sweep::sweep(&staging.dir)?;
             let top = self.readable(&BasePath::root())?;
             Ok(rustix::fs::unlinkat(&top, STAGING, AtFlags::REMOVEDIR)?)
         };
         removed().map_err(|source| TargetError { path: staging.path.clone(), source })
     }
+}
+
+impl TopTimes {
+    fn write(self, dir: &File) -> io::Result<()> {
+        let Self { wanted, during } = self;
+        let (begun, times) = (format!("{TOP}-unfinished"), [wanted, during]);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(dir, &*begun, flags, Mode::RUSR | Mode::WUSR)?;
+        let text = times.map(|time| format!("{} {}", time.secs, time.nanos)).join(" ");
+        File::from(file).write_all(text.as_bytes())?;
+        Ok(rustix::fs::renameat(dir, &*begun, dir, TOP)?)
+    }
+
+    /// What was written; `None` if nothing was.
+    fn read(dir: &File) -> io::Result<Option<Self>> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(dir, TOP, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            file => File::from(file?),
+        };
+        let text = io::read_to_string(file)?;
+        let mut numbers = text.split(' ');
+        let mut time = || {
+            let secs = numbers.next()?.parse().ok()?;
+            Some(Time { secs, nanos: numbers.next()?.parse().ok()? })
+        };
+        Ok(time().and_then(|wanted| Some(Self { wanted, during: time()? })))
+    }
+}
+
+fn mtime(dir: &impl AsFd) -> io::Result<Time> {
+    Ok(SeenObject::of(&rustix::fs::fstat(dir)?)?.mtime)
 }
 
 fn shelves(dir: &File) -> io::Result<[OwnedFd; 3]> {
@@ -306,7 +383,7 @@ impl Staging {
     /// Removes everything that an earlier run left without having written its journal.
     pub fn clear(&mut self) -> Result<()> {
         let cleared = || -> io::Result<[OwnedFd; 3]> {
-            sweep::sweep(&self.dir)?;
+            sweep::sweep_all_but(&self.dir, Some(TOP))?;
             shelves(&self.dir)
         };
         [self.new, self.taken, self.replaced] = cleared().map_err(|source| self.error(source))?;

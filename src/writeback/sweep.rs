@@ -18,11 +18,17 @@ const MOVED: &str = "moved-";
 
 /// Removes the content of `top`.
 pub(super) fn sweep(top: &File) -> io::Result<()> {
+    sweep_all_but(top, None)
+}
+
+/// Removes the content of `top`, except the file called `kept`.
+pub(super) fn sweep_all_but(top: &File, kept: Option<&str>) -> io::Result<()> {
     let mut count = 0;
     // Directories that an interrupted run moved to the top keep their names.
     let mut dirs = Vec::new();
     for name in names(top)? {
-        if remove_file(top, &name)? {
+        let is_kept = kept.is_some_and(|kept| kept.as_bytes() == name.to_bytes());
+        if is_kept || remove_file(top, &name)? {
             continue;
         }
         let number = name.to_bytes().strip_prefix(MOVED.as_bytes()).unwrap_or_default();

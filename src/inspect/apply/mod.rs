@@ -49,7 +49,7 @@ use super::opened::OpenSession;
 use crate::base::BasePath;
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::overlay::CopyStep;
-use crate::writeback::{Staging, Target, TargetError};
+use crate::writeback::{Attrs, Staging, Target, TargetError, Unset};
 use commit::StepRunner;
 use consent::check_consent;
 use journal::{Journal, Notes};
@@ -246,8 +246,7 @@ fn begin(
 
 /// Leaves everything as it was, before the first step.
 fn give_up(place: &ApplyTarget<'_>, staging: Staging, why: Result<()>) -> Result<Report> {
-    place.target.remove(staging)?;
-    place.target.set(&BasePath::root(), &plan::attrs_of(&place.top))?;
+    clear_up(&place.target, staging, Some(&plan::attrs_of(&place.top)))?;
     keep::remove_empty(place);
     why.map(|()| Report { broken_off: Some((0, 0)), ..Report::default() })
 }
@@ -342,8 +341,9 @@ pub fn clear(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
     let place = ApplyTarget::open(opened, to)?;
     let Some(staging) = open(&place.target, false)? else { return Ok(()) };
     if staging.journal()?.is_none() {
-        place.target.remove(staging)?;
-        place.target.set(&BasePath::root(), &plan::attrs_of(&place.top))?;
+        let mut top = plan::attrs_of(&place.top);
+        top.mtime = place.target.top_mtime(&staging)?.unwrap_or(top.mtime);
+        clear_up(&place.target, staging, Some(&top))?;
     }
     Ok(())
 }
@@ -431,11 +431,8 @@ fn finish(
     let shared = commit.notes.shared.take();
     let (skipped, keeps) = (commit.into_skipped(), journal.keeps && !keeps_nothing);
     let closed = closed::closed_after(target, journal, &skipped)?;
-    let mut top = journal.top.clone();
-    if keeps {
-        let now = || target.object(&BasePath::root()).map(|now| now.map(|object| object.attrs));
-        top = top.map_or_else(now, |top| Ok(Some(top)))?;
-    }
+    let now = || target.object(&BasePath::root()).map(|now| now.map(|object| object.attrs));
+    let top = journal.top.clone().map_or_else(now, |top| Ok(Some(top)))?;
     let kept = match top.as_ref().filter(|_| keeps) {
         Some(top) => {
             match keep::keep(place, &staging, journal, (&skipped, shared), (top, &closed), watch) {
@@ -470,9 +467,22 @@ fn finish(
         staging.note(Notes::CLOSING)?;
         closed::close(target, &closed)?;
     }
-    target.remove(staging)?;
-    if let Some(top) = &top {
-        report.not_set.add(target.set(&BasePath::root(), top)?);
+    let unset = clear_up(target, staging, top.as_ref())?;
+    if journal.top.is_some() {
+        report.not_set.add(unset);
     }
     Ok(report)
+}
+
+/// Removes the staging, and gives the top what it is to have.
+fn clear_up(target: &Target, staging: Staging, top: Option<&Attrs>) -> Result<Unset> {
+    if let Some(top) = top
+        && let Err(error) = target.note_top_mtime(&staging, top.mtime)
+    {
+        // Only a run that is killed needs it.
+        tracing::debug!(%error, "the time of the top is not noted");
+    }
+    target.remove(staging)?;
+    let unset = top.map(|top| target.set(&BasePath::root(), top)).transpose()?;
+    Ok(unset.unwrap_or_default())
 }

@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::{AppliedChange, ApplyEvent, interrupted, resume};
+use acetate::inspect::apply::{AppliedChange, ApplyEvent, clear, interrupted, resume};
+use acetate::vfs::Time;
+use acetate::writeback::Target;
 
 use super::{Noting, copy, open, watched};
 use crate::support::applied::{all, applied, assert_same, merged, on_host, planned};
@@ -147,6 +149,30 @@ fn what_a_killed_run_left_is_cleared_away() {
     assert_eq!(interrupted(&opened, Some(&to)).unwrap(), None);
     assert_eq!(applied(&opened, Some(&to), &all()).unwrap().skipped, []);
     assert_same(&on_host(&to), &merged(&world.session(), Some(&world.base())));
+}
+
+/// Before it begins, and after it has ended.
+#[test]
+fn the_top_gets_its_time_back_after_a_run_that_was_killed() {
+    let world = changed();
+    let to = copy(&world, "copy");
+    let before = on_host(&to);
+    let target = Target::open(&to).unwrap();
+    let staging = target.staging(true).unwrap().unwrap();
+    assert_ne!(on_host(&to)[&b""[..]], before[&b""[..]]);
+    drop(staging);
+    clear(&open(&world), Some(&to)).unwrap();
+    assert_same(&on_host(&to), &before);
+    let staging = target.staging(true).unwrap().unwrap();
+    target.note_top_mtime(&staging, Time { secs: 5, nanos: 6 }).unwrap();
+    drop(staging);
+    clear(&open(&world), Some(&to)).unwrap();
+    assert_eq!(on_host(&to)[&b""[..]].mtime, (5, 6));
+    // Not where someone has changed the directory since.
+    drop(target.staging(true).unwrap().unwrap());
+    fs::write(to.join("later"), "").unwrap();
+    clear(&open(&world), Some(&to)).unwrap();
+    assert_ne!(on_host(&to)[&b""[..]].mtime, (5, 6));
 }
 
 #[test]

@@ -148,6 +148,11 @@ fn what_holds_ignored_files_is_counted_with_how_to_apply_it() {
     );
     let (_, err) = said(&apply(&world, &["--dry-run", "--gitignore"]), 1);
     assert_eq!(err, next);
+    let copy = world.scratch().join("copy");
+    crate::support::applied::copy(&world.base(), &copy);
+    let to = copy.to_str().unwrap();
+    let (_, err) = said(&apply(&world, &["--dry-run", "--exclude", "*.o", "--to", to]), 1);
+    assert!(err.contains(&format!(" --to {to} /moved` applies it whole")), "{err}");
     let (out, err) = said(&apply(&world, &["--yes", "--gitignore"]), 1);
     assert!(out.ends_with(": 1 applied, 2 skipped: the session keeps those\n"), "{out}");
     assert!(err.contains(&next), "{err}");

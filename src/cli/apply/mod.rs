@@ -228,14 +228,19 @@ fn write(
     give_up(args, &kept, ending)
 }
 
-/// Says what to do about what drifted and was left out.
-fn note_next(args: &Args) {
+/// The command that applies the same session to the same directory.
+fn command(args: &Args) -> String {
     let session = quoted(&args.source.session.display().to_string());
     let to = args.to.as_ref().map(|to| format!(" --to {}", quoted(&to.display().to_string())));
-    let to = to.unwrap_or_default();
+    format!("acetate apply {session}{}", to.unwrap_or_default())
+}
+
+/// Says what to do about what drifted and was left out.
+fn note_next(args: &Args) {
+    let command = command(args);
     let gives_up = if args.to.is_none() { " and gives up what the session has" } else { "" };
     output::line(format_args!(
-        "for each that drifted: `acetate apply {session}{to} --take base PATH` keeps what is \
+        "for each that drifted: `{command} --take base PATH` keeps what is \
          there{gives_up}, --take session PATH overwrites it, and --conflict-markers merges text to \
          be edited"
     ));

@@ -140,11 +140,10 @@ fn print_plan(
 
 /// Says how a directory is applied of which something is not chosen.
 fn note_split(args: &Args, path: &MergedPath) {
+    let (command, path) = (super::command(args), quoted(&path.display().to_string()));
     output::line(format_args!(
         "a directory that holds what is not chosen stays: without --exclude and --gitignore, \
-         `acetate apply {} {}` applies it whole",
-        quoted(&args.source.session.display().to_string()),
-        quoted(&path.display().to_string())
+         `{command} {path}` applies it whole"
     ));
 }
 

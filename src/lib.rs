@@ -29,7 +29,7 @@
 //!                  delta  writeback  the writable upper layer │ a host directory for `apply`
 //! ```
 //!
-//! [`json`] belongs to no layer: any module may parse JSON with it.
+//! [`json`] and `escape` (text for a terminal) belong to no layer: any module may use them.
 //!
 //! # Life of a WRITE
 //!
@@ -45,6 +45,7 @@ pub mod config;
 pub mod context;
 pub mod control;
 pub mod delta;
+mod escape;
 pub mod export;
 pub mod inspect;
 pub mod json;

@@ -67,6 +67,7 @@ mod seal;
 mod selecting;
 mod serve;
 mod sessions;
+mod shell_words;
 mod signals;
 mod similar;
 mod snapshot;

@@ -14,6 +14,7 @@ use super::mounting::point::MountPoint;
 use super::mounting::user::User;
 use super::mounting::{place, privilege, table};
 use super::output::{self, Out};
+use super::shell_words::as_root;
 use super::squash::RootSquash;
 use super::{Ending, text};
 
@@ -69,7 +70,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let means = privilege::check(Some(&args.dir), &privilege::as_root())?;
+    let means = privilege::check(Some(&args.dir), &as_root())?;
     let session = place::session(&args.session)?;
     let user = if args.as_root { None } else { User::behind_sudo() };
     let named = MountPoint::find(&args.dir)?;

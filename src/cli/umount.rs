@@ -10,6 +10,7 @@ use super::mounting::note::Note;
 use super::mounting::point::MountPoint;
 use super::mounting::{privilege, table};
 use super::output::Out;
+use super::shell_words::as_root;
 use super::{Ending, output, text};
 use crate::inspect::counts::count_changes;
 use crate::inspect::opened::OpenSession;
@@ -44,7 +45,7 @@ pub(super) struct Args {
 
 /// Unmounts, and says what the session holds.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    privilege::check(None, &privilege::as_root())?;
+    privilege::check(None, &as_root())?;
     let Some(dir) = &args.dir else {
         return stop_dead();
     };

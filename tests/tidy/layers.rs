@@ -8,6 +8,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("vfs", &[]),
     ("wire", &[]),
     ("json", &[]),
+    ("escape", &[]),
     ("wal_shim", &[]),
     // Over any tree of files.
     ("context", &["json"]),
@@ -73,6 +74,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "vfs",
+            "escape",
             "wire",
             "nfs",
             "server",

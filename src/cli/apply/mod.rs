@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use super::change::with_session_changer;
 use super::error::CliError;
-use super::mounting::privilege::quoted;
 use super::output;
 use super::picking::{Offer, Picking, Verb};
 use super::selecting::{LeaveOut, tell_unmatched};
+use super::shell_words::quoted;
 use super::signals::Interrupts;
 use super::source::SessionSource;
 use super::{Ending, asking, text};

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use super::Args;
 use crate::cli::error::CliError;
-use crate::cli::mounting::privilege::quoted;
 use crate::cli::output::{self, Out};
+use crate::cli::shell_words::quoted;
 use crate::cli::{Ending, text};
 use crate::inspect::apply::{AppliedChange, Loss, NotSet, Report};
 use crate::inspect::opened::OpenSession;

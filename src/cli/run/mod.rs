@@ -22,6 +22,7 @@ use super::mounting::private::PrivateDir;
 use super::mounting::privilege::MountMethod;
 use super::mounting::user::User;
 use super::mounting::{place, privilege};
+use super::shell_words::{as_root, quoted};
 use super::squash::RootSquash;
 use super::{Ending, output};
 use crate::vfs::PatternSet;
@@ -109,7 +110,7 @@ struct RunPlan<'a> {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let means = privilege::check(args.at.as_deref(), &privilege::as_root())?;
+    let means = privilege::check(args.at.as_deref(), &as_root())?;
     let session = place::session(&args.session)?;
     let user = if args.as_root { None } else { User::behind_sudo() };
     let base = base(args, &session)?;
@@ -154,7 +155,7 @@ fn base(args: &Args, session: &Path) -> Result<Option<PathBuf>, CliError> {
         return Err(CliError::new(what).with_hint(format_args!(
             "to make it for the current directory: --base {}; for one that begins empty: \
              --no-base",
-            privilege::quoted(&here.to_string_lossy())
+            quoted(&here.to_string_lossy())
         )));
     }
     if let (true, Some(base)) = (args.no_base, &base) {

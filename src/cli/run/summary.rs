@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use crate::cli::error::CliError;
-use crate::cli::mounting::privilege::quoted;
 use crate::cli::mounting::user::{User, acting_as};
+use crate::cli::shell_words::quoted;
 use crate::cli::{diff, output, text};
 use crate::delta::MergedPath;
 use crate::inspect::apply::last_apply;

@@ -9,7 +9,7 @@ use super::output::{self, Out};
 use super::source::{SessionSource, paths};
 use super::{Ending, text};
 use crate::control::{
-    Answer, ControlConnection, ControlError, PathText, Reading, Refusal, Request,
+    Answer, ConnectError, ControlConnection, ControlError, PathText, Reading, Refusal, Request,
 };
 use crate::workspace::Workspace;
 
@@ -176,14 +176,15 @@ impl PathResults {
 
 /// Connects to the server of a session; `None` if no server answers.
 pub(super) fn connect(session: &Path) -> Result<Option<ControlConnection>, CliError> {
-    let real = std::fs::canonicalize(session).unwrap_or_else(|_| session.to_owned());
-    ControlConnection::open(&real).map_err(|error| {
-        let what = format!("{}: cannot ask its server", session.display());
-        let denied = error.kind() == std::io::ErrorKind::PermissionDenied;
-        let error = CliError::caused(what, &error);
+    Ok(ControlConnection::open(session)?)
+}
+
+impl From<ConnectError> for CliError {
+    fn from(error: ConnectError) -> Self {
+        let printed = Self::caused(&error, &error.source);
         let hint = "another user serves it; do this as that user";
-        if denied { error.with_hint(hint) } else { error }
-    })
+        if error.is_denied() { printed.with_hint(hint) } else { printed }
+    }
 }
 
 impl From<Refusal> for CliError {

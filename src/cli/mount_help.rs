@@ -2,23 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// Mount options for one system: see [`commands`].
-const LINUX: &str = "nolock";
-const MACOS: &str = "locallocks,nobrowse,noresvport";
+use super::mounting::address::{LINUX, MACOS, common_options, host, reachable};
 
 /// Addresses of documentation networks, which no machine has (RFC 5737, RFC 3849).
 const FAR_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const FAR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
 /// The mount commands for the export `path` of the server at `address`, one per line.
-///
-/// Locks are local to the client (`nolock`, on macOS `locallocks`): that is faster, survives a
-/// restart of the server, and suffices for one client. `hard` is the default on all systems: the
-/// client waits for a restarting server instead of returning I/O errors.
 pub(super) fn commands(address: SocketAddr, path: &str) -> [String; 3] {
     let ip = for_clients(address.ip());
     let host = host(SocketAddr::new(ip, address.port()));
-    let common = common(address);
+    let common = common_options(address);
     [
         format!("  Linux   sudo mount -t nfs -o {common},{LINUX} {host}:{path} /mnt/agent"),
         format!("  macOS   sudo mount -t nfs -o {common},{MACOS} {host}:{path} /tmp/agent"),
@@ -27,27 +21,6 @@ pub(super) fn commands(address: SocketAddr, path: &str) -> [String; 3] {
              --opt o=addr={ip},{common},{LINUX} --opt device=:{path} agent"
         ),
     ]
-}
-
-/// The options for the server at `address` on this system.
-pub(super) fn options(address: SocketAddr) -> String {
-    let own = if cfg!(target_os = "macos") { MACOS } else { LINUX };
-    format!("{},{own}", common(address))
-}
-
-/// The options for all systems.
-fn common(address: SocketAddr) -> String {
-    let port = address.port();
-    let proto = if reachable(address.ip()).is_ipv4() { "tcp" } else { "proto=tcp6" };
-    format!("vers=3,{proto},port={port},mountport={port}")
-}
-
-/// The host of `address` as mount commands write it.
-pub(super) fn host(address: SocketAddr) -> String {
-    match reachable(address.ip()) {
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
-    }
 }
 
 /// An address at which other machines reach a listening socket. For a wildcard address, this is the
@@ -62,18 +35,4 @@ fn for_clients(ip: IpAddr) -> IpAddr {
     let socket = UdpSocket::bind(any).and_then(|socket| socket.connect(far).map(|()| socket));
     let chosen = socket.and_then(|socket| socket.local_addr());
     chosen.map_or_else(|_| reachable(ip), |address| address.ip())
-}
-
-/// The address at which this machine reaches a server that listens at `address`.
-pub(super) fn reached(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(reachable(address.ip()), address.port())
-}
-
-/// An address at which this machine reaches a listening socket.
-pub(super) fn reachable(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    }
 }

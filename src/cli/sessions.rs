@@ -2,7 +2,7 @@
 
 use super::change::connect;
 use super::error::CliError;
-use super::mount_help::reached;
+use super::mounting::address::reached;
 use super::mounting::table::{Mounted, mounted};
 use super::output::{self, Out};
 use super::{Ending, text};

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::content::{ContentPart, Reading};
 use super::frame::{self, FrameKind};
@@ -21,6 +21,23 @@ pub enum ControlError {
     Broken(#[from] io::Error),
 }
 
+/// The server of a session cannot be reached, or it may not be one.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: cannot ask its server", .session.display())]
+pub struct ConnectError {
+    /// The session, as the caller named it.
+    pub session: PathBuf,
+    /// The error of the system.
+    pub source: io::Error,
+}
+
+impl ConnectError {
+    /// Whether the server belongs to another user.
+    pub fn is_denied(&self) -> bool {
+        self.source.kind() == io::ErrorKind::PermissionDenied
+    }
+}
+
 /// A connection to the server of a session.
 #[derive(Debug)]
 pub struct ControlConnection {
@@ -33,7 +50,13 @@ impl ControlConnection {
     /// # Errors
     /// The socket cannot be used, for example because it belongs to another user; or the listening
     /// process belongs neither to root, nor to the session's owner, nor to this user.
-    pub fn open(session: &Path) -> io::Result<Option<Self>> {
+    pub fn open(session: &Path) -> Result<Option<Self>, ConnectError> {
+        let real = std::fs::canonicalize(session).unwrap_or_else(|_| session.to_owned());
+        let failed = |source| ConnectError { session: session.to_owned(), source };
+        Self::open_real(&real).map_err(failed)
+    }
+
+    fn open_real(session: &Path) -> io::Result<Option<Self>> {
         let path = socket::path(session);
         match socket::with_address(&path, |path| UnixStream::connect(path)) {
             Ok(stream) => {

@@ -23,7 +23,7 @@ mod socket;
 mod usage;
 mod writing;
 
-pub use client::{ControlConnection, ControlError};
+pub use client::{ConnectError, ControlConnection, ControlError};
 pub use content::{ContentPart, ContentSource, Nothing, Reading};
 pub use listener::{About, Listener, StopListener};
 pub use perform::perform;

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
+use super::address;
 use super::point::MountPoint;
 use super::privilege::MountMethod;
 use crate::cli::error::CliError;
-use crate::cli::mount_help;
 
 /// The parameters of a mount.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl MountCall<'_> {
     /// A session can hold files of any owner, root included. With `nosuid` and `nodev`, the system
     /// honours no setuid program or device that an agent creates.
     fn options(&self) -> String {
-        let mut options = mount_help::options(self.address) + ",nosuid,nodev";
+        let mut options = address::options(self.address) + ",nosuid,nodev";
         if self.read_only {
             options.push_str(",ro");
         }
@@ -40,7 +40,7 @@ impl MountCall<'_> {
 
     /// Mounts the export.
     pub(super) fn mount(&self) -> Result<(), CliError> {
-        let source = format!("{}:/", mount_help::host(self.address));
+        let source = format!("{}:/", address::host(self.address));
         if self.is_by_program() {
             own::by_program(self.point, |dir| self.run_program(&source, dir))
         } else {
@@ -141,7 +141,7 @@ mod own {
     /// Mounts by mount(2): the kernel itself asks the server for the root file handle.
     pub(super) fn mount(call: &MountCall<'_>, source: &str) -> Result<(), CliError> {
         let (flags, mut data) = split(&call.options());
-        data.push(format!("addr={}", mount_help::reachable(call.address.ip())));
+        data.push(format!("addr={}", address::reachable(call.address.ip())));
         let invalid = |_nul| CliError::new("mount options have a NUL byte");
         let data = CString::new(data.join(",")).map_err(invalid)?;
         let target = call.point.by_descriptor();

@@ -7,6 +7,7 @@
 //! where, `busy` finds the users of a mount, and `mount_lock` serializes commands. `namespace` is
 //! the mount namespace of one `run`, `inside` finds its processes, `sandbox` restricts them.
 
+pub(super) mod address;
 pub(super) mod attach;
 mod call;
 pub(super) mod detach;

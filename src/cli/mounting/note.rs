@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::geteuid;
 use sha1::{Digest, Sha1};
 
+use super::address::reached;
 use crate::cli::error::CliError;
-use crate::cli::mount_help::reached;
 
 /// The environment variable with another directory for the notes, for tests.
 const VARIABLE: &str = "ACETATE_RUNTIME_DIR";

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use super::address::reached;
 use super::table::{self, Mounted};
 use crate::cli::change::connect;
 use crate::cli::error::CliError;
-use crate::cli::mount_help::reached;
 use crate::cli::text;
 use crate::control::{Answer, Request};
 use crate::inspect::opened::open_session;

@@ -6,11 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+use super::address;
 use super::note::Note;
 use super::server::DETACHED;
 use crate::cli::change::connect;
 use crate::cli::error::CliError;
-use crate::cli::{mount_help, text};
+use crate::cli::text;
 use crate::control::{Answer, ControlError, ExportsUsage, Request, ServerStatus};
 
 /// The timeout of a connection to a server on this machine. A busy server does not refuse it.
@@ -39,7 +40,7 @@ impl Served {
     /// a mount, because that listens before any other process knows its address.
     pub(super) fn is_ending(&self) -> bool {
         let refuses = |address: &SocketAddr| {
-            let reached = mount_help::reached(*address);
+            let reached = address::reached(*address);
             let connected = TcpStream::connect_timeout(&reached, CONNECT_TIMEOUT);
             connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
         };
@@ -48,7 +49,7 @@ impl Served {
 
     /// The best address for this machine: a loopback address, otherwise another local one.
     pub(super) fn near(&self) -> Option<SocketAddr> {
-        let is_near = |address: &&SocketAddr| mount_help::reachable(address.ip()).is_loopback();
+        let is_near = |address: &&SocketAddr| address::reachable(address.ip()).is_loopback();
         let local = || self.addresses.iter().find(|address| is_local(address.ip()));
         self.addresses.iter().find(is_near).or_else(local).copied()
     }
@@ -67,7 +68,7 @@ impl Served {
         let what = format!("{shown}: process {pid} serves it in exports{exports}");
         let file = usage.file.as_deref().unwrap_or(Path::new("EXPORTS.toml")).display();
         let how = self.near().map(|near| {
-            let (options, host) = (mount_help::options(near), mount_help::host(near));
+            let (options, host) = (address::options(near), address::host(near));
             format!("; then: mount -t nfs -o {options} {host}:PATH DIR")
         });
         Err(CliError::new(what).with_hint(format_args!(

@@ -19,6 +19,7 @@ use super::choosing::SessionOptions;
 use super::detached;
 use super::error::CliError;
 use super::hiding::Hide;
+use super::mounting::address::host;
 use super::squash::{RootSquash, is_beyond_loopback};
 use super::{Ending, mount_help, output, text};
 use crate::overlay::Overlay;
@@ -231,7 +232,7 @@ fn tell_how_to_mount(address: SocketAddr, path: &str, registration: Option<&Regi
     }
     if let Some(registration) = registration {
         let how = if registration.is_builtin() { "in rpcbind's place" } else { "by rpcbind" };
-        let host = mount_help::host(address);
+        let host = host(address);
         // Without `nolock`, it would need rpc.statd, and a restart of the server would lose locks.
         output::line(format_args!(
             "  or      sudo mount -t nfs -o nolock {host}:{path} /mnt/agent (found {how})"

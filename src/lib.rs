@@ -12,6 +12,8 @@
 //!
 //! ```text
 //!         cli                    parse, print, exit code
+//!          │  \
+//!          │   mounting          mounts, unmounts, starts servers: never prints
 //!          │
 //!       workspace                all of it combined: start here
 //!          │  \
@@ -49,6 +51,7 @@ mod escape;
 pub mod export;
 pub mod inspect;
 pub mod json;
+mod mounting;
 pub mod nfs;
 pub mod overlay;
 pub mod server;

@@ -11,9 +11,9 @@ use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal as Arriving, SignalKind, signal};
 
 use super::error::CliError;
-use super::mounting::user::{User, acting_as};
 use super::output;
 use super::signals::is_ignored;
+use crate::mounting::user::{User, acting_as};
 
 /// The exit codes of a shell for a command that cannot be run, and for one that is not found.
 const CANNOT_RUN: u8 = 126;

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use super::output;
 use super::similar::{did_you_mean, similar};
+use super::squash::RootSquash;
 use crate::config::parse_bytes;
+use crate::mounting::server::ServerSettings;
 use crate::overlay::CopyLimits;
 
 /// The options.
@@ -36,12 +38,10 @@ fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 impl SessionOptions {
-    /// The given options as words of a command line.
-    pub(super) fn options(self) -> impl Iterator<Item = String> {
-        let given = [(self.existing, "--existing"), (self.moved, "--moved")];
-        let given = given.into_iter().filter(|(is_given, _)| *is_given);
-        let size = self.keep_originals.map(|bytes| format!("--keep-originals={bytes}"));
-        given.map(|(_, option)| option.to_owned()).chain(size)
+    /// The settings of a server with these options.
+    pub(super) fn settings(self, squash: RootSquash) -> ServerSettings {
+        let Self { existing, moved, keep_originals } = self;
+        ServerSettings { root_squash: squash.given(), existing, moved, keep_originals }
     }
 }
 

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use super::error::CliError;
 use super::text;
+#[cfg(target_os = "linux")]
+use crate::mounting::sandbox::Confinement;
 
 /// The options of a sandbox.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub(super) struct Confinement {
+pub(super) struct SandboxOptions {
     /// Make everything read-only except the session, /dev, /proc and a private /tmp.
     ///
     /// On Linux, with Landlock. The command has process and IPC namespaces of its own, no
@@ -29,7 +31,7 @@ pub(super) struct Confinement {
     pub(super) no_network: bool,
 }
 
-impl Confinement {
+impl SandboxOptions {
     /// The options with resolved paths.
     ///
     /// # Errors
@@ -44,6 +46,13 @@ impl Confinement {
             return Err(CliError::new(what).with_hint("leave one of them out"));
         }
         Ok(Self { allow_write, deny_read, ..self.clone() })
+    }
+
+    /// What the sandbox confines; `None` without one.
+    #[cfg(target_os = "linux")]
+    pub(super) fn confinement(&self) -> Option<Confinement> {
+        let (allow_write, deny_read) = (self.allow_write.clone(), self.deny_read.clone());
+        self.sandbox.then_some(Confinement { allow_write, deny_read })
     }
 
     /// The options as words of a command line.

@@ -45,8 +45,9 @@ mod man;
 mod migrate;
 mod mkdir;
 mod mount;
+mod mount_advice;
+mod mount_events;
 mod mount_help;
-mod mounting;
 mod mv;
 #[cfg(target_os = "linux")]
 mod namespace_child;

@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use super::choosing::SessionOptions;
 use super::error::CliError;
 use super::hiding::Hide;
-use super::mounting::attach::{AttachOptions, MountState, again, attach, base_of};
-use super::mounting::detach::release_other;
-use super::mounting::mount_lock::MountLock;
-use super::mounting::note::Note;
-use super::mounting::point::MountPoint;
-use super::mounting::user::User;
-use super::mounting::{place, privilege, table};
+use super::mount_events::tell;
 use super::output::{self, Out};
-use super::shell_words::as_root;
 use super::squash::RootSquash;
 use super::{Ending, text};
+use crate::mounting::attach::{AttachOptions, MountState, again, attach, base_of};
+use crate::mounting::detach::release_other;
+use crate::mounting::mount_lock::MountLock;
+use crate::mounting::note::Note;
+use crate::mounting::point::MountPoint;
+use crate::mounting::user::User;
+use crate::mounting::{place, privilege, table};
 
 /// Serve a session in the background, and mount it.
 ///
@@ -70,14 +70,14 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let means = privilege::check(Some(&args.dir), &as_root())?;
+    let means = privilege::check(Some(&args.dir))?;
     let session = place::session(&args.session)?;
     let user = if args.as_root { None } else { User::behind_sudo() };
     let named = MountPoint::find(&args.dir)?;
     named.check_owner(user.as_ref())?;
     let base = base_of(&session, args.base.as_deref())?;
-    release_other(named.path(), &session)?;
-    let turn = MountLock::take(&session)?;
+    release_other(named.path(), &session, &tell)?;
+    let turn = MountLock::take(&session, &tell)?;
     // The directory may have changed while this process waited for the lock.
     let point = MountPoint::find(&args.dir)?;
     let wanted = AttachOptions {
@@ -85,16 +85,15 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         base: args.base.as_ref().and(base.clone()),
         point: &point,
         listen: args.listen,
-        squash: args.squash,
         read_only: args.read_only,
         hide: args.hide.patterns()?,
-        choosing: args.choosing,
+        settings: args.choosing.settings(args.squash),
         options: args.options.as_deref(),
         user: user.as_ref(),
         means,
     };
     if let Some(mounted) = table::at(point.path())? {
-        return match again(&wanted, &mounted, turn)? {
+        return match again(&wanted, &mounted, turn, &tell)? {
             MountState::Serving(note) => told(args, &note, "is mounted already at"),
             MountState::Restarted(note) => told(args, &note, "is served again, and mounted at"),
         };
@@ -105,7 +104,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             "{shown} is not empty: its content is hidden while the session is mounted"
         ));
     }
-    let attached = attach(&wanted, turn)?;
+    let attached = attach(&wanted, turn, &tell)?;
     told(args, &attached.note, "is mounted at")
 }
 

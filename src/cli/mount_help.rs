@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use super::mounting::address::{LINUX, MACOS, common_options, host, reachable};
+use crate::mounting::address::{LINUX, MACOS, common_options, host, reachable};
 
 /// Addresses of documentation networks, which no machine has (RFC 5737, RFC 3849).
 const FAR_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);

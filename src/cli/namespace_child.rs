@@ -8,13 +8,16 @@ use std::process::Command;
 
 use super::Ending;
 use super::child::Runner;
-use super::confinement::Confinement;
+use super::confinement::SandboxOptions;
 use super::error::CliError;
-use super::mounting::namespace::{self, Namespace, NamespaceMount};
-use super::mounting::privilege;
-use super::mounting::user::User;
+use super::mount_events::{tell, tell_goes_on};
 use super::run::environment;
 use super::{output, sandbox_child};
+use crate::mounting::namespace::{self, Namespace, NamespaceMount};
+use crate::mounting::note::Note;
+use crate::mounting::privilege;
+use crate::mounting::sandbox::Confinement;
+use crate::mounting::user::User;
 
 /// Mount a session in a mount namespace, and run a command there: for `run`.
 #[derive(Debug, clap::Args)]
@@ -60,7 +63,7 @@ pub(super) struct Args {
     pub(super) stand_in: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(super) confinement: Confinement,
+    pub(super) confinement: SandboxOptions,
 
     /// The command with its arguments.
     #[arg(last = true, required = true)]
@@ -95,34 +98,35 @@ impl Args {
         words.extend(self.command.iter().cloned());
         words
     }
-
-    fn confinement(&self) -> Option<&Confinement> {
-        self.confinement.sandbox.then_some(&self.confinement)
-    }
 }
 
 /// Enters the namespace, runs the command, and undoes everything.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let means = privilege::check(None, "")?;
+    let means = privilege::check(None)?;
     let user = if args.as_root { None } else { User::behind_sudo() };
     let mut runner = Runner::reaping()?;
-    let namespace = namespace::enter(&NamespaceMount {
+    let note = Note::of_run(&args.dir, args.runner)
+        .ok_or_else(|| CliError::new("the `run` that this process is for is gone"))?;
+    let confinement = args.confinement.confinement();
+    let wanted = NamespaceMount {
         dir: &args.dir,
         is_base: args.covers_base,
         session: &args.session,
         show_session: args.show_session.as_deref(),
         address: args.address,
-        runner: args.runner,
+        note: &note,
         options: args.options.as_deref(),
         means,
         stand_in: args.stand_in.as_deref(),
-        confinement: args.confinement(),
-    })?;
+        confinement: confinement.as_ref(),
+    };
+    let namespace = namespace::enter(&wanted, &tell)?;
     let code = match runner.interrupted() {
         Some(code) => Ok(code),
-        None => start(args, &namespace, user.as_ref(), &mut runner),
+        None => start(args, &namespace, confinement.as_ref(), user.as_ref(), &mut runner),
     };
-    let left = namespace.leave();
+    let left = namespace.leave(&tell).map(|server| server.iter().for_each(tell_goes_on));
+    let left = left.map_err(CliError::from);
     match (code, left) {
         (Ok(code), Ok(())) => Ok(Ending::Exit(code)),
         (Ok(0), Err(error)) | (Err(error), Ok(())) => Err(error),
@@ -137,23 +141,24 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 fn start(
     args: &Args,
     namespace: &Namespace,
+    confinement: Option<&Confinement>,
     user: Option<&User>,
     runner: &mut Runner,
 ) -> Result<u8, CliError> {
     let session = namespace.session(&args.session);
-    if args.confinement().is_none() {
+    let Some(confinement) = confinement else {
         // A setuid program would trust files of another user that the session can change.
         let is_theirs = user.is_some_and(|user| namespace.base_owner() == Some(user.uid));
         runner.set_no_new_privs(user.is_some() && !is_theirs);
         let command = command(&args.command, session, &args.enter, &args.dir, user);
         return Ok(runner.run(command, user)?.code);
-    }
+    };
     namespace::leave_processes()?;
     let child = sandbox_child::Args {
         dir: args.dir.clone(),
         session: session.to_owned(),
         enter: args.enter.clone(),
-        writable: namespace.writable(&args.confinement),
+        writable: namespace.writable(confinement),
         no_network: args.confinement.no_network,
         as_root: args.as_root,
         command: args.command.clone(),

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use super::Ending;
 use super::child::Runner;
 use super::error::CliError;
-use super::mounting::sandbox::TMP;
-use super::mounting::sandbox::confine;
-use super::mounting::user::User;
 use super::namespace_child::command;
+use crate::mounting::sandbox::TMP;
+use crate::mounting::sandbox::confine;
+use crate::mounting::user::User;
 
 /// Confine this process, and run a command: for `run`.
 #[derive(Debug, clap::Args)]

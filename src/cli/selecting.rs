@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::error::CliError;
-use super::mounting::note::Note;
 use super::output;
 use crate::delta::MergedPath;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::{Selection, SelectionText};
+use crate::mounting::note::Note;
 
 /// What is left out.
 #[derive(Debug, Default, clap::Args)]

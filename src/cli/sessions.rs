@@ -2,11 +2,11 @@
 
 use super::change::connect;
 use super::error::CliError;
-use super::mounting::address::reached;
-use super::mounting::table::{Mounted, mounted};
 use super::output::{self, Out};
 use super::{Ending, text};
 use crate::control::{Answer, RegistryEntry, Request, ServerStatus, entries};
+use crate::mounting::address::reached;
+use crate::mounting::table::{Mounted, mounted};
 
 /// List the sessions that are being served on this machine.
 ///
@@ -108,8 +108,8 @@ fn line(session: &[u8], status: &ServerStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::shows;
-    use crate::cli::mounting::table::Mounted;
     use crate::control::ServerStatus;
+    use crate::mounting::table::Mounted;
 
     fn mounted(source: &str, server: &str) -> Mounted {
         let server = server.parse().ok();

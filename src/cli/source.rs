@@ -2,16 +2,16 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::error::CliError;
-use super::mounting::self_mount;
-use super::output;
+use super::{output, text};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::apply::{UnfinishedApply, unfinished};
 use crate::inspect::opened::{OpenSession, merged_path};
 use crate::inspect::selection::unquoted;
+use crate::mounting::self_mount::base_showing_session;
 
 /// A session and its base.
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ impl SessionSource {
     /// # Errors
     /// One of them cannot be opened, or the path of the base shows the session itself.
     pub(super) fn open(&self) -> Result<OpenSession, CliError> {
-        self_mount::refuse(&self.session, self.base.as_deref())?;
+        refuse_self_mount(&self.session, self.base.as_deref())?;
         Ok(OpenSession::open(&self.session, self.base.as_deref())?)
     }
 }
@@ -80,7 +80,7 @@ impl LookSource {
         if self.no_base {
             return Ok(OpenSession::open_without_base(&self.session)?);
         }
-        self_mount::refuse(&self.session, self.base.as_deref())?;
+        refuse_self_mount(&self.session, self.base.as_deref())?;
         OpenSession::open(&self.session, self.base.as_deref()).map_err(|error| match error {
             InspectError::Base { is_recorded: true, .. } => CliError::from(error).with_hint(
                 "the session names this directory; give its place now with --base DIR, or \
@@ -89,6 +89,17 @@ impl LookSource {
             error => error.into(),
         })
     }
+}
+
+/// Refuses a session over a base whose path shows the session itself, as in a command of `run`.
+fn refuse_self_mount(session: &Path, base: Option<&Path>) -> Result<(), CliError> {
+    let Some(base) = base_showing_session(session, base)? else { return Ok(()) };
+    let (base, session) = (text::name(base.as_os_str().as_encoded_bytes()), session.display());
+    let what = format!("{base} shows the session itself here, in a command of `acetate run`");
+    Err(CliError::new(what).with_hint(format_args!(
+        "there is no base here to compare with or to change: do this outside of the run, or \
+         when it has ended, with {session}"
+    )))
 }
 
 /// Refuses an operation while an apply to the base has not ended.

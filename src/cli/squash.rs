@@ -20,13 +20,9 @@ impl RootSquash {
         self.root_squash || (!self.no_root_squash && addresses.iter().any(is_beyond_loopback))
     }
 
-    /// The given option, if any.
-    pub(super) fn option(self) -> Option<&'static str> {
-        match self {
-            Self { root_squash: true, .. } => Some("--root-squash"),
-            Self { no_root_squash: true, .. } => Some("--no-root-squash"),
-            _ => None,
-        }
+    /// Whether root is squashed, if an option is given.
+    pub(super) fn given(self) -> Option<bool> {
+        (self.root_squash || self.no_root_squash).then_some(self.root_squash)
     }
 }
 

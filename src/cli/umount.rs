@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
-use super::mounting::detach::{
-    ServerFate, Unmounting, is_served, release, release_dead, unmount_dir,
-};
-use super::mounting::note::Note;
-use super::mounting::point::MountPoint;
-use super::mounting::{privilege, table};
+use super::mount_events::{goes_on, tell};
 use super::output::Out;
-use super::shell_words::as_root;
 use super::{Ending, output, text};
 use crate::inspect::counts::count_changes;
 use crate::inspect::opened::OpenSession;
+use crate::mounting::detach::{
+    ServerFate, Unmounting, is_served, release, release_dead, unmount_dir,
+};
+use crate::mounting::note::Note;
+use crate::mounting::point::MountPoint;
+use crate::mounting::{privilege, table};
 
 /// Unmount a session, and stop its server if `acetate mount` started it.
 ///
@@ -45,14 +45,15 @@ pub(super) struct Args {
 
 /// Unmounts, and says what the session holds.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    privilege::check(None, &as_root())?;
+    privilege::check(None)?;
     let Some(dir) = &args.dir else {
         return stop_dead();
     };
-    let point = MountPoint::find(dir).map_err(|error| match dir.exists() {
-        true => error,
-        false => error.with_hint("`acetate sessions` shows what is mounted where"),
-    })?;
+    let point =
+        MountPoint::find(dir).map_err(|error| match (CliError::from(error), dir.exists()) {
+            (error, true) => error,
+            (error, false) => error.with_hint("`acetate sessions` shows what is mounted where"),
+        })?;
     point.check_owner(None)?;
     let dir = point.path();
     let shown = dir.display();
@@ -76,15 +77,18 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             return Err(what.with_hint("`mount -t nfs` lists what is mounted"));
         }
     };
-    let server = release(&note, None, args.lazy)?;
+    let server = release(&note, None, args.lazy, &tell)?;
     told(args, &note, &server)
 }
 
 /// Stops the servers that killed runs have left; says so where there are none.
 fn stop_dead() -> Result<Ending, CliError> {
-    let stopped = release_dead(None).map_err(|error| match error.hint() {
-        Some(_) => error,
-        None => error.with_hint("`acetate sessions` shows which servers are left"),
+    let stopped = release_dead(None, &tell).map_err(|error| {
+        let error = CliError::from(error);
+        match error.hint() {
+            Some(_) => error,
+            None => error.with_hint("`acetate sessions` shows which servers are left"),
+        }
     })?;
     if stopped == 0 {
         output::line(format_args!("no run was killed: nothing to stop"));
@@ -115,9 +119,7 @@ fn told(args: &Args, note: &Note, server: &ServerFate) -> Result<Ending, CliErro
     } else {
         let of = match server {
             ServerFate::Stopped => "; its server has ended".to_owned(),
-            ServerFate::GoesOn { pid, why } => {
-                format!("; its server (process {pid}) goes on: {why}")
-            }
+            ServerFate::GoesOn { pid, used } => format!("; {}", goes_on(*pid, *used)),
             ServerFate::Unknown => String::new(),
         };
         out.line(format_args!("{} is unmounted{of}", note.dir.display()))?;

@@ -70,6 +70,19 @@ const LAYERS: &[(&str, &[&str])] = &[
             "validation",
         ],
     ),
+    // Opens a session to look into it, and asks its server; the server itself is a process.
+    (
+        "mounting",
+        &[
+            "vfs",
+            "escape",
+            "control",
+            "inspect",
+            "base::BaseError",
+            "delta::PendingCopies",
+            "delta::sqlite",
+        ],
+    ),
     (
         "cli",
         &[
@@ -86,6 +99,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "control",
             "context",
             "workspace",
+            "mounting",
             "config",
             "export",
             // The processes that check content, and how they are started.
@@ -101,7 +115,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Foreign crates that stay in one place.
 const CONFINED: &[(&str, &[&str])] = &[
     ("rusqlite", &["src/delta/sqlite", "src/wal_shim"]),
-    ("socket2", &["src/server"]),
+    // A netlink socket brings the loopback interface of a sandbox up.
+    ("socket2", &["src/server", "src/mounting/sandbox"]),
     (
         "tokio",
         &[
@@ -113,7 +128,8 @@ const CONFINED: &[(&str, &[&str])] = &[
             "src/cli/serve",
         ],
     ),
-    ("rustix", &["src/base", "src/writeback"]),
+    ("rustix", &["src/base", "src/writeback", "src/mounting"]),
+    ("landlock", &["src/mounting/sandbox"]),
     ("toml", &["src/config"]),
     ("ipnet", &["src/config"]),
     ("clap", &["src/cli"]),

@@ -7,17 +7,16 @@ use std::process::{Child, Command};
 use super::{Args, RunPlan, environment};
 use crate::cli::child::Runner;
 use crate::cli::error::CliError;
-use crate::cli::mounting::attach::{MountedSession, attach};
-use crate::cli::mounting::detach::{
-    ServerFate, Unmounting, release, release_other, unmount_dir, unmount_private,
-};
-use crate::cli::mounting::mount_lock::MountLock;
-use crate::cli::mounting::note::Note;
-use crate::cli::mounting::point::MountPoint;
-use crate::cli::mounting::private::PrivateDir;
-use crate::cli::mounting::user::User;
-use crate::cli::mounting::{place, table};
+use crate::cli::mount_events::{tell, tell_goes_on};
 use crate::cli::output;
+use crate::mounting::attach::{MountedSession, attach};
+use crate::mounting::detach::{Unmounting, release, release_other, unmount_dir, unmount_private};
+use crate::mounting::mount_lock::MountLock;
+use crate::mounting::note::Note;
+use crate::mounting::point::MountPoint;
+use crate::mounting::private::PrivateDir;
+use crate::mounting::user::User;
+use crate::mounting::{place, table};
 
 /// The mount point of the session.
 enum RunMount {
@@ -34,21 +33,21 @@ pub(super) fn run(run: &RunPlan<'_>) -> Result<u8, CliError> {
     if let Some(at) = &args.at {
         let named = MountPoint::find(at)?;
         named.check_owner(user)?;
-        release_other(named.path(), session)?;
+        release_other(named.path(), session, &tell)?;
     }
     // Waits for other mounts of this session. Until here, a signal ends this process.
-    let turn = MountLock::take(session)?;
+    let turn = MountLock::take(session, &tell)?;
     // From here on, signals are passed on to the command, so that the cleanup runs.
     let mut runner = Runner::new()?;
     let place = match &args.at {
         Some(at) => RunMount::given(at, base, session, user)?,
         None => RunMount::private(base, session, user)?,
     };
-    let MountedSession { note, child } = match attach(&run.wanted(place.point()), turn) {
+    let MountedSession { note, child } = match attach(&run.wanted(place.point()), turn, &tell) {
         Ok(attached) => attached,
         Err(error) => {
             place.remove();
-            return Err(error);
+            return Err(error.into());
         }
     };
     if let (Some(base), true) = (base, cfg!(target_os = "linux")) {
@@ -101,7 +100,8 @@ impl RunMount {
             Ok(_empty) => Ok(Self::Private(private)),
             Err(error) => {
                 private.remove();
-                Err(error.with_hint("name an empty directory to mount at: --at DIR"))
+                Err(CliError::from(error)
+                    .with_hint("name an empty directory to mount at: --at DIR"))
             }
         }
     }
@@ -123,8 +123,8 @@ impl RunMount {
 
     fn unmount(&self) -> Result<(), CliError> {
         match self {
-            Self::Given(point) => unmount_dir(point, Unmounting::default()),
-            Self::Private(private) => unmount_private(private.point()),
+            Self::Given(point) => Ok(unmount_dir(point, Unmounting::default())?),
+            Self::Private(private) => Ok(unmount_private(private.point(), &tell)?),
         }
     }
 
@@ -166,8 +166,6 @@ fn leave(args: &Args, place: &RunMount, note: &Note, child: Option<Child>) -> Re
         None => {}
     }
     place.remove();
-    if let ServerFate::GoesOn { pid, why } = release(note, child, false)? {
-        output::line(format_args!("its server (process {pid}) goes on: {why}"));
-    }
+    tell_goes_on(&release(note, child, false, &tell)?);
     Ok(())
 }

@@ -7,14 +7,15 @@ use std::process::{Child, Command};
 use super::{RunPlan, inherited};
 use crate::cli::child::Runner;
 use crate::cli::error::CliError;
-use crate::cli::mounting::attach::{MountedSession, serve_for_run};
-use crate::cli::mounting::detach::{ServerFate, end_left, release};
-use crate::cli::mounting::mount_lock::MountLock;
-use crate::cli::mounting::note::Note;
-use crate::cli::mounting::point::MountPoint;
-use crate::cli::mounting::private::PrivateDir;
-use crate::cli::mounting::sandbox::TMP;
-use crate::cli::{namespace_child, output};
+use crate::cli::mount_events::{tell, tell_goes_on};
+use crate::cli::namespace_child;
+use crate::mounting::attach::{MountedSession, serve_for_run};
+use crate::mounting::detach::{end_left, release};
+use crate::mounting::mount_lock::MountLock;
+use crate::mounting::note::Note;
+use crate::mounting::point::MountPoint;
+use crate::mounting::private::PrivateDir;
+use crate::mounting::sandbox::TMP;
 
 /// Serves, lets `namespace-child` mount and run the command, and stops the server; returns the
 /// command's exit code.
@@ -31,7 +32,7 @@ pub(super) fn run(run: &RunPlan<'_>) -> Result<u8, CliError> {
         inherited::check_for_sandbox()?;
     }
     // Waits for other mounts of this session. Until here, a signal ends this process.
-    let turn = MountLock::take(&run.session)?;
+    let turn = MountLock::take(&run.session, &tell)?;
     // From here on, signals are passed on to the command, so that the cleanup runs.
     let mut runner = Runner::new()?;
     let place = MadeDirs::make(run)?;
@@ -105,7 +106,7 @@ fn run_at(
     let Some(point) = point else {
         return Err(CliError::new("there is no directory to mount at"));
     };
-    let MountedSession { note, child } = serve_for_run(&run.wanted(point), turn)?;
+    let MountedSession { note, child } = serve_for_run(&run.wanted(point), turn, &tell)?;
     let begun = run.summary();
     let code = match runner.interrupted() {
         Some(code) => Ok(code),
@@ -162,11 +163,9 @@ fn was_mounted(note: &Note) -> bool {
 fn leave(note: &Note, child: Option<Child>) -> Result<(), CliError> {
     let now = Note::of_run(&note.dir, std::process::id());
     let note = now.as_ref().unwrap_or(note);
-    end_left(note);
+    end_left(note, &tell);
     // Another run may have started the killed server again.
     let child = child.filter(|child| note.started == Some(child.id()));
-    if let ServerFate::GoesOn { pid, why } = release(note, child, false)? {
-        output::line(format_args!("its server (process {pid}) goes on: {why}"));
-    }
+    tell_goes_on(&release(note, child, false, &tell)?);
     Ok(())
 }

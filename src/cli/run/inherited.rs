@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::cli::error::CliError;
-use crate::cli::mounting::namespace::paths_to;
 use crate::cli::text;
+use crate::mounting::namespace::paths_to;
 
 /// O_CLOEXEC on all Linux architectures that acetate is built for.
 const CLOEXEC: u32 = 0o2_000_000;

@@ -12,19 +12,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::choosing::SessionOptions;
-use super::confinement::Confinement;
+use super::confinement::SandboxOptions;
 use super::error::CliError;
 use super::hiding::Hide;
-use super::mounting::attach::{AttachOptions, base_of};
-use super::mounting::detach::release_dead;
-use super::mounting::point::MountPoint;
-use super::mounting::private::PrivateDir;
-use super::mounting::privilege::MountMethod;
-use super::mounting::user::User;
-use super::mounting::{place, privilege};
-use super::shell_words::{as_root, quoted};
+use super::mount_events::tell;
+use super::shell_words::quoted;
 use super::squash::RootSquash;
 use super::{Ending, output};
+use crate::mounting::attach::{AttachOptions, base_of};
+use crate::mounting::detach::release_dead;
+use crate::mounting::point::MountPoint;
+use crate::mounting::private::PrivateDir;
+use crate::mounting::privilege::MountMethod;
+use crate::mounting::user::User;
+use crate::mounting::{place, privilege};
 use crate::vfs::PatternSet;
 use summary::SessionBefore;
 
@@ -82,7 +83,7 @@ pub(super) struct Args {
     as_root: bool,
 
     #[command(flatten)]
-    confinement: Confinement,
+    confinement: SandboxOptions,
 
     /// Write the summary to this file, as a JSON object.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
@@ -102,7 +103,7 @@ struct RunPlan<'a> {
     session: PathBuf,
     base: Option<PathBuf>,
     user: Option<User>,
-    confinement: Confinement,
+    confinement: SandboxOptions,
     command: Vec<OsString>,
     /// The patterns to hide from the base.
     hide: PatternSet,
@@ -110,7 +111,7 @@ struct RunPlan<'a> {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let means = privilege::check(args.at.as_deref(), &as_root())?;
+    let means = privilege::check(args.at.as_deref())?;
     let session = place::session(&args.session)?;
     let user = if args.as_root { None } else { User::behind_sudo() };
     let base = base(args, &session)?;
@@ -120,7 +121,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if confinement.sandbox {
         check_sandbox(args)?;
     }
-    release_dead(Some(&session))?;
+    release_dead(Some(&session), &tell)?;
     let hide = args.hide.patterns()?;
     let run = RunPlan { args, means, session, base, user, confinement, command, hide };
     let code = match (&run.base, &args.at) {
@@ -140,7 +141,7 @@ fn check_sandbox(args: &Args) -> Result<(), CliError> {
         return Err(what.with_hint("leave --at or --sandbox out"));
     }
     #[cfg(target_os = "linux")]
-    return crate::cli::mounting::sandbox::confine::check();
+    return Ok(crate::mounting::sandbox::confine::check()?);
     #[cfg(not(target_os = "linux"))]
     return Err(CliError::new("no sandbox: only Linux has what it takes"));
 }
@@ -180,10 +181,9 @@ impl RunPlan<'_> {
             base: self.args.base.as_ref().and(self.base.clone()),
             point,
             listen: None,
-            squash: RootSquash::default(),
             read_only: false,
             hide: self.hide.clone(),
-            choosing: self.args.choosing,
+            settings: self.args.choosing.settings(RootSquash::default()),
             options: self.args.options.as_deref(),
             user: self.user.as_ref(),
             means: self.means,

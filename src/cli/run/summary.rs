@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use crate::cli::error::CliError;
-use crate::cli::mounting::user::{User, acting_as};
 use crate::cli::shell_words::quoted;
 use crate::cli::{diff, output, text};
 use crate::delta::MergedPath;
@@ -20,6 +19,7 @@ use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff as comp
 use crate::inspect::fold::each_path;
 use crate::inspect::opened::{OpenSession, open_session};
 use crate::inspect::touched::{Touched, last_change};
+use crate::mounting::user::{User, acting_as};
 
 /// Lines of changes that are shown at the end; more are counted.
 const MAX_SHOWN: usize = 40;

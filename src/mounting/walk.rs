@@ -9,9 +9,9 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
+use super::error::{MountError, PlaceAdvice};
 use super::point::cannot;
 use super::table;
-use crate::cli::error::CliError;
 
 /// The most symbolic links that are followed, as in Linux.
 const MAX_LINKS: u32 = 40;
@@ -101,7 +101,7 @@ fn steps(path: &Path) -> impl Iterator<Item = WalkStep> {
 
 /// Walks to `dir`, following links. Parents with a mount on them are crossed into; at `dir` itself,
 /// an existing mount is not opened.
-pub(super) fn walk(dir: &Path) -> Result<(PathBuf, Walked), CliError> {
+pub(super) fn walk(dir: &Path) -> Result<(PathBuf, Walked), MountError> {
     let failed = |error: io::Error| cannot(dir, &error);
     let refused = |errno: Errno| cannot(dir, &errno.into());
     let root = || openat(CWD, "/", PLAIN | OFlags::DIRECTORY, Mode::empty()).map_err(refused);
@@ -155,8 +155,8 @@ pub(super) fn walk(dir: &Path) -> Result<(PathBuf, Walked), CliError> {
             }
             FileType::Directory => (at, path) = (found, real),
             _ if left.is_empty() => {
-                let what = CliError::new(format_args!("{}: not a directory", real.display()));
-                return Err(what.with_hint("give an empty directory"));
+                let what = MountError::new(format_args!("{}: not a directory", real.display()));
+                return Err(what.with_advice(PlaceAdvice::GiveEmptyDirectory));
             }
             _ => return Err(refused(Errno::NOTDIR)),
         }

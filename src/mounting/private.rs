@@ -23,7 +23,7 @@ const DIRECTORY: OFlags =
 
 /// The directories `acetate-NUMBER/NAME` in the temporary directory.
 #[derive(Debug)]
-pub(in crate::cli) struct PrivateDir {
+pub(crate) struct PrivateDir {
     temporary: OwnedFd,
     outer_name: OsString,
     outer: OwnedFd,
@@ -36,7 +36,7 @@ impl PrivateDir {
     ///
     /// # Errors
     /// The directories cannot be created, or the temporary directory belongs to another user.
-    pub(in crate::cli) fn new(name: &OsStr, user: Option<&User>) -> io::Result<Self> {
+    pub(crate) fn new(name: &OsStr, user: Option<&User>) -> io::Result<Self> {
         let path = std::env::temp_dir().canonicalize()?;
         let temporary = openat(CWD, &path, DIRECTORY, Mode::empty())?;
         let owner = fstat(&temporary)?.st_uid;
@@ -64,7 +64,7 @@ impl PrivateDir {
     }
 
     /// The inner directory.
-    pub(in crate::cli) fn point(&self) -> &MountPoint {
+    pub(crate) fn point(&self) -> &MountPoint {
         &self.point
     }
 
@@ -72,7 +72,7 @@ impl PrivateDir {
     ///
     /// # Errors
     /// The owner cannot be changed.
-    pub(in crate::cli) fn give_to(&self, user: Option<&User>) -> io::Result<()> {
+    pub(crate) fn give_to(&self, user: Option<&User>) -> io::Result<()> {
         match user {
             Some(user) => Ok(fchown(&self.outer, Some(Uid::from_raw(user.uid)), None)?),
             None => Ok(()),
@@ -80,7 +80,7 @@ impl PrivateDir {
     }
 
     /// Removes both directories if they are empty; one with a mount stays.
-    pub(in crate::cli) fn remove(&self) {
+    pub(crate) fn remove(&self) {
         let _removed = unlinkat(&self.outer, &self.name, AtFlags::REMOVEDIR)
             .and_then(|()| unlinkat(&self.temporary, &self.outer_name, AtFlags::REMOVEDIR));
     }

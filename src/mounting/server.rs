@@ -10,15 +10,12 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
+use super::error::{MountError, ServerAdvice};
+use super::event::{MountEvent, Observer};
 use super::user::{User, acting_as};
-use crate::cli::choosing::SessionOptions;
-use crate::cli::error::CliError;
-use crate::cli::squash::RootSquash;
-use crate::cli::{hiding, output, text};
 use crate::delta::PendingCopies;
-use crate::delta::sqlite::SessionStats;
 use crate::inspect::opened::open_session;
-use crate::vfs::PatternSet;
+use crate::vfs::{Pattern, PatternSet};
 
 /// A free port that only this machine can reach.
 pub(super) const ANY_PORT: SocketAddr =
@@ -36,16 +33,43 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// The interval of messages about progress.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Settings of a server from its start: options of `acetate serve`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ServerSettings {
+    /// Whether the clients' root is squashed; `None` for the server's default.
+    pub(crate) root_squash: Option<bool>,
+    /// Refuse to create a session.
+    pub(crate) existing: bool,
+    /// The base is the tree of the session at another place.
+    pub(crate) moved: bool,
+    /// The largest original that is kept, in bytes.
+    pub(crate) keep_originals: Option<u64>,
+}
+
+impl ServerSettings {
+    /// The settings as words of the server's command line.
+    fn words(self) -> impl Iterator<Item = String> {
+        let flags = [
+            ("--root-squash", self.root_squash == Some(true)),
+            ("--no-root-squash", self.root_squash == Some(false)),
+            ("--existing", self.existing),
+            ("--moved", self.moved),
+        ];
+        let flags = flags.into_iter().filter(|(_, is_set)| *is_set);
+        let size = self.keep_originals.map(|bytes| format!("--keep-originals={bytes}"));
+        flags.map(|(flag, _)| flag.to_owned()).chain(size)
+    }
+}
+
 /// What to serve, and as which user.
 #[derive(Debug)]
 pub(super) struct StartOptions<'a> {
     pub(super) session: &'a Path,
     pub(super) base: Option<&'a Path>,
     pub(super) listen: SocketAddr,
-    pub(super) squash: RootSquash,
     pub(super) read_only: bool,
     pub(super) hide: &'a PatternSet,
-    pub(super) choosing: SessionOptions,
+    pub(super) settings: ServerSettings,
     pub(super) user: Option<&'a User>,
 }
 
@@ -58,8 +82,8 @@ pub(super) struct Started {
 
 /// Starts `acetate serve`; returns when it listens. Its stderr is a pipe to this process until
 /// then, and its log file afterwards.
-pub(super) fn start(wanted: &StartOptions<'_>) -> Result<Started, CliError> {
-    let failed = |error: std::io::Error| CliError::caused("cannot start the server", &error);
+pub(super) fn start(wanted: &StartOptions<'_>, tell: Observer<'_>) -> Result<Started, MountError> {
+    let failed = |error: std::io::Error| MountError::caused("cannot start the server", &error);
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.arg("serve").arg(DETACHED).arg("--listen").arg(wanted.listen.to_string());
     if let Some(base) = wanted.base {
@@ -68,9 +92,9 @@ pub(super) fn start(wanted: &StartOptions<'_>) -> Result<Started, CliError> {
     if wanted.read_only {
         command.arg("--read-only");
     }
-    command.args(wanted.squash.option());
-    command.args(wanted.choosing.options());
-    command.args(hiding::texts(wanted.hide).map(|pattern| format!("--hide={pattern}")));
+    command.args(wanted.settings.words());
+    let hidden = wanted.hide.patterns().iter().map(Pattern::as_str);
+    command.args(hidden.map(|pattern| format!("--hide={pattern}")));
     command.arg("--").arg(wanted.session);
     if let Some(user) = wanted.user {
         // The environment of a login session of the user.
@@ -86,7 +110,7 @@ pub(super) fn start(wanted: &StartOptions<'_>) -> Result<Started, CliError> {
     let ended = child.try_wait().map_err(failed)?;
     match (said.address, ended) {
         (Some(address), None) => {
-            said.lines.iter().for_each(|line| output::line(format_args!("{line}")));
+            said.lines.into_iter().map(MountEvent::ServerSaid).for_each(tell);
             Ok(Started { child, address })
         }
         _ => {
@@ -118,27 +142,29 @@ fn listen_to(stderr: ChildStderr) -> ServerOutput {
 
 impl ServerOutput {
     /// The error that the server printed.
-    fn failure(&self, user: Option<&User>) -> CliError {
+    fn failure(&self, user: Option<&User>) -> MountError {
         let after = |prefix: &str| self.lines.iter().find_map(|line| line.strip_prefix(prefix));
         let what = match after("error: ") {
             Some(error) => error.to_owned(),
             None => format!("the server ended: {}", self.lines.join("; ")),
         };
-        let hint = after("hint: ").map(ToOwned::to_owned);
+        let printed = after("hint: ").map(|hint| ServerAdvice::Printed(hint.to_owned()));
         let denied = user.filter(|_| what.contains("denied"));
-        let hint = hint.or_else(|| {
-            let name = &denied?.name;
-            Some(format!("the server runs as {name}, who called sudo; --as-root keeps root"))
-        });
-        match hint {
-            Some(hint) => CliError::new(what).with_hint(hint),
-            None => CliError::new(what),
+        let error = MountError::new(what);
+        match printed.or_else(|| Some(ServerAdvice::RunsAs(denied?.name.clone()))) {
+            Some(advice) => error.with_advice(advice),
+            None => error,
         }
     }
 }
 
 /// Stops the server `pid` of `session`, and waits until it has closed the session.
-pub(super) fn stop(pid: u32, session: &Path, child: Option<Child>) -> Result<(), CliError> {
+pub(super) fn stop(
+    pid: u32,
+    session: &Path,
+    child: Option<Child>,
+    tell: Observer<'_>,
+) -> Result<(), MountError> {
     let Some(number) = as_pid(pid) else {
         return Ok(());
     };
@@ -147,14 +173,19 @@ pub(super) fn stop(pid: u32, session: &Path, child: Option<Child>) -> Result<(),
         Ok(()) | Err(Errno::SRCH) => {}
         Err(error) => {
             let what = format!("cannot stop the server (process {pid})");
-            return Err(CliError::caused(what, &error));
+            return Err(MountError::caused(what, &error));
         }
     }
-    wait(pid, session, child)
+    wait(pid, session, child, tell)
 }
 
 /// Waits until the server `pid` of `session` has ended, after a signal.
-pub(super) fn wait(pid: u32, session: &Path, mut child: Option<Child>) -> Result<(), CliError> {
+pub(super) fn wait(
+    pid: u32,
+    session: &Path,
+    mut child: Option<Child>,
+    tell: Observer<'_>,
+) -> Result<(), MountError> {
     let Some(number) = as_pid(pid) else {
         return Ok(());
     };
@@ -163,15 +194,13 @@ pub(super) fn wait(pid: u32, session: &Path, mut child: Option<Child>) -> Result
         thread::sleep(LOOK_INTERVAL);
         if told.elapsed() >= TELL_INTERVAL {
             told = Instant::now();
-            output::line(format_args!("waiting for the server (process {pid}){}", left(session)));
+            tell(MountEvent::WaitsForServer { pid, left: left(session) });
         }
     }
     match child.and_then(|mut child| child.wait().ok()) {
         Some(status) if !status.success() => {
             let what = format!("{}: the server ended with {status}", session.display());
-            let hint =
-                format!("its log is {}.log; check the session: acetate check", session.display());
-            Err(CliError::new(what).with_hint(hint))
+            Err(MountError::new(what).with_advice(ServerAdvice::ReadLog(session.to_owned())))
         }
         _ => Ok(()),
     }
@@ -181,20 +210,10 @@ fn as_pid(number: u32) -> Option<Pid> {
     i32::try_from(number).ok().and_then(Pid::from_raw)
 }
 
-/// The rest of pending copy-ups as a suffix: `: N files, BYTES left to copy`.
-pub(super) fn left(session: &Path) -> String {
+/// The rest of pending copy-ups, as far as it is known.
+pub(super) fn left(session: &Path) -> PendingCopies {
     let figures = open_session(session).ok().and_then(|session| session.stats().ok());
-    figures.map(|figures| left_of(&figures)).unwrap_or_default()
-}
-
-fn left_of(figures: &SessionStats) -> String {
-    match figures.pending {
-        PendingCopies { files, bytes } if files > 0 => {
-            let files = text::count(files, "file");
-            format!(": {files}, {} left to copy", text::bytes(bytes))
-        }
-        _ => String::new(),
-    }
+    figures.map(|figures| figures.pending).unwrap_or_default()
 }
 
 /// Checks that an ended server closed the session, and reports copy-ups that it could not finish (a
@@ -202,7 +221,7 @@ fn left_of(figures: &SessionStats) -> String {
 ///
 /// # Errors
 /// The server was killed, or failed.
-pub(super) fn check_closed(session: &Path) -> Result<(), CliError> {
+pub(super) fn check_closed(session: &Path, tell: Observer<'_>) -> Result<(), MountError> {
     let Ok(opened) = open_session(session) else {
         return Ok(());
     };
@@ -213,15 +232,12 @@ pub(super) fn check_closed(session: &Path) -> Result<(), CliError> {
         // Another server has the session now.
         return Ok(());
     }
-    let (shown, left) = (session.display(), left_of(&figures));
+    let (session, left) = (session.to_owned(), figures.pending);
     if !figures.is_closed {
-        let what = format!("{shown}: the server ended before it had closed the session{left}");
-        return Err(CliError::new(what).with_hint(format_args!(
-            "the next `acetate mount` goes on with it; the server's log is {shown}.log"
-        )));
+        return Err(MountError::NotClosed { session, left });
     }
-    if !left.is_empty() {
-        output::line(format_args!("{shown}{left} (see {shown}.log)"));
+    if left.files > 0 {
+        tell(MountEvent::CopiesLeft { session, left });
     }
     Ok(())
 }
@@ -239,4 +255,35 @@ fn is_running(pid: Pid, child: Option<&mut Child>) -> bool {
     // The state follows the name in parentheses.
     let state = stat.ok().and_then(|stat| Some(stat.rsplit_once(") ")?.1.starts_with('Z')));
     !state.unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_gets_the_settings_that_are_given() {
+        let words = |settings: ServerSettings| settings.words().collect::<Vec<_>>().join(" ");
+        assert_eq!(words(ServerSettings::default()), "");
+        let settings =
+            ServerSettings { moved: true, keep_originals: Some(0), ..Default::default() };
+        assert_eq!(words(settings), "--moved --keep-originals=0");
+        let settings = ServerSettings { root_squash: Some(false), ..settings };
+        assert_eq!(words(settings), "--no-root-squash --moved --keep-originals=0");
+    }
+
+    #[test]
+    fn what_a_server_printed_is_passed_on() {
+        let failure = |lines: &[&str]| {
+            let lines = lines.iter().map(ToString::to_string).collect();
+            let error = ServerOutput { address: None, lines }.failure(None);
+            (error.to_string(), error.advice().cloned())
+        };
+        let advice = ServerAdvice::Printed("use another".to_owned()).into();
+        assert_eq!(
+            failure(&["error: the port is taken", "hint: use another"]),
+            ("the port is taken".to_owned(), Some(advice))
+        );
+        assert_eq!(failure(&["odd", "end"]), ("the server ended: odd; end".to_owned(), None));
+    }
 }

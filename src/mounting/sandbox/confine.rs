@@ -20,7 +20,7 @@ use rustix::thread::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::cli::error::CliError;
+use crate::mounting::error::{MountError, SystemAdvice};
 
 /// The least Landlock ABI: since Linux 5.19, files can be renamed to other directories.
 const LEAST: ABI = ABI::V2;
@@ -39,18 +39,18 @@ const TYPING: &str = "/proc/sys/dev/tty/legacy_tiocsti";
 ///
 /// # Errors
 /// The kernel lacks a feature; the error names it.
-pub(in crate::cli) fn check() -> Result<(), CliError> {
+pub(crate) fn check() -> Result<(), MountError> {
     rules().and_then(Ruleset::create).map(drop).map_err(|error| no_landlock(&error))?;
     for namespace in ["pid", "ipc", "net", "mnt"] {
         if fs::symlink_metadata(format!("/proc/self/ns/{namespace}")).is_err() {
             let what = format!("no sandbox: this kernel has no {namespace} namespaces");
-            return Err(CliError::new(what));
+            return Err(MountError::new(what));
         }
     }
     Ok(())
 }
 
-fn no_landlock(error: &RulesetError) -> CliError {
+fn no_landlock(error: &RulesetError) -> MountError {
     use {CompatError::Access, HandleAccessError::Compat, HandleAccessesError::Fs};
     let mut cause: Option<&dyn Error> = Some(error);
     let refusal = loop {
@@ -63,19 +63,16 @@ fn no_landlock(error: &RulesetError) -> CliError {
     match error {
         RulesetError::HandleAccesses(Fs(Compat(Access(AccessError::PartiallyCompatible {
             ..
-        })))) => CliError::new(
+        })))) => MountError::new(
             "no sandbox: this kernel's Landlock cannot let a program rename files to other \
              directories",
         )
-        .with_hint(
-            "Linux 5.19 and later can; without --sandbox, the session still covers its base",
-        ),
-        RulesetError::HandleAccesses(_) => CliError::new("no sandbox: this kernel has no Landlock")
-            .with_hint(
-                "Landlock has to be in CONFIG_LSM or in lsm= on the kernel's command line; without \
-                 --sandbox, the session still covers its base",
-            ),
-        _ => CliError::new(format_args!(
+        .with_advice(SystemAdvice::NewerKernel),
+        RulesetError::HandleAccesses(_) => {
+            MountError::new("no sandbox: this kernel has no Landlock")
+                .with_advice(SystemAdvice::EnableLandlock)
+        }
+        _ => MountError::new(format_args!(
             "no sandbox: the kernel refuses its Landlock rules{refusal}"
         )),
     }
@@ -94,12 +91,12 @@ fn rules() -> Result<Ruleset, RulesetError> {
 ///
 /// # Errors
 /// The kernel refuses it.
-pub(in crate::cli) fn end_with_parent() -> io::Result<()> {
+pub(crate) fn end_with_parent() -> io::Result<()> {
     Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
 /// Sets the process name, which was derived from `/proc/self/exe`.
-pub(in crate::cli) fn set_process_name() {
+pub(crate) fn set_process_name() {
     let _named = rustix::thread::set_name(c"acetate");
 }
 
@@ -107,7 +104,7 @@ pub(in crate::cli) fn set_process_name() {
 ///
 /// # Errors
 /// `/proc` cannot be mounted.
-pub(in crate::cli) fn mount_proc() -> io::Result<()> {
+pub(crate) fn mount_proc() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("acetate", "/proc", "proc", flags, c"")?;
     for path in STEERING.iter().filter(|path| Path::new(path).exists()) {
@@ -121,7 +118,7 @@ pub(in crate::cli) fn mount_proc() -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel refuses it.
-pub(in crate::cli) fn leave_network() -> io::Result<()> {
+pub(crate) fn leave_network() -> io::Result<()> {
     // Unsafe only with CLONE_FILES, which detaches the descriptor table from other threads.
     #[allow(deprecated)]
     rustix::thread::unshare(UnshareFlags::NEWNET)?;
@@ -145,7 +142,7 @@ pub(in crate::cli) fn leave_network() -> io::Result<()> {
 }
 
 /// Starts a new session without the terminal if the kernel allows TIOCSTI; returns whether it did.
-pub(in crate::cli) fn leave_terminal() -> bool {
+pub(crate) fn leave_terminal() -> bool {
     let is_safe = fs::read_to_string(TYPING).is_ok_and(|word| word.trim() == "0");
     let stdio = (io::stdin(), io::stdout(), io::stderr());
     let has_terminal = [stdio.0.as_fd(), stdio.1.as_fd(), stdio.2.as_fd()].iter().any(isatty);
@@ -156,10 +153,10 @@ pub(in crate::cli) fn leave_terminal() -> bool {
 ///
 /// # Errors
 /// The kernel does not support it.
-pub(in crate::cli) fn restrict(writable: &[PathBuf]) -> Result<(), CliError> {
-    let beneath = |path: &Path, access| -> Result<_, CliError> {
+pub(crate) fn restrict(writable: &[PathBuf]) -> Result<(), MountError> {
+    let beneath = |path: &Path, access| -> Result<_, MountError> {
         let open = PathFd::new(path).map_err(|error| {
-            CliError::caused(format_args!("no sandbox: {}", path.display()), &error)
+            MountError::caused(format_args!("no sandbox: {}", path.display()), &error)
         })?;
         Ok(PathBeneath::new(open, access))
     };
@@ -171,7 +168,7 @@ pub(in crate::cli) fn restrict(writable: &[PathBuf]) -> Result<(), CliError> {
     }
     let status = rules.restrict_self().map_err(failed)?;
     if status.ruleset == RulesetStatus::NotEnforced || !status.no_new_privs {
-        return Err(CliError::new("no sandbox: this kernel has no Landlock"));
+        return Err(MountError::new("no sandbox: this kernel has no Landlock"));
     }
     Ok(())
 }
@@ -181,7 +178,7 @@ pub(in crate::cli) fn restrict(writable: &[PathBuf]) -> Result<(), CliError> {
 ///
 /// # Errors
 /// The kernel refuses it.
-pub(in crate::cli) fn drop_capabilities(at_once: bool) -> io::Result<()> {
+pub(crate) fn drop_capabilities(at_once: bool) -> io::Result<()> {
     for number in 0..CapabilitySet::all().bits().count_ones().max(64) {
         let Some(bit) = 1u64.checked_shl(number) else { break };
         // The kernel has no further capabilities.
@@ -203,19 +200,22 @@ pub(in crate::cli) fn drop_capabilities(at_once: bool) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn refused(error: AccessError<AccessFs>) -> String {
+    fn refused(error: AccessError<AccessFs>, advice: SystemAdvice) -> String {
         let error = HandleAccessesError::Fs(HandleAccessError::Compat(CompatError::Access(error)));
         let error = no_landlock(&error.into());
-        format!("{error}; {}", error.hint().unwrap())
+        assert_eq!(error.advice(), Some(&advice.into()));
+        error.to_string()
     }
 
     #[test]
     fn it_says_what_the_kernel_cannot_do_without_the_words_of_a_library() {
         let access = AccessFs::from_all(LEAST);
-        let said = refused(AccessError::Incompatible { access });
-        assert!(said.starts_with("no sandbox: this kernel has no Landlock; "), "{said}");
-        let said = refused(AccessError::PartiallyCompatible { access, incompatible: access });
-        assert!(said.contains("rename files to other directories; Linux 5.19"), "{said}");
+        let missing = AccessError::Incompatible { access };
+        let said = refused(missing, SystemAdvice::EnableLandlock);
+        assert_eq!(said, "no sandbox: this kernel has no Landlock");
+        let partial = AccessError::PartiallyCompatible { access, incompatible: access };
+        let said = refused(partial, SystemAdvice::NewerKernel);
+        assert!(said.ends_with("rename files to other directories"), "{said}");
         assert!(!said.contains("BitFlags") && !said.contains("access-rights"), "{said}");
     }
 }

@@ -7,36 +7,36 @@ use std::path::{Path, PathBuf};
 #[cfg(not(target_os = "linux"))]
 use std::process::Command;
 
-use crate::cli::error::CliError;
+use super::error::MountError;
 
 /// The port of NFS if the options have none.
 const NFS_PORT: u16 = 2049;
 
 /// A mounted filesystem.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli) struct Mounted {
-    pub(in crate::cli) dir: PathBuf,
+pub(crate) struct Mounted {
+    pub(crate) dir: PathBuf,
     /// The type of the filesystem.
-    pub(in crate::cli) kind: String,
+    pub(crate) kind: String,
     /// The source of the mount, such as `HOST:PATH`.
-    pub(in crate::cli) source: String,
+    pub(crate) source: String,
     /// The address of the NFS server, if the system reports it.
-    pub(in crate::cli) server: Option<SocketAddr>,
+    pub(crate) server: Option<SocketAddr>,
 }
 
 impl Mounted {
     /// Whether it is an NFS mount.
-    pub(in crate::cli) fn is_nfs(&self) -> bool {
+    pub(crate) fn is_nfs(&self) -> bool {
         self.kind.starts_with("nfs")
     }
 
     /// Whether it is an NFS mount from `server`, as far as the system reports it.
-    pub(in crate::cli) fn is_from(&self, server: SocketAddr) -> bool {
+    pub(crate) fn is_from(&self, server: SocketAddr) -> bool {
         self.is_nfs() && self.server.is_none_or(|at| at == server)
     }
 
     /// Whether it is the server's export `path`, up to repeated slashes.
-    pub(in crate::cli) fn is_export(&self, path: &str) -> bool {
+    pub(crate) fn is_export(&self, path: &str) -> bool {
         let mounted = self.source.find(":/").map(|colon| &self.source[colon + 1..]);
         mounted.is_some_and(|mounted| names(mounted).eq(names(path)))
     }
@@ -47,12 +47,12 @@ fn names(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// All mounts, the most recent one last.
-pub(in crate::cli) fn mounted() -> Result<Vec<Mounted>, CliError> {
-    read().map_err(|error| CliError::caused("cannot tell what is mounted", &error))
+pub(crate) fn mounted() -> Result<Vec<Mounted>, MountError> {
+    read().map_err(|error| MountError::caused("cannot tell what is mounted", &error))
 }
 
 /// The mount visible at `dir` itself.
-pub(in crate::cli) fn at(dir: &Path) -> Result<Option<Mounted>, CliError> {
+pub(crate) fn at(dir: &Path) -> Result<Option<Mounted>, MountError> {
     Ok(mounted()?.into_iter().rfind(|mounted| mounted.dir == dir))
 }
 

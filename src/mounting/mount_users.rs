@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
-use crate::cli::{output, text};
+use super::event::{MountEvent, Observer};
+use crate::escape;
 
 /// The most processes that are listed.
 const MAX_NAMED: usize = 5;
@@ -20,7 +21,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A process that uses a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct MountUser {
+pub(crate) struct MountUser {
     pub(super) pid: u32,
     name: String,
 }
@@ -43,7 +44,7 @@ impl MountUser {
     /// A process with its directory in `/proc`.
     pub(super) fn of((pid, path): (u32, PathBuf)) -> Self {
         let name = fs::read(path.join("comm")).unwrap_or_default();
-        Self { pid, name: text::name(name.trim_ascii_end()) }
+        Self { pid, name: escape::name(name.trim_ascii_end()) }
     }
 }
 
@@ -56,7 +57,7 @@ fn uses(process: &Path, dir: &Path) -> bool {
 }
 
 /// A list such as `make (812), sh (811) and 3 more`.
-pub(super) fn named(holders: &[MountUser]) -> String {
+pub(crate) fn named(holders: &[MountUser]) -> String {
     let named = holders.iter().take(MAX_NAMED);
     let named: Vec<String> =
         named.map(|holder| format!("{} ({})", holder.name, holder.pid)).collect();
@@ -78,12 +79,12 @@ pub(super) fn end(holders: &[MountUser], signal: Signal) {
 
 /// Ends the processes that `find` returns: by SIGTERM, and after [`GRACE`] by SIGKILL.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-pub(super) fn end_all(find: &dyn Fn() -> Vec<MountUser>) {
+pub(super) fn end_all(find: &dyn Fn() -> Vec<MountUser>, tell: Observer<'_>) {
     let mut left = find();
     if left.is_empty() {
         return;
     }
-    output::line(format_args!("ending what the command left behind: {}", named(&left)));
+    tell(MountEvent::EndsLeftovers(left.clone()));
     for signal in [Signal::TERM, Signal::KILL] {
         end(&left, signal);
         let begun = Instant::now();

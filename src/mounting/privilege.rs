@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::cli::error::CliError;
+use super::error::{MountError, SystemAdvice};
 
 /// The properties of a process on Linux that determine its right to mount.
 #[derive(Debug, Clone, Copy)]
@@ -15,16 +15,16 @@ struct Rights {
 
 /// The means by which this process may mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) enum MountMethod {
+pub(crate) enum MountMethod {
     /// mount(2) or mount(8).
     Any,
     /// mount(2) only: mount(8) requires root.
     SyscallOnly,
 }
 
-/// How this process may mount at `dir`. `sudo` is the same command as root, for the hint.
+/// How this process may mount at `dir`.
 #[cfg(target_os = "linux")]
-pub(in crate::cli) fn check(_dir: Option<&Path>, sudo: &str) -> Result<MountMethod, CliError> {
+pub(crate) fn check(_dir: Option<&Path>) -> Result<MountMethod, MountError> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let rights = Rights {
@@ -32,44 +32,38 @@ pub(in crate::cli) fn check(_dir: Option<&Path>, sudo: &str) -> Result<MountMeth
         is_admin: is_admin(&status),
         in_user_namespace: !map.is_empty() && !is_whole(&map),
     };
-    verdict(rights, sudo)
+    verdict(rights)
 }
 
 /// How this process may mount at `dir`: macOS lets the directory's owner mount.
 #[cfg(not(target_os = "linux"))]
-pub(in crate::cli) fn check(dir: Option<&Path>, sudo: &str) -> Result<MountMethod, CliError> {
+pub(crate) fn check(dir: Option<&Path>) -> Result<MountMethod, MountError> {
     use std::os::unix::fs::MetadataExt;
     let euid = rustix::process::geteuid();
     let owner = dir.and_then(|dir| dir.metadata().ok()).map(|found| found.uid());
     if euid.is_root() || owner.is_none_or(|owner| owner == euid.as_raw()) {
         return Ok(MountMethod::Any);
     }
-    let what = CliError::new("only root and the directory's owner may mount there");
-    Err(what.with_hint(format_args!("mount at a directory of your own, or: {sudo}")))
+    let what = MountError::new("only root and the directory's owner may mount there");
+    Err(what.with_advice(SystemAdvice::OwnDirectoryOrRoot))
 }
 
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-fn verdict(rights: Rights, sudo: &str) -> Result<MountMethod, CliError> {
+fn verdict(rights: Rights) -> Result<MountMethod, MountError> {
     match rights {
         Rights { in_user_namespace: true, .. } => {
             let what = "Linux allows no NFS mount in a user namespace, not even by its root";
-            Err(CliError::new(what).with_hint(
-                "mount outside of it (of the rootless container, of `unshare`), and pass the \
-                 mounted directory in",
-            ))
+            Err(MountError::new(what).with_advice(SystemAdvice::LeaveUserNamespace))
         }
         Rights { is_root: true, is_admin: true, .. } => Ok(MountMethod::Any),
         Rights { is_admin: true, .. } => Ok(MountMethod::SyscallOnly),
         Rights { is_root: true, .. } => {
             let what = "root may not mount here: this container has no CAP_SYS_ADMIN";
-            Err(CliError::new(what).with_hint(
-                "start the container with --cap-add SYS_ADMIN, or mount outside of it; a Docker \
-                 volume needs neither (`acetate serve` prints how)",
-            ))
+            Err(MountError::new(what).with_advice(SystemAdvice::AddCapability))
         }
         Rights { .. } => {
-            let what = CliError::new("only root may mount and unmount here");
-            Err(what.with_hint(format_args!("{sudo} (a user namespace does not help with NFS)")))
+            let what = MountError::new("only root may mount and unmount here");
+            Err(what.with_advice(SystemAdvice::BecomeRoot))
         }
     }
 }
@@ -90,25 +84,21 @@ fn is_whole(map: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{MountMethod, Rights, is_admin, is_whole, verdict};
+    use super::{MountMethod, Rights, SystemAdvice, is_admin, is_whole, verdict};
 
     #[test]
     fn who_may_not_mount_is_told_what_to_do() {
         let rights = |is_root, is_admin, in_user_namespace| {
-            let rights = Rights { is_root, is_admin, in_user_namespace };
-            verdict(rights, "sudo acetate mount s.db /mnt")
-                .map_err(|error| format!("{error}; {}", error.hint().unwrap_or_default()))
+            let error = verdict(Rights { is_root, is_admin, in_user_namespace });
+            error.map_err(|error| error.advice().cloned())
         };
+        let refused = |advice: SystemAdvice| Err(Some(advice.into()));
         assert_eq!(rights(true, true, false), Ok(MountMethod::Any));
         assert_eq!(rights(false, true, false), Ok(MountMethod::SyscallOnly));
-        let user = rights(false, false, false).unwrap_err();
-        assert!(
-            user.starts_with("only root may mount and unmount here; sudo acetate mount s.db /mnt")
-        );
-        assert!(user.contains("user namespace"), "{user}");
-        assert!(rights(true, false, false).unwrap_err().contains("--cap-add SYS_ADMIN"));
+        assert_eq!(rights(false, false, false), refused(SystemAdvice::BecomeRoot));
+        assert_eq!(rights(true, false, false), refused(SystemAdvice::AddCapability));
         for in_it in [rights(true, true, true), rights(false, false, true)] {
-            assert!(in_it.unwrap_err().contains("outside of it"));
+            assert_eq!(in_it, refused(SystemAdvice::LeaveUserNamespace));
         }
     }
 

@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, fstat, openat, statx};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_bind_recursive, mount_remount};
 
-use super::{TMP, dev};
-use crate::cli::confinement::Confinement;
-use crate::cli::error::CliError;
-use crate::cli::mounting::table::{self, MountTableEntry};
+use super::{Confinement, TMP, dev};
+use crate::mounting::error::MountError;
+use crate::mounting::table::{self, MountTableEntry};
 
 /// Flags to open a path without access to the object.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -29,10 +28,7 @@ enum TreeStep {
 
 /// Mounts a private `/tmp`, covers denied directories outside of `shows`, and makes each writable
 /// directory a separate mount. The session at `shows` stays visible.
-pub(in crate::cli::mounting) fn prepare(
-    wanted: &Confinement,
-    shows: &Path,
-) -> Result<(), CliError> {
+pub(in crate::mounting) fn prepare(wanted: &Confinement, shows: &Path) -> Result<(), MountError> {
     let failed = |path: &Path, error: io::Error| cannot(path, &error);
     let shown = open(shows).map_err(|error| failed(shows, error))?;
     let mut steps = vec![(PathBuf::from(TMP), TreeStep::Temporary)];
@@ -60,10 +56,10 @@ fn show(shown: &OwnedFd, dir: &Path) -> io::Result<()> {
 }
 
 /// Covers the denied directories within the session at `shows`; returns them.
-pub(in crate::cli::mounting) fn empty_within(
+pub(in crate::mounting) fn empty_within(
     wanted: &Confinement,
     shows: &Path,
-) -> Result<Vec<PathBuf>, CliError> {
+) -> Result<Vec<PathBuf>, MountError> {
     let denied = wanted.deny_read.iter().filter(|dir| dir.starts_with(shows) && dir.is_dir());
     let denied: Vec<PathBuf> = denied.cloned().collect();
     for dir in &denied {
@@ -74,11 +70,11 @@ pub(in crate::cli::mounting) fn empty_within(
 
 /// Mounts a private `/dev`, hides the sockets of servers, and makes all mounts read-only except
 /// `mounts` (the session) and writable directories. `session` has the session's own files.
-pub(in crate::cli::mounting) fn close(
+pub(in crate::mounting) fn close(
     wanted: &Confinement,
     mounts: &[PathBuf],
     session: &[PathBuf],
-) -> Result<(), CliError> {
+) -> Result<(), MountError> {
     dev::mount_devices().map_err(|error| cannot(Path::new("/dev"), &error))?;
     hide_sockets(mounts, session);
     let writable = |entry: &MountTableEntry| {
@@ -101,8 +97,8 @@ pub(in crate::cli::mounting) fn close(
     Ok(())
 }
 
-fn cannot(path: &Path, error: &io::Error) -> CliError {
-    CliError::caused(format_args!("no sandbox: {}", path.display()), error)
+fn cannot(path: &Path, error: &io::Error) -> MountError {
+    MountError::caused(format_args!("no sandbox: {}", path.display()), error)
 }
 
 impl TreeStep {
@@ -181,13 +177,13 @@ fn listening(line: &str) -> Option<PathBuf> {
 }
 
 /// Shows session files, whose own paths are covered, in the directory `dir`; returns the new paths.
-pub(in crate::cli::mounting) fn show_files(
+pub(in crate::mounting) fn show_files(
     files: &[(PathBuf, OwnedFd)],
     dir: &Path,
     read_only: bool,
-) -> Result<Vec<PathBuf>, CliError> {
+) -> Result<Vec<PathBuf>, MountError> {
     let failed = |error: io::Error| {
-        CliError::caused(format_args!("cannot show the session in {}", dir.display()), &error)
+        MountError::caused(format_args!("cannot show the session in {}", dir.display()), &error)
     };
     make(dir).map_err(failed)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -210,7 +206,7 @@ pub(in crate::cli::mounting) fn show_files(
 }
 
 /// Opens the files of the session at `path` that exist: the database, and the files beside it.
-pub(in crate::cli::mounting) fn open_files(path: &Path) -> io::Result<Vec<(PathBuf, OwnedFd)>> {
+pub(in crate::mounting) fn open_files(path: &Path) -> io::Result<Vec<(PathBuf, OwnedFd)>> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok(Vec::new());
     };

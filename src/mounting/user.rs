@@ -9,20 +9,20 @@ use rustix::process::geteuid;
 /// The user who called `sudo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-pub(in crate::cli) struct User {
-    pub(in crate::cli) name: String,
+pub(crate) struct User {
+    pub(crate) name: String,
     /// The home directory, if the system reports it.
-    pub(in crate::cli) home: Option<PathBuf>,
+    pub(crate) home: Option<PathBuf>,
     /// The login shell, if the system reports it.
-    pub(in crate::cli) shell: Option<PathBuf>,
-    pub(in crate::cli) uid: u32,
+    pub(crate) shell: Option<PathBuf>,
+    pub(crate) uid: u32,
     gid: u32,
     groups: Vec<u32>,
 }
 
 impl User {
     /// The user who called `sudo`; `None` without `sudo`.
-    pub(in crate::cli) fn behind_sudo() -> Option<Self> {
+    pub(crate) fn behind_sudo() -> Option<Self> {
         let variable = |name| std::env::var(name).ok();
         if !geteuid().is_root() || cfg!(not(target_os = "linux")) {
             return None;
@@ -65,7 +65,7 @@ fn path_in(line: &str, field: usize) -> Option<PathBuf> {
 /// # Errors
 /// An error of `f`, or the credentials cannot be set.
 #[cfg(target_os = "linux")]
-pub(in crate::cli) fn acting_as<T: Send>(
+pub(crate) fn acting_as<T: Send>(
     user: Option<&User>,
     f: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {
@@ -90,7 +90,7 @@ pub(in crate::cli) fn acting_as<T: Send>(
 
 /// Runs `f`: other systems let the owner of a directory mount there, without `sudo`.
 #[cfg(not(target_os = "linux"))]
-pub(in crate::cli) fn acting_as<T: Send>(
+pub(crate) fn acting_as<T: Send>(
     _user: Option<&User>,
     f: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::Namespace;
-use crate::cli::error::CliError;
-use crate::cli::mounting::call::{Unmounting, unmount_path};
-use crate::cli::mounting::detach::{ServerFate, release};
-use crate::cli::mounting::mount_users;
-use crate::cli::mounting::namespace_processes;
-use crate::cli::mounting::note::Note;
-use crate::cli::output;
+use crate::mounting::call::{Unmounting, unmount_path};
+use crate::mounting::detach::{ServerFate, release};
+use crate::mounting::error::MountError;
+use crate::mounting::event::Observer;
+use crate::mounting::mount_users;
+use crate::mounting::namespace_processes;
+use crate::mounting::note::Note;
 
 /// The time for joined threads to end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -25,11 +25,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Namespace {
     /// Ends processes that the command left behind, unmounts, and returns to the original
-    /// namespace. If `run` was killed, also stops the server.
-    pub(in crate::cli) fn leave(self) -> Result<(), CliError> {
-        mount_users::end_all(&namespace_processes::descendants);
+    /// namespace. If `run` was killed, also releases the server, and returns what happened to it.
+    pub(crate) fn leave(self, tell: Observer<'_>) -> Result<Option<ServerFate>, MountError> {
+        mount_users::end_all(&namespace_processes::descendants, tell);
         let failed = |error: &io::Error| {
-            CliError::caused(format!("cannot unmount {}", self.note.dir.display()), error)
+            MountError::caused(format!("cannot unmount {}", self.note.dir.display()), error)
         };
         let connected = TcpStream::connect_timeout(&self.server, CONNECT_TIMEOUT);
         // Without a server, writes that the client still caches are lost.
@@ -48,16 +48,11 @@ impl Namespace {
         let Some(run) =
             self.note.run.filter(|run| namespace_processes::started(run.pid) != Some(run.start))
         else {
-            return Ok(());
+            return Ok(None);
         };
         // Another run may have started the server again.
         let now = Note::of_run(&self.note.dir, run.pid);
-        if let ServerFate::GoesOn { pid, why } =
-            release(now.as_ref().unwrap_or(&self.note), None, false)?
-        {
-            output::line(format_args!("its server (process {pid}) goes on: {why}"));
-        }
-        Ok(())
+        release(now.as_ref().unwrap_or(&self.note), None, false, tell).map(Some)
     }
 
     fn go_back(&self) -> io::Result<()> {

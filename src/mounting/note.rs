@@ -16,7 +16,7 @@ use rustix::process::geteuid;
 use sha1::{Digest, Sha1};
 
 use super::address::reached;
-use crate::cli::error::CliError;
+use super::error::MountError;
 
 /// The environment variable with another directory for the notes, for tests.
 const VARIABLE: &str = "ACETATE_RUNTIME_DIR";
@@ -35,46 +35,46 @@ const MAX_BYTES: u64 = 16 << 10;
 
 /// A mount by acetate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli) struct Note {
-    pub(in crate::cli) dir: PathBuf,
-    pub(in crate::cli) session: PathBuf,
+pub(crate) struct Note {
+    pub(crate) dir: PathBuf,
+    pub(crate) session: PathBuf,
     /// The address at which the server listens.
-    pub(in crate::cli) address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// The pid of the server, if it was started for a mount.
-    pub(in crate::cli) started: Option<u32>,
-    pub(in crate::cli) is_read_only: bool,
+    pub(crate) started: Option<u32>,
+    pub(crate) is_read_only: bool,
     /// Lazily unmounted: processes may still use the mount.
-    pub(in crate::cli) is_hidden: bool,
+    pub(crate) is_hidden: bool,
     /// The `run` that the mount is for, if it is in a mount namespace.
-    pub(in crate::cli) run: Option<RunNote>,
+    pub(crate) run: Option<RunNote>,
 }
 
 /// An `acetate run` with a mount namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::cli) struct RunNote {
+pub(crate) struct RunNote {
     /// The pid of `run`.
-    pub(in crate::cli) pid: u32,
+    pub(crate) pid: u32,
     /// The start time of that process, in clock ticks since boot: pids are reused.
-    pub(in crate::cli) start: u64,
+    pub(crate) start: u64,
     /// The inode number of the namespace, once the session is mounted in it.
-    pub(in crate::cli) namespace: Option<u64>,
+    pub(crate) namespace: Option<u64>,
 }
 
 impl Note {
     /// The address at which this machine reaches the server.
-    pub(in crate::cli) fn reached(&self) -> SocketAddr {
+    pub(crate) fn reached(&self) -> SocketAddr {
         reached(self.address)
     }
 
     /// Writes the note.
-    pub(in crate::cli) fn write(&self) -> Result<(), CliError> {
+    pub(crate) fn write(&self) -> Result<(), MountError> {
         let written = folder().and_then(|folder| self.write_in(&folder));
         self.written(written)
     }
 
     /// Writes the note in the directory `folder`, which may be another path of the notes.
     #[cfg(target_os = "linux")]
-    pub(super) fn write_at(&self, folder: &Path) -> Result<(), CliError> {
+    pub(super) fn write_at(&self, folder: &Path) -> Result<(), MountError> {
         self.written(self.write_in(folder))
     }
 
@@ -85,22 +85,22 @@ impl Note {
         fs::rename(new, path)
     }
 
-    fn written(&self, written: io::Result<()>) -> Result<(), CliError> {
+    fn written(&self, written: io::Result<()>) -> Result<(), MountError> {
         written.map_err(|error| {
             let what = format!("cannot remember the mount at {}", self.dir.display());
-            CliError::caused(what, &error)
+            MountError::caused(what, &error)
         })
     }
 
     /// The note of the mount at `dir`.
-    pub(in crate::cli) fn of(dir: &Path) -> Option<Self> {
+    pub(crate) fn of(dir: &Path) -> Option<Self> {
         let note = read(&folder().ok()?.join(name(dir, SUFFIX)))?;
         (note.dir == dir && note.run.is_none()).then_some(note)
     }
 
     /// The note of the `run` with this pid, at `dir`.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-    pub(in crate::cli) fn of_run(dir: &Path, pid: u32) -> Option<Self> {
+    pub(crate) fn of_run(dir: &Path, pid: u32) -> Option<Self> {
         let note = read(&folder().ok()?.join(run_name(dir, pid)))?;
         (note.dir == dir && note.run.is_some_and(|run| run.pid == pid)).then_some(note)
     }
@@ -119,7 +119,7 @@ impl Note {
     }
 
     /// All notes.
-    pub(in crate::cli) fn all() -> Vec<Self> {
+    pub(crate) fn all() -> Vec<Self> {
         let entries = folder().and_then(fs::read_dir);
         let entries = entries.into_iter().flatten().flatten().map(|entry| entry.path());
         let ours = |path: &PathBuf| path.as_os_str().as_bytes().ends_with(SUFFIX.as_bytes());
@@ -127,7 +127,7 @@ impl Note {
     }
 
     /// Deletes the note.
-    pub(in crate::cli) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         if let Ok(folder) = folder() {
             let _gone = fs::remove_file(folder.join(self.file_name()));
         }

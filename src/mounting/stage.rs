@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 
+use super::error::MountError;
 use super::point::MountPoint;
 use super::{note, table};
-use crate::cli::error::CliError;
 
 /// The suffix of staging directories.
 const SUFFIX: &str = ".stage";
@@ -24,16 +24,16 @@ const SUFFIX: &str = ".stage";
 /// An error of `mount`, or it mounted nothing.
 pub(super) fn mount(
     point: &MountPoint,
-    mount: impl FnOnce(&Path) -> Result<(), CliError>,
-) -> Result<(), CliError> {
+    mount: impl FnOnce(&Path) -> Result<(), MountError>,
+) -> Result<(), MountError> {
     let shown = point.path().display();
-    let failed = |error: io::Error| CliError::caused(format!("cannot mount at {shown}"), &error);
+    let failed = |error: io::Error| MountError::caused(format!("cannot mount at {shown}"), &error);
     let stage = make(point.path()).map_err(failed)?;
     let mounted = mount(&stage).and_then(|()| match table::at(&stage)? {
         Some(_) => mount_bind(&stage, point.by_descriptor()).map_err(|errno| failed(errno.into())),
         None => {
             let what = format!("mount says that it succeeded, but {shown} shows nothing");
-            Err(CliError::new(what))
+            Err(MountError::new(what))
         }
     });
     clear(point.path());

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, StatxFlags, fstat, openat, statx};
 use rustix::mount::{MountFlags, mount, mount_bind};
 
-use crate::cli::error::CliError;
-use crate::cli::mounting::table::{self, MountTableEntry};
-use crate::cli::{output, text};
+use crate::mounting::error::MountError;
+use crate::mounting::event::{MountEvent, Observer};
+use crate::mounting::table::{self, MountTableEntry};
 
 /// The base before the session is mounted over it.
 pub(super) struct CoveredBase {
@@ -36,8 +36,8 @@ const O_PATH_FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::
 
 impl CoveredBase {
     /// Opens the directory `path`, which must not contain symbolic links.
-    pub(super) fn find(path: &Path) -> Result<Self, CliError> {
-        let failed = |error: io::Error| CliError::base(path, &error.into());
+    pub(super) fn find(path: &Path) -> Result<Self, MountError> {
+        let failed = |error: io::Error| MountError::base(path, error);
         let dir = openat(CWD, path, O_PATH_FLAGS | OFlags::DIRECTORY, Mode::empty())
             .map_err(|errno| failed(errno.into()))?;
         let identity = ObjectIdentity::of(&dir).map_err(failed)?;
@@ -54,11 +54,11 @@ impl CoveredBase {
     }
 
     /// Checks that the base's own path no longer leads to the base.
-    pub(super) fn check_covered(&self, dir: &Path) -> Result<(), CliError> {
+    pub(super) fn check_covered(&self, dir: &Path) -> Result<(), MountError> {
         match identity_at(dir) {
             Some(found) if found == self.identity => {
                 let what = format!("{}: the base still shows there", dir.display());
-                Err(CliError::new(what))
+                Err(MountError::new(what))
             }
             _ => Ok(()),
         }
@@ -69,14 +69,18 @@ impl CoveredBase {
     }
 
     /// The base's own path and its other paths.
-    pub(super) fn paths(&self) -> Result<Vec<PathBuf>, CliError> {
+    pub(super) fn paths(&self) -> Result<Vec<PathBuf>, MountError> {
         let aliases = self.aliases(&entries()?).into_iter().map(|alias| alias.path);
         Ok(std::iter::once(self.path.clone()).chain(aliases).collect())
     }
 
     /// Bind-mounts the session at `dir` over every other path to the base; returns these paths.
     /// Reports paths for which that fails.
-    pub(super) fn cover_aliases(&self, dir: &Path) -> Result<Vec<PathBuf>, CliError> {
+    pub(super) fn cover_aliases(
+        &self,
+        dir: &Path,
+        tell: Observer<'_>,
+    ) -> Result<Vec<PathBuf>, MountError> {
         let entries = entries()?;
         let mut covered = Vec::new();
         for alias in self.aliases(&entries) {
@@ -84,12 +88,11 @@ impl CoveredBase {
                 // Another mount covers the path.
                 continue;
             }
-            let shown = text::name(alias.path.as_os_str().as_encoded_bytes());
             match cover(&join(dir, &alias.below), &alias.path) {
                 Ok(()) => covered.push(alias.path),
                 Err(error) => {
-                    let base = self.path.display();
-                    output::line(format_args!("{base} can still be reached at {shown}: {error}"));
+                    let base = self.path.clone();
+                    tell(MountEvent::BaseReachable { base, at: alias.path, error });
                 }
             }
         }
@@ -118,8 +121,8 @@ impl CoveredBase {
     }
 }
 
-fn entries() -> Result<Vec<MountTableEntry>, CliError> {
-    table::entries().map_err(|error| CliError::caused("cannot tell what is mounted", &error))
+fn entries() -> Result<Vec<MountTableEntry>, MountError> {
+    table::entries().map_err(|error| MountError::caused("cannot tell what is mounted", &error))
 }
 
 /// A path that may lead to the base, or to `below` in it.

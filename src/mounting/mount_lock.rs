@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
+use super::error::MountError;
+use super::event::{MountEvent, Observer};
 use super::{note, server};
-use crate::cli::error::CliError;
-use crate::cli::output;
 
 /// The suffix of the lock files.
 const SUFFIX: &str = ".turn";
@@ -28,21 +28,21 @@ const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The lock on a session; released on drop.
 #[derive(Debug)]
-pub(in crate::cli) struct MountLock {
+pub(crate) struct MountLock {
     path: PathBuf,
     /// The locked file; closed on exec.
     _file: File,
 }
 
 impl MountLock {
-    /// Waits for the lock on `session`; prints its holder every second.
+    /// Waits for the lock on `session`; reports its holder every second.
     ///
     /// # Errors
     /// The lock file cannot be created or locked.
-    pub(in crate::cli) fn take(session: &Path) -> Result<Self, CliError> {
+    pub(crate) fn take(session: &Path, tell: Observer<'_>) -> Result<Self, MountError> {
         let failed = |error: io::Error| {
             let what = format!("cannot keep others from mounting {}", session.display());
-            CliError::caused(what, &error)
+            MountError::caused(what, &error)
         };
         let path = note::file(session, SUFFIX).map_err(failed)?;
         let mut told = Instant::now();
@@ -60,12 +60,8 @@ impl MountLock {
             }
             if told.elapsed() >= TELL_INTERVAL {
                 told = Instant::now();
-                output::line(format_args!(
-                    "waiting for {}, which mounts or unmounts {}{}",
-                    holder(file),
-                    session.display(),
-                    server::left(session)
-                ));
+                let (holder, left) = (holder(file), server::left(session));
+                tell(MountEvent::WaitsForLock { holder, session: session.to_owned(), left });
             }
             thread::sleep(TRY_INTERVAL);
         }
@@ -98,11 +94,9 @@ fn write_pid(file: &mut File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-fn holder(file: File) -> String {
+/// The pid in a lock file.
+fn holder(file: File) -> Option<u32> {
     let mut text = String::new();
-    let read = file.take(16).read_to_string(&mut text);
-    match text.trim().parse::<u32>() {
-        Ok(pid) if read.is_ok() => format!("process {pid}"),
-        _ => "another process".to_owned(),
-    }
+    file.take(16).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
 }

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-pub(in crate::cli) use super::call::Unmounting;
+pub(crate) use super::call::Unmounting;
 use super::call::unmount;
+use super::error::{MountError, PlaceAdvice, ServerAdvice};
+use super::event::{MountEvent, Observer};
 use super::mount_lock::MountLock;
 use super::mount_users;
 use super::namespace_processes;
@@ -19,8 +21,6 @@ use super::served::served;
 #[cfg(target_os = "linux")]
 use super::stage;
 use super::{server, table};
-use crate::cli::error::CliError;
-use crate::cli::output;
 
 /// The time for processes of a command to end: by themselves, and after a signal.
 const GRACE: Duration = Duration::from_secs(2);
@@ -30,22 +30,33 @@ const TRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What happened to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli) enum ServerFate {
+pub(crate) enum ServerFate {
     /// The server was started for the mount and is stopped.
     Stopped,
-    /// The server continues, for this reason.
-    GoesOn { pid: u32, why: &'static str },
+    /// The server continues, because it is used.
+    GoesOn { pid: u32, used: ServerUse },
     /// No server was found.
     Unknown,
 }
 
+/// The use of a server that continues after an unmount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServerUse {
+    /// It was not started for a mount.
+    BeforeMount,
+    /// The session is mounted elsewhere, too.
+    OtherMount,
+    /// Processes may still use the lazily unmounted mount.
+    HiddenMount,
+}
+
 /// Unmounts the mount at `point`; if it is in use, the error lists the processes.
-pub(in crate::cli) fn unmount_dir(point: &MountPoint, how: Unmounting) -> Result<(), CliError> {
+pub(crate) fn unmount_dir(point: &MountPoint, how: Unmounting) -> Result<(), MountError> {
     let dir = point.path();
     let shown = dir.display();
     unmount(point, how).map_err(|error| {
         if error.kind() != ErrorKind::ResourceBusy {
-            return CliError::caused(format_args!("cannot unmount {shown}"), &error);
+            return MountError::caused(format_args!("cannot unmount {shown}"), &error);
         }
         let holders = mount_users::mount_users(dir);
         let by = if holders.is_empty() {
@@ -53,23 +64,20 @@ pub(in crate::cli) fn unmount_dir(point: &MountPoint, how: Unmounting) -> Result
         } else {
             format!(" by {}", mount_users::named(&holders))
         };
-        CliError::new(format_args!("{shown}: in use{by}")).with_hint(format_args!(
-            "end that, or leave the directory, then: acetate umount {shown} (with \
-             --lazy the mount is hidden at once, and they may finish)"
-        ))
+        MountError::new(format_args!("{shown}: in use{by}"))
+            .with_advice(PlaceAdvice::EndUsers(dir.to_owned()))
     })
 }
 
 /// Unmounts the mount at `point` that was private to a command that has ended. Ends processes that
 /// the command left behind.
-pub(in crate::cli) fn unmount_private(point: &MountPoint) -> Result<(), CliError> {
+pub(crate) fn unmount_private(point: &MountPoint, tell: Observer<'_>) -> Result<(), MountError> {
     let dir = point.path();
     for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
         if let Some(signal) = signal {
             let holders = mount_users::mount_users(dir);
             if signal == Signal::TERM && !holders.is_empty() {
-                let named = mount_users::named(&holders);
-                output::line(format_args!("ending what the command left behind: {named}"));
+                tell(MountEvent::EndsLeftovers(holders.clone()));
             }
             mount_users::end(&holders, signal);
         }
@@ -81,7 +89,7 @@ pub(in crate::cli) fn unmount_private(point: &MountPoint) -> Result<(), CliError
                 }
                 Err(error) => {
                     let what = format!("cannot unmount {}", dir.display());
-                    return Err(CliError::caused(what, &error));
+                    return Err(MountError::caused(what, &error));
                 }
                 Ok(()) => return Ok(()),
             }
@@ -93,12 +101,13 @@ pub(in crate::cli) fn unmount_private(point: &MountPoint) -> Result<(), CliError
 /// Deletes the note of a mount that is gone, and stops its server if that was started for mounts
 /// and this was the last one. The lock on the session keeps new mounts away. With `in_use`, for a
 /// lazy unmount that processes may still use, both stay.
-pub(in crate::cli) fn release(
+pub(crate) fn release(
     note: &Note,
     child: Option<Child>,
     in_use: bool,
-) -> Result<ServerFate, CliError> {
-    let _turn = MountLock::take(&note.session)?;
+    tell: Observer<'_>,
+) -> Result<ServerFate, MountError> {
+    let _turn = MountLock::take(&note.session, tell)?;
     #[cfg(target_os = "linux")]
     stage::clear(&note.dir);
     let pid = match &child {
@@ -122,23 +131,22 @@ pub(in crate::cli) fn release(
     };
     if note.started != Some(pid) {
         note.forget();
-        return Ok(ServerFate::GoesOn { pid, why: "it was there before the mount" });
+        return Ok(ServerFate::GoesOn { pid, used: ServerUse::BeforeMount });
     }
     if is_used {
         note.forget();
-        return Ok(ServerFate::GoesOn { pid, why: "the session is mounted elsewhere, too" });
+        return Ok(ServerFate::GoesOn { pid, used: ServerUse::OtherMount });
     }
     if in_use {
         Note { is_hidden: true, ..note.clone() }.write()?;
-        let why = "programs may still use the mount; once they have ended, unmount it again";
-        return Ok(ServerFate::GoesOn { pid, why });
+        return Ok(ServerFate::GoesOn { pid, used: ServerUse::HiddenMount });
     }
     // The note is deleted last, so that an interrupted unmount can be repeated.
-    server::stop(pid, &note.session, child)?;
+    server::stop(pid, &note.session, child, tell)?;
     note.forget();
     // A read-only server leaves the WAL of a killed server as it was.
     if !note.is_read_only {
-        server::check_closed(&note.session)?;
+        server::check_closed(&note.session, tell)?;
     }
     Ok(ServerFate::Stopped)
 }
@@ -149,22 +157,26 @@ pub(in crate::cli) fn release(
 ///
 /// # Errors
 /// Processes may still use the earlier mount.
-pub(in crate::cli) fn release_other(dir: &Path, session: &Path) -> Result<(), CliError> {
+pub(crate) fn release_other(
+    dir: &Path,
+    session: &Path,
+    tell: Observer<'_>,
+) -> Result<(), MountError> {
     let Some(note) = Note::of(dir).filter(|note| note.session != session) else {
         return Ok(());
     };
     if table::at(dir)?.is_some() {
         return Ok(());
     }
-    let (shown, other) = (dir.display(), note.session.display());
     if note.is_hidden && served(&note.session)?.map(|served| served.pid) == note.started {
+        let (shown, other) = (dir.display(), note.session.display());
         let what = format!("{shown}: {other} was hidden there, and programs may still use it");
-        let hint = format!("once they have ended, stop its server: acetate umount {shown}");
-        return Err(CliError::new(what).with_hint(hint));
+        let advice = ServerAdvice::StopHiddenLater(dir.to_owned());
+        return Err(MountError::new(what).with_advice(advice));
     }
-    match release(&note, None, false)? {
+    match release(&note, None, false, tell)? {
         ServerFate::Stopped => {
-            output::line(format_args!("{shown}: {other} was mounted there; its server has ended"))
+            tell(MountEvent::OtherReleased { dir: dir.to_owned(), session: note.session });
         }
         ServerFate::GoesOn { .. } | ServerFate::Unknown => {}
     }
@@ -173,34 +185,32 @@ pub(in crate::cli) fn release_other(dir: &Path, session: &Path) -> Result<(), Cl
 
 /// Stops the servers of killed runs, of `session` or of all, that have no process left in their
 /// namespaces. Reports each and returns their number. The caller must not hold a [`MountLock`].
-pub(in crate::cli) fn release_dead(session: Option<&Path>) -> Result<usize, CliError> {
+pub(crate) fn release_dead(
+    session: Option<&Path>,
+    tell: Observer<'_>,
+) -> Result<usize, MountError> {
     let notes = Note::all().into_iter();
     let asked_for = notes.filter(|note| session.is_none_or(|session| note.session == session));
     let is_dead = |note: &Note| note.run.is_some_and(|run| !run.is_live(note.reached()));
     let dead: Vec<Note> = asked_for.filter(is_dead).collect();
     for note in &dead {
-        let session = note.session.display();
-        let server = match release(note, None, false)? {
-            ServerFate::Stopped => "its server has ended".to_owned(),
-            ServerFate::GoesOn { pid, why } => format!("its server (process {pid}) goes on: {why}"),
-            ServerFate::Unknown => "its server was gone, too".to_owned(),
-        };
-        output::line(format_args!("a run of {session} was killed; {server}"));
+        let server = release(note, None, false, tell)?;
+        tell(MountEvent::DeadRunReleased { session: note.session.clone(), server });
     }
     Ok(dead.len())
 }
 
 /// Ends the processes left in the namespace of this `run`, after its process there was killed.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-pub(in crate::cli) fn end_left(note: &Note) {
+pub(crate) fn end_left(note: &Note, tell: Observer<'_>) {
     let Some(number) = note.run.and_then(|run| run.namespace) else {
         return;
     };
     let server = note.reached();
-    mount_users::end_all(&|| namespace_processes::processes(number, server));
+    mount_users::end_all(&|| namespace_processes::processes(number, server), tell);
 }
 
 /// Whether a server has the session.
-pub(in crate::cli) fn is_served(session: &Path) -> Result<bool, CliError> {
+pub(crate) fn is_served(session: &Path) -> Result<bool, MountError> {
     Ok(served(session)?.is_some())
 }

@@ -6,24 +6,24 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// that is faster, survives a restart of the server, and suffices for one client. `hard` is the
 /// default on all systems: the client waits for a restarting server instead of returning I/O
 /// errors.
-pub(in crate::cli) const LINUX: &str = "nolock";
-pub(in crate::cli) const MACOS: &str = "locallocks,nobrowse,noresvport";
+pub(crate) const LINUX: &str = "nolock";
+pub(crate) const MACOS: &str = "locallocks,nobrowse,noresvport";
 
 /// The options for the server at `address` on this system.
-pub(in crate::cli) fn options(address: SocketAddr) -> String {
+pub(crate) fn options(address: SocketAddr) -> String {
     let own = if cfg!(target_os = "macos") { MACOS } else { LINUX };
     format!("{},{own}", common_options(address))
 }
 
 /// The options for all systems.
-pub(in crate::cli) fn common_options(address: SocketAddr) -> String {
+pub(crate) fn common_options(address: SocketAddr) -> String {
     let port = address.port();
     let proto = if reachable(address.ip()).is_ipv4() { "tcp" } else { "proto=tcp6" };
     format!("vers=3,{proto},port={port},mountport={port}")
 }
 
 /// The host of `address` as mount commands write it.
-pub(in crate::cli) fn host(address: SocketAddr) -> String {
+pub(crate) fn host(address: SocketAddr) -> String {
     match reachable(address.ip()) {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),
@@ -31,12 +31,12 @@ pub(in crate::cli) fn host(address: SocketAddr) -> String {
 }
 
 /// The address at which this machine reaches a server that listens at `address`.
-pub(in crate::cli) fn reached(address: SocketAddr) -> SocketAddr {
+pub(crate) fn reached(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(reachable(address.ip()), address.port())
 }
 
 /// An address at which this machine reaches a listening socket.
-pub(in crate::cli) fn reachable(ip: IpAddr) -> IpAddr {
+pub(crate) fn reachable(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

@@ -4,38 +4,38 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::error::{MountError, PlaceAdvice};
 use super::point::{MountPoint, cannot};
 use super::user::User;
-use crate::cli::error::CliError;
 
 /// The absolute path of an existing session file, or of one to be created.
-pub(in crate::cli) fn session(path: &Path) -> Result<PathBuf, CliError> {
+pub(crate) fn session(path: &Path) -> Result<PathBuf, MountError> {
     let failed = |error: io::Error| {
-        let failed = CliError::new(format_args!("{}: {error}", path.display()));
-        failed.with_hint("the directory that the session is to be in must be there")
+        let failed = MountError::new(format_args!("{}: {error}", path.display()));
+        failed.with_advice(PlaceAdvice::MakeSessionDirectory)
     };
     if path.symlink_metadata().is_ok() {
         return path.canonicalize().map_err(failed);
     }
     let absolute = std::path::absolute(path).map_err(failed)?;
     let (Some(name), Some(parent)) = (absolute.file_name(), absolute.parent()) else {
-        return Err(CliError::new(format_args!("{}: not a session file", path.display())));
+        return Err(MountError::new(format_args!("{}: not a session file", path.display())));
     };
     Ok(parent.canonicalize().map_err(failed)?.join(name))
 }
 
 /// Checks that `point`, on which nothing is mounted, is suitable for `user`; returns whether it has
 /// entries.
-pub(in crate::cli) fn check(
+pub(crate) fn check(
     point: &MountPoint,
     base: Option<&Path>,
     session: &Path,
     user: Option<&User>,
-) -> Result<bool, CliError> {
+) -> Result<bool, MountError> {
     let (dir, open) = (point.path(), point.by_descriptor());
     if !fs::metadata(&open).map_err(|error| cannot(dir, &error))?.is_dir() {
-        let what = CliError::new(format_args!("{}: not a directory", dir.display()));
-        return Err(what.with_hint("give an empty directory"));
+        let what = MountError::new(format_args!("{}: not a directory", dir.display()));
+        return Err(what.with_advice(PlaceAdvice::GiveEmptyDirectory));
     }
     point.check_owner(user)?;
     if let Some(error) = conflict(dir, base, session) {
@@ -46,9 +46,8 @@ pub(in crate::cli) fn check(
 }
 
 /// The error if a mount at `dir` would hide the base or the session, or put the tree into itself.
-fn conflict(dir: &Path, base: Option<&Path>, session: &Path) -> Option<CliError> {
+fn conflict(dir: &Path, base: Option<&Path>, session: &Path) -> Option<MountError> {
     let shown = dir.display();
-    let elsewhere = "mount at an empty directory of its own, say /mnt/agent";
     if let Some(base) = base {
         let at = base.display();
         let what = if dir == base {
@@ -61,13 +60,13 @@ fn conflict(dir: &Path, base: Option<&Path>, session: &Path) -> Option<CliError>
             String::new()
         };
         if !what.is_empty() {
-            return Some(CliError::new(what).with_hint(elsewhere));
+            return Some(MountError::new(what).with_advice(PlaceAdvice::MountElsewhere));
         }
     }
     session.starts_with(dir).then(|| {
         let session = session.display();
         let what = format!("{shown}: has the session {session} in it, which the mount would hide");
-        CliError::new(what).with_hint(elsewhere)
+        MountError::new(what).with_advice(PlaceAdvice::MountElsewhere)
     })
 }
 
@@ -75,11 +74,11 @@ fn conflict(dir: &Path, base: Option<&Path>, session: &Path) -> Option<CliError>
 mod tests {
     use std::path::Path;
 
-    use super::conflict;
+    use super::{PlaceAdvice, conflict};
 
     fn said(dir: &str, base: Option<&str>) -> Option<String> {
         let found = conflict(Path::new(dir), base.map(Path::new), Path::new("/home/ann/s.db"))?;
-        assert!(found.hint().is_some());
+        assert_eq!(found.advice(), Some(&PlaceAdvice::MountElsewhere.into()));
         Some(found.to_string())
     }
 

@@ -4,7 +4,7 @@
 //! A separate process, `namespace-child`, enters the namespace and stays until the command has
 //! ended. It ends processes that the command left behind and unmounts, even if `run` was killed.
 //!
-//! [decision 0047]: ../../../../docs/decisions/0047-a-mount-namespace-for-run.md
+//! [decision 0047]: ../../../docs/decisions/0047-a-mount-namespace-for-run.md
 
 mod aliases;
 mod leaving;
@@ -22,38 +22,38 @@ use rustix::process::set_child_subreaper;
 use rustix::thread::UnshareFlags;
 
 use super::call::MountCall;
+use super::error::{MountError, PlaceAdvice, SystemAdvice};
+use super::event::Observer;
 use super::note::{self, Note};
 use super::point::MountPoint;
 use super::privilege::MountMethod;
-use super::sandbox::{TMP, tree};
+use super::sandbox::{Confinement, TMP, tree};
 use super::{namespace_processes, table};
-use crate::cli::confinement::Confinement;
-use crate::cli::error::CliError;
 
 /// What to mount in the namespace, and where.
 #[derive(Debug)]
-pub(in crate::cli) struct NamespaceMount<'a> {
+pub(crate) struct NamespaceMount<'a> {
     /// Where the session is mounted: the base's path, or another directory.
-    pub(in crate::cli) dir: &'a Path,
+    pub(crate) dir: &'a Path,
     /// Whether `dir` is the base.
-    pub(in crate::cli) is_base: bool,
-    pub(in crate::cli) session: &'a Path,
+    pub(crate) is_base: bool,
+    pub(crate) session: &'a Path,
     /// Where the session's files are shown, if the mounts cover their own paths.
-    pub(in crate::cli) show_session: Option<&'a Path>,
+    pub(crate) show_session: Option<&'a Path>,
     /// The server's address.
-    pub(in crate::cli) address: SocketAddr,
-    /// The pid of the `run` that wrote the note.
-    pub(in crate::cli) runner: u32,
+    pub(crate) address: SocketAddr,
+    /// The note of the `run` that this process is for.
+    pub(crate) note: &'a Note,
     /// Additional options, as for `mount -o`.
-    pub(in crate::cli) options: Option<&'a str>,
-    pub(in crate::cli) means: MountMethod,
+    pub(crate) options: Option<&'a str>,
+    pub(crate) means: MountMethod,
     /// A directory that is mounted instead of the export.
-    pub(in crate::cli) stand_in: Option<&'a Path>,
-    pub(in crate::cli) confinement: Option<&'a Confinement>,
+    pub(crate) stand_in: Option<&'a Path>,
+    pub(crate) confinement: Option<&'a Confinement>,
 }
 
 /// A mount namespace that shows a session.
-pub(in crate::cli) struct Namespace {
+pub(crate) struct Namespace {
     /// The original namespace of this process.
     outside: OwnedFd,
     server: SocketAddr,
@@ -69,10 +69,12 @@ pub(in crate::cli) struct Namespace {
 
 /// Moves this process, which must have one thread, into a new mount namespace, and mounts the
 /// session there.
-pub(in crate::cli) fn enter(wanted: &NamespaceMount<'_>) -> Result<Namespace, CliError> {
+pub(crate) fn enter(
+    wanted: &NamespaceMount<'_>,
+    tell: Observer<'_>,
+) -> Result<Namespace, MountError> {
     let NamespaceMount { dir, session, confinement, .. } = *wanted;
-    let mut note = Note::of_run(dir, wanted.runner)
-        .ok_or_else(|| CliError::new("the `run` that this process is for is gone"))?;
+    let mut note = wanted.note.clone();
     let outside = File::open("/proc/self/ns/mnt").map_err(|error| no_namespace(&error))?;
     unshare_mounts().map_err(|error| no_namespace(&error))?;
     let notes = note::folder().map_err(|error| no_namespace(&error))?;
@@ -90,7 +92,7 @@ pub(in crate::cli) fn enter(wanted: &NamespaceMount<'_>) -> Result<Namespace, Cl
     let mut mounts = vec![dir.to_owned()];
     if let Some(base) = base {
         base.check_covered(dir)?;
-        mounts.extend(base.cover_aliases(dir)?);
+        mounts.extend(base.cover_aliases(dir, tell)?);
     }
     let mut shown = match wanted.show_session {
         Some(dir) => tree::show_files(&files, dir, confinement.is_some())?,
@@ -129,17 +131,17 @@ pub(in crate::cli) fn enter(wanted: &NamespaceMount<'_>) -> Result<Namespace, Cl
 
 impl Namespace {
     /// The path in the namespace of the session file `session`.
-    pub(in crate::cli) fn session<'a>(&'a self, session: &'a Path) -> &'a Path {
+    pub(crate) fn session<'a>(&'a self, session: &'a Path) -> &'a Path {
         self.session.as_deref().unwrap_or(session)
     }
 
     /// The owner of the base, if there is one.
-    pub(in crate::cli) fn base_owner(&self) -> Option<u32> {
+    pub(crate) fn base_owner(&self) -> Option<u32> {
         self.base_owner
     }
 
     /// The directories that a sandboxed command can write to.
-    pub(in crate::cli) fn writable(&self, confinement: &Confinement) -> Vec<PathBuf> {
+    pub(crate) fn writable(&self, confinement: &Confinement) -> Vec<PathBuf> {
         let own = ["/dev", "/proc", TMP].map(PathBuf::from);
         let mounts = self.mounts.iter().filter(|mount| mount.is_dir());
         let all = own.iter().chain(mounts).chain(&confinement.allow_write);
@@ -148,26 +150,24 @@ impl Namespace {
 }
 
 /// New children of this process get their own process and IPC namespaces.
-pub(in crate::cli) fn leave_processes() -> Result<(), CliError> {
+pub(crate) fn leave_processes() -> Result<(), MountError> {
     // Unsafe only with CLONE_FILES, which detaches the descriptor table from other threads.
     #[allow(deprecated)]
     let left = rustix::thread::unshare(UnshareFlags::NEWPID | UnshareFlags::NEWIPC);
-    left.map_err(|errno| CliError::caused("no sandbox: no process namespace", &errno))
+    left.map_err(|errno| MountError::caused("no sandbox: no process namespace", &errno))
 }
 
 /// The paths that lead to the directory `base` or into it, its own path first.
 ///
 /// # Errors
 /// The directory cannot be opened.
-pub(in crate::cli) fn paths_to(base: &Path) -> Result<Vec<PathBuf>, CliError> {
+pub(crate) fn paths_to(base: &Path) -> Result<Vec<PathBuf>, MountError> {
     aliases::CoveredBase::find(base)?.paths()
 }
 
-fn no_namespace(error: &io::Error) -> CliError {
-    CliError::caused("cannot have a mount namespace", error).with_hint(
-        "a container may forbid it; --at DIR mounts at a directory without one, and the base \
-         stays reachable by its own path",
-    )
+fn no_namespace(error: &io::Error) -> MountError {
+    MountError::caused("cannot have a mount namespace", error)
+        .with_advice(SystemAdvice::MountWithoutNamespace)
 }
 
 /// Unshares the mount namespace and makes all mounts private.
@@ -184,11 +184,11 @@ fn unshare_mounts() -> io::Result<()> {
 
 /// Mounts the session at its directory. During that, a tmpfs in this namespace covers the staging
 /// directory, so that concurrent runs do not share it.
-fn mount_at(wanted: &NamespaceMount<'_>, notes: &Path) -> Result<(), CliError> {
+fn mount_at(wanted: &NamespaceMount<'_>, notes: &Path) -> Result<(), MountError> {
     let NamespaceMount { dir, address, options, means, .. } = *wanted;
     let point = &MountPoint::find(dir)?;
     let failed = |error: io::Error| {
-        CliError::caused(format_args!("cannot mount at {}", dir.display()), &error)
+        MountError::caused(format_args!("cannot mount at {}", dir.display()), &error)
     };
     if let Some(stand_in) = wanted.stand_in {
         return mount_bind(stand_in, dir).map_err(|errno| failed(errno.into()));
@@ -205,5 +205,5 @@ fn mount_at(wanted: &NamespaceMount<'_>, notes: &Path) -> Result<(), CliError> {
         return Ok(());
     }
     let what = format!("{}: was moved or replaced while it was being mounted", dir.display());
-    Err(CliError::new(what).with_hint("stop the process that moves it, then run again"))
+    Err(MountError::new(what).with_advice(PlaceAdvice::StopMover { is_run: true }))
 }

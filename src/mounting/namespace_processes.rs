@@ -8,7 +8,7 @@ use super::note::RunNote;
 impl RunNote {
     /// Whether `run` is still running, or a process in another mount namespace has a mount from
     /// `server`.
-    pub(in crate::cli) fn is_live(&self, server: SocketAddr) -> bool {
+    pub(crate) fn is_live(&self, server: SocketAddr) -> bool {
         started(self.pid) == Some(self.start) || is_used_elsewhere(server)
     }
 }

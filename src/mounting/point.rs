@@ -2,21 +2,21 @@
 //!
 //! On Linux, root mounts, often on behalf of a user (`sudo`) who can rename parents or replace them
 //! by symbolic links. The path is therefore walked once. Checks, mount(2) and umount2(2) then use
-//! the descriptor ([decision 0046](../../../docs/decisions/0046-mounting-by-descriptor.md)).
+//! the descriptor ([decision 0046](../../docs/decisions/0046-mounting-by-descriptor.md)).
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use super::error::{MountError, PlaceAdvice};
 use super::user::User;
 #[cfg(target_os = "linux")]
 use super::walk::{Walked, walk};
-use crate::cli::error::CliError;
-use crate::cli::text;
+use crate::escape;
 
 /// A directory that is or will be a mount point. An existing mount is never accessed, because its
 /// server may not respond.
 #[derive(Debug)]
-pub(in crate::cli) struct MountPoint {
+pub(crate) struct MountPoint {
     path: PathBuf,
     #[cfg(target_os = "linux")]
     walked: Walked,
@@ -24,18 +24,18 @@ pub(in crate::cli) struct MountPoint {
 
 impl MountPoint {
     /// The absolute path, without symbolic links.
-    pub(in crate::cli) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
 
 /// The error if `dir` cannot be a mount point.
-pub(super) fn cannot(dir: &Path, error: &io::Error) -> CliError {
-    let shown = text::name(dir.as_os_str().as_encoded_bytes());
-    let failed = CliError::new(format_args!("{shown}: {error}"));
+pub(super) fn cannot(dir: &Path, error: &io::Error) -> MountError {
+    let shown = escape::name(dir.as_os_str().as_encoded_bytes());
+    let failed = MountError::new(format_args!("{shown}: {error}"));
     match error.kind() {
-        ErrorKind::NotFound => failed.with_hint(format_args!("make it first: mkdir -p {shown}")),
-        ErrorKind::NotADirectory => failed.with_hint("something on the way is no directory"),
+        ErrorKind::NotFound => failed.with_advice(PlaceAdvice::MakeDirectory(dir.to_owned())),
+        ErrorKind::NotADirectory => failed.with_advice(PlaceAdvice::CheckPath),
         _ => failed,
     }
 }
@@ -46,7 +46,7 @@ impl MountPoint {
     ///
     /// # Errors
     /// `dir` does not exist, cannot be reached, or is not a directory.
-    pub(in crate::cli) fn find(dir: &Path) -> Result<Self, CliError> {
+    pub(crate) fn find(dir: &Path) -> Result<Self, MountError> {
         let (path, walked) = walk(dir)?;
         Ok(Self { path, walked })
     }
@@ -66,27 +66,25 @@ impl MountPoint {
     ///
     /// # Errors
     /// The directory belongs to another user.
-    pub(in crate::cli) fn check_owner(&self, user: Option<&User>) -> Result<(), CliError> {
+    pub(crate) fn check_owner(&self, user: Option<&User>) -> Result<(), MountError> {
         let shown = self.path.display();
         let (owner, linked_by) = (self.walked.owner(), self.walked.redirected_by());
         if let Some(by) = linked_by.filter(|by| owner != Some(*by)) {
             let what = format!("{shown}: a symbolic link of user {by} leads there");
-            return Err(CliError::new(what).with_hint("name that directory by its own path"));
+            return Err(MountError::new(what).with_advice(PlaceAdvice::NameRealPath));
         }
         match (owner, user) {
             (Some(owner), Some(user)) if owner != 0 && owner != user.uid => {
                 let what = format!("{shown}: belongs to user {owner}, not to {}", user.name);
-                Err(CliError::new(what).with_hint(format_args!(
-                    "choose a directory of {}'s or root's (--as-root takes any)",
-                    user.name
-                )))
+                let advice = PlaceAdvice::OwnDirectory { user: user.name.clone() };
+                Err(MountError::new(what).with_advice(advice))
             }
             _ => Ok(()),
         }
     }
 
     /// The current path of the directory, which may have been moved.
-    pub(in crate::cli) fn path_now(&self) -> PathBuf {
+    pub(crate) fn path_now(&self) -> PathBuf {
         std::fs::read_link(self.by_descriptor()).unwrap_or_else(|_unknown| self.path.clone())
     }
 
@@ -108,7 +106,7 @@ impl MountPoint {
     ///
     /// # Errors
     /// `dir` does not exist, or cannot be reached.
-    pub(in crate::cli) fn find(dir: &Path) -> Result<Self, CliError> {
+    pub(crate) fn find(dir: &Path) -> Result<Self, MountError> {
         let failed = |error: io::Error| cannot(dir, &error);
         let absolute = std::path::absolute(dir).map_err(failed)?;
         let parent = absolute.parent().map(Path::canonicalize).transpose().map_err(failed)?;
@@ -128,12 +126,12 @@ impl MountPoint {
         Ok(Self { path: within.join(name) })
     }
 
-    pub(in crate::cli) fn path_now(&self) -> PathBuf {
+    pub(crate) fn path_now(&self) -> PathBuf {
         self.path.clone()
     }
 
     #[allow(clippy::unused_self, clippy::unnecessary_wraps)]
-    pub(in crate::cli) fn check_owner(&self, _user: Option<&User>) -> Result<(), CliError> {
+    pub(crate) fn check_owner(&self, _user: Option<&User>) -> Result<(), MountError> {
         Ok(())
     }
 

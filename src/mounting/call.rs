@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use super::address;
+use super::error::{MountError, SystemAdvice};
 use super::point::MountPoint;
 use super::privilege::MountMethod;
-use crate::cli::error::CliError;
 
 /// The parameters of a mount.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl MountCall<'_> {
     }
 
     /// Mounts the export.
-    pub(super) fn mount(&self) -> Result<(), CliError> {
+    pub(super) fn mount(&self) -> Result<(), MountError> {
         let source = format!("{}:/", address::host(self.address));
         if self.is_by_program() {
             own::by_program(self.point, |dir| self.run_program(&source, dir))
@@ -49,11 +49,11 @@ impl MountCall<'_> {
     }
 
     /// Runs the system's `mount`.
-    fn run_program(&self, source: &str, dir: &Path) -> Result<(), CliError> {
+    fn run_program(&self, source: &str, dir: &Path) -> Result<(), MountError> {
         let mut command = Command::new("mount");
         command.args(["-t", "nfs", "-o", &self.options(), source]).arg(dir);
         let output =
-            command.output().map_err(|error| CliError::caused("cannot run mount", &error))?;
+            command.output().map_err(|error| MountError::caused("cannot run mount", &error))?;
         if output.status.success() {
             return Ok(());
         }
@@ -63,7 +63,7 @@ impl MountCall<'_> {
         Err(self.refused(if said.is_empty() { "mount failed" } else { &said }))
     }
 
-    fn refused(&self, said: &str) -> CliError {
+    fn refused(&self, said: &str) -> MountError {
         refused(self.point.path(), said)
     }
 
@@ -87,31 +87,31 @@ fn has_program(name: &str) -> bool {
     })
 }
 
-/// The error for a refused mount, with the system's message and a hint.
-fn refused(dir: &Path, said: &str) -> CliError {
-    let what = CliError::new(format_args!("cannot mount at {}: {said}", dir.display()));
+/// The error for a refused mount, with the system's message and advice.
+fn refused(dir: &Path, said: &str) -> MountError {
+    let what = MountError::new(format_args!("cannot mount at {}: {said}", dir.display()));
     let has = |parts: &[&str]| parts.iter().any(|part| said.contains(part));
-    let hint = if has(&["No such device", "unknown filesystem", "not configured in kernel"]) {
-        "this kernel has no NFS client: `modprobe nfs` loads it where it is a module"
+    let advice = if has(&["No such device", "unknown filesystem", "not configured in kernel"]) {
+        SystemAdvice::LoadNfsClient
     } else if has(&["not permitted", "access denied", "Permission denied"]) {
-        "the kernel or a security module refused it; in a container, mount outside of it"
+        SystemAdvice::MountOutsideContainer
     } else if has(&["bad option", "Invalid argument", "incorrect mount option"]) {
-        "an option is wrong, or the NFS client is missing: apt install nfs-common"
+        SystemAdvice::CheckOptions
     } else if has(&["timed out", "refused"]) {
-        "the server was not reached: does a firewall guard the loopback?"
+        SystemAdvice::CheckFirewall
     } else {
         return what;
     };
-    what.with_hint(hint)
+    what.with_advice(advice)
 }
 
 /// Options of an unmount.
 #[derive(Debug, Clone, Copy, Default)]
-pub(in crate::cli) struct Unmounting {
+pub(crate) struct Unmounting {
     /// Detach now, and clean up once no process uses the mount.
-    pub(in crate::cli) lazy: bool,
+    pub(crate) lazy: bool,
     /// Discard data that is not written yet.
-    pub(in crate::cli) force: bool,
+    pub(crate) force: bool,
 }
 
 /// Unmounts the topmost mount at `point`; `ResourceBusy` if it is in use.
@@ -139,10 +139,10 @@ mod own {
     use super::*;
 
     /// Mounts by mount(2): the kernel itself asks the server for the root file handle.
-    pub(super) fn mount(call: &MountCall<'_>, source: &str) -> Result<(), CliError> {
+    pub(super) fn mount(call: &MountCall<'_>, source: &str) -> Result<(), MountError> {
         let (flags, mut data) = split(&call.options());
         data.push(format!("addr={}", address::reachable(call.address.ip())));
-        let invalid = |_nul| CliError::new("mount options have a NUL byte");
+        let invalid = |_nul| MountError::new("mount options have a NUL byte");
         let data = CString::new(data.join(",")).map_err(invalid)?;
         let target = call.point.by_descriptor();
         system_mount(source, target, "nfs", flags, &*data).map_err(|errno| {
@@ -194,14 +194,14 @@ mod own {
 mod own {
     use super::*;
 
-    pub(super) fn mount(call: &MountCall<'_>, source: &str) -> Result<(), CliError> {
+    pub(super) fn mount(call: &MountCall<'_>, source: &str) -> Result<(), MountError> {
         Err(call.refused(source))
     }
 
     pub(super) fn by_program(
         point: &MountPoint,
-        mount: impl FnOnce(&Path) -> Result<(), CliError>,
-    ) -> Result<(), CliError> {
+        mount: impl FnOnce(&Path) -> Result<(), MountError>,
+    ) -> Result<(), MountError> {
         mount(point.path())
     }
 
@@ -218,5 +218,35 @@ mod own {
         let is_busy = said.contains("busy");
         let kind = if is_busy { io::ErrorKind::ResourceBusy } else { io::ErrorKind::Other };
         Err(io::Error::new(kind, said))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_mount_has_advice_by_what_the_system_said() {
+        let advice = |said: &str| refused(Path::new("/mnt"), said).advice().cloned();
+        for (said, expected) in [
+            ("No such device (this kernel has no NFS)", SystemAdvice::LoadNfsClient),
+            ("mount.nfs: access denied by server", SystemAdvice::MountOutsideContainer),
+            ("Operation not permitted (os error 1)", SystemAdvice::MountOutsideContainer),
+            ("mount.nfs: an incorrect mount option was specified", SystemAdvice::CheckOptions),
+            ("mount.nfs: Connection timed out", SystemAdvice::CheckFirewall),
+            ("Connection refused (os error 111)", SystemAdvice::CheckFirewall),
+        ] {
+            assert_eq!(advice(said), Some(expected.into()), "{said}");
+        }
+        assert_eq!(advice("mount failed"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_last_of_several_options_counts() {
+        use rustix::mount::MountFlags;
+        let (flags, data) = own::split("vers=3,nosuid,nodev,ro,noac,,defaults,rw,dev");
+        assert_eq!(flags, MountFlags::NOSUID);
+        assert_eq!(data, ["vers=3", "noac"]);
     }
 }

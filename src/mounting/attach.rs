@@ -3,59 +3,55 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::sync::Arc;
 
 use super::call::{self, MountCall, Unmounting};
+use super::error::{MountError, PlaceAdvice, ServerAdvice, ServerSetting};
+use super::event::{MountEvent, Observer};
 use super::mount_lock::MountLock;
 use super::namespace_processes;
 use super::note::{Note, RunNote};
 use super::point::MountPoint;
 use super::privilege::MountMethod;
 use super::served::{Served, served};
-use super::server::{self, ANY_PORT, Started};
+use super::server::{self, ANY_PORT, ServerSettings, Started};
 use super::table::{self, Mounted};
 use super::user::User;
-use crate::cli::choosing::{self, SessionOptions};
-use crate::cli::error::CliError;
-use crate::cli::squash::RootSquash;
-use crate::cli::{hiding, output, text};
 use crate::delta::sqlite::Session;
+use crate::escape;
 use crate::inspect::opened::open_session;
 use crate::vfs::PatternSet;
 
 /// What to mount, and where; the paths are resolved.
 #[derive(Debug)]
-pub(in crate::cli) struct AttachOptions<'a> {
-    pub(in crate::cli) session: PathBuf,
-    pub(in crate::cli) base: Option<PathBuf>,
-    pub(in crate::cli) point: &'a MountPoint,
+pub(crate) struct AttachOptions<'a> {
+    pub(crate) session: PathBuf,
+    pub(crate) base: Option<PathBuf>,
+    pub(crate) point: &'a MountPoint,
     /// The address of a server that has to be started.
-    pub(in crate::cli) listen: Option<SocketAddr>,
-    /// Whether that server squashes the clients' root.
-    pub(in crate::cli) squash: RootSquash,
-    pub(in crate::cli) read_only: bool,
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) read_only: bool,
     /// Patterns to hide, besides those that the session hides already.
-    pub(in crate::cli) hide: PatternSet,
-    pub(in crate::cli) choosing: SessionOptions,
+    pub(crate) hide: PatternSet,
+    /// The settings of a server that has to be started.
+    pub(crate) settings: ServerSettings,
     /// Additional options, as for `mount -o`.
-    pub(in crate::cli) options: Option<&'a str>,
+    pub(crate) options: Option<&'a str>,
     /// The user as which a server runs.
-    pub(in crate::cli) user: Option<&'a User>,
-    pub(in crate::cli) means: MountMethod,
+    pub(crate) user: Option<&'a User>,
+    pub(crate) means: MountMethod,
 }
 
 /// A mounted session.
 #[derive(Debug)]
-pub(in crate::cli) struct MountedSession {
-    pub(in crate::cli) note: Note,
+pub(crate) struct MountedSession {
+    pub(crate) note: Note,
     /// The server, if this process started it.
-    pub(in crate::cli) child: Option<Child>,
+    pub(crate) child: Option<Child>,
 }
 
 /// The base of a session, as recorded or as given for a new one.
-pub(in crate::cli) fn base_of(
-    session: &Path,
-    given: Option<&Path>,
-) -> Result<Option<PathBuf>, CliError> {
+pub(crate) fn base_of(session: &Path, given: Option<&Path>) -> Result<Option<PathBuf>, MountError> {
     let recorded = match session.symlink_metadata() {
         Ok(_) => open_session(session)?.base_path().map(Path::to_owned),
         Err(_) => None,
@@ -63,17 +59,18 @@ pub(in crate::cli) fn base_of(
     let Some(base) = given.map(ToOwned::to_owned).or(recorded) else {
         return Ok(None);
     };
-    let real = base.canonicalize().map_err(|error| CliError::base(&base, &error.into()))?;
+    let real = base.canonicalize().map_err(|error| MountError::base(&base, error))?;
     Ok(Some(real))
 }
 
 /// Serves and mounts; undoes both if either fails. The lock on the session keeps the server alive
 /// until it is mounted.
-pub(in crate::cli) fn attach(
+pub(crate) fn attach(
     wanted: &AttachOptions<'_>,
     _turn: MountLock,
-) -> Result<MountedSession, CliError> {
-    let (note, child) = find_or_start(wanted, None)?;
+    tell: Observer<'_>,
+) -> Result<MountedSession, MountError> {
+    let (note, child) = find_or_start(wanted, None, tell)?;
     let started = note.started;
     // The server of an earlier mount at this directory, which was unmounted without acetate.
     let is_known =
@@ -85,7 +82,7 @@ pub(in crate::cli) fn attach(
             if !is_known {
                 note.forget();
             }
-            stop(wanted, child);
+            stop(wanted, child, tell);
             Err(error)
         }
     }
@@ -93,28 +90,30 @@ pub(in crate::cli) fn attach(
 
 /// Serves for the `run` of this process, which mounts in its own mount namespace.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-pub(in crate::cli) fn serve_for_run(
+pub(crate) fn serve_for_run(
     wanted: &AttachOptions<'_>,
     _turn: MountLock,
-) -> Result<MountedSession, CliError> {
+    tell: Observer<'_>,
+) -> Result<MountedSession, MountError> {
     let pid = std::process::id();
     let start = namespace_processes::started(pid).unwrap_or_default();
-    let (note, child) = find_or_start(wanted, Some(RunNote { pid, start, namespace: None }))?;
+    let run = RunNote { pid, start, namespace: None };
+    let (note, child) = find_or_start(wanted, Some(run), tell)?;
     match note.write() {
         Ok(()) => Ok(MountedSession { note, child }),
         Err(error) => {
-            stop(wanted, child);
+            stop(wanted, child, tell);
             Err(error)
         }
     }
 }
 
 /// Stops the server that was started for a failed mount.
-fn stop(wanted: &AttachOptions<'_>, child: Option<Child>) {
+fn stop(wanted: &AttachOptions<'_>, child: Option<Child>, tell: Observer<'_>) {
     if let Some(child) = child
-        && let Err(error) = server::stop(child.id(), &wanted.session, Some(child))
+        && let Err(error) = server::stop(child.id(), &wanted.session, Some(child), tell)
     {
-        output::error(&error);
+        tell(MountEvent::ServerNotStopped(error));
     }
 }
 
@@ -122,8 +121,9 @@ fn stop(wanted: &AttachOptions<'_>, child: Option<Child>) {
 fn find_or_start(
     wanted: &AttachOptions<'_>,
     run: Option<RunNote>,
-) -> Result<(Note, Option<Child>), CliError> {
-    let (address, started, child) = server_for(wanted)?;
+    tell: Observer<'_>,
+) -> Result<(Note, Option<Child>), MountError> {
+    let (address, started, child) = server_for(wanted, tell)?;
     let note = Note {
         dir: wanted.point.path().to_owned(),
         session: wanted.session.clone(),
@@ -139,70 +139,75 @@ fn find_or_start(
 /// The server's address, its pid if started for a mount, and the child if started just now.
 fn server_for(
     wanted: &AttachOptions<'_>,
-) -> Result<(SocketAddr, Option<u32>, Option<Child>), CliError> {
-    let session = wanted.session.display();
-    let Some(served) = served_on(&wanted.session)? else {
+    tell: Observer<'_>,
+) -> Result<(SocketAddr, Option<u32>, Option<Child>), MountError> {
+    let Some(served) = served_on(&wanted.session, tell)? else {
         let listen = wanted.listen.or_else(|| awaited(&wanted.session)).unwrap_or(ANY_PORT);
         let is_new = wanted.session.symlink_metadata().is_err();
-        let Started { child, address } = start(wanted, listen, wanted.read_only)?;
+        let Started { child, address } = start(wanted, listen, wanted.read_only, tell)?;
         for mut note in live_runs(&wanted.session) {
             note.started = Some(child.id());
             note.write()?;
         }
         if is_new {
-            choosing::tell_created(&wanted.session);
+            tell(MountEvent::Created(wanted.session.clone()));
         }
-        tell_hidden(&open_session(&wanted.session)?);
+        tell_hidden(&open_session(&wanted.session)?, tell);
         return Ok((address, Some(child.id()), Some(child)));
     };
+    let address = check_served(wanted, &served, tell)?;
+    // The last unmount will stop the server.
+    let is_started = Note::all().iter().any(|note| note.started == Some(served.pid));
+    Ok((address, is_started.then_some(served.pid), None))
+}
+
+/// Checks that the server of the session serves it as wanted; returns its address.
+fn check_served(
+    wanted: &AttachOptions<'_>,
+    served: &Served,
+    tell: Observer<'_>,
+) -> Result<SocketAddr, MountError> {
     served.check_root(&wanted.session)?;
-    let pid = served.pid;
+    let refused = |how: &str, advice: ServerAdvice| {
+        let (session, pid) = (wanted.session.display(), served.pid);
+        Err(MountError::new(format_args!("{session}: process {pid} serves it{how}"))
+            .with_advice(advice))
+    };
     let found = open_session(&wanted.session)?;
     if !found.hidden().has_all(&wanted.hide) {
-        let what = format!("{session}: process {pid} serves it, and hides less of its base");
-        return Err(CliError::new(what).with_hint("stop that server first, to hide more"));
+        return refused(", and hides less of its base", ServerAdvice::StopToHideMore);
     }
-    if wanted.choosing.keep_originals.is_some() {
-        let what =
-            format!("{session}: process {pid} serves it, and decides what originals it keeps");
-        return Err(
-            CliError::new(what).with_hint("leave --keep-originals out, or stop that server")
-        );
+    let ServerSettings { root_squash, keep_originals, .. } = wanted.settings;
+    if keep_originals.is_some() {
+        let advice = ServerAdvice::LeaveOut(ServerSetting::KeepOriginals);
+        return refused(", and decides what originals it keeps", advice);
     }
-    tell_hidden(&found);
+    tell_hidden(&found, tell);
     let recorded = base_of(&wanted.session, None)?;
     if let Some(base) = wanted.base.as_ref().filter(|base| Some(*base) != recorded.as_ref()) {
-        let what = format!("{session}: process {pid} serves it over another base");
-        let hint = format!("stop that server first, to have it over {}", base.display());
-        return Err(CliError::new(what).with_hint(hint));
+        return refused(" over another base", ServerAdvice::StopForBase(base.clone()));
     }
     if wanted.listen.is_some() {
-        let what = CliError::new(format_args!("{session}: process {pid} serves it already"));
-        return Err(what.with_hint("leave --listen out to mount from that server"));
+        return refused(" already", ServerAdvice::LeaveOut(ServerSetting::Listen));
     }
-    if let Some(option) = wanted.squash.option() {
-        let what = CliError::new(format_args!("{session}: process {pid} serves it already"));
-        let hint = format!("leave {option} out to mount from that server");
-        return Err(what.with_hint(hint));
+    if let Some(squashes) = root_squash {
+        let setting = ServerSetting::RootSquash(squashes);
+        return refused(" already", ServerAdvice::LeaveOut(setting));
     }
     if served.is_read_only && !wanted.read_only {
-        let what = CliError::new(format_args!("{session}: process {pid} serves it read-only"));
-        return Err(what.with_hint("mount it with --read-only, or unmount it elsewhere first"));
+        return refused(" read-only", ServerAdvice::MountReadOnly);
     }
-    let Some(address) = served.near() else {
-        let what = CliError::new(format_args!("{session}: process {pid} serves it already"));
-        return Err(what.with_hint("mount it as that server said, or stop the server first"));
-    };
-    // The last unmount will stop the server.
-    let is_started = Note::all().iter().any(|note| note.started == Some(pid));
-    Ok((address, is_started.then_some(pid), None))
+    match served.near() {
+        Some(address) => Ok(address),
+        None => refused(" already", ServerAdvice::MountAsItSays),
+    }
 }
 
 /// Reports what a session hides of its base.
-fn tell_hidden(session: &Session) {
-    if !session.hidden().is_empty() {
-        let path = session.path().display();
-        output::line(format_args!("{path}{}", hiding::suffix(session.hidden())));
+fn tell_hidden(session: &Session, tell: Observer<'_>) {
+    let (session, patterns) = (session.path().to_owned(), Arc::clone(session.hidden()));
+    if !patterns.is_empty() {
+        tell(MountEvent::Hides { session, patterns });
     }
 }
 
@@ -222,10 +227,10 @@ fn live_runs(session: &Path) -> Vec<Note> {
 
 /// The server that has the session. Waits for the end of a server that is ending, which an
 /// interrupted `umount` can leave.
-fn served_on(session: &Path) -> Result<Option<Served>, CliError> {
+fn served_on(session: &Path, tell: Observer<'_>) -> Result<Option<Served>, MountError> {
     match served(session)? {
         Some(ending) if ending.is_ending() => {
-            server::wait(ending.pid, session, None)?;
+            server::wait(ending.pid, session, None, tell)?;
             served(session)
         }
         found => Ok(found),
@@ -236,22 +241,23 @@ fn start(
     wanted: &AttachOptions<'_>,
     listen: SocketAddr,
     read_only: bool,
-) -> Result<Started, CliError> {
-    server::start(&server::StartOptions {
+    tell: Observer<'_>,
+) -> Result<Started, MountError> {
+    let options = server::StartOptions {
         session: &wanted.session,
         base: wanted.base.as_deref(),
         listen,
-        squash: wanted.squash,
         read_only,
         hide: &wanted.hide,
-        choosing: wanted.choosing,
+        settings: wanted.settings,
         user: wanted.user,
-    })
+    };
+    server::start(&options, tell)
 }
 
 /// Mounts, and checks that the mount is at the intended path: a user who can rename its parents may
 /// have moved the directory.
-fn mount(wanted: &AttachOptions<'_>, note: &Note) -> Result<(), CliError> {
+fn mount(wanted: &AttachOptions<'_>, note: &Note) -> Result<(), MountError> {
     let address = note.reached();
     let AttachOptions { point, read_only, options, means, .. } = wanted;
     let call =
@@ -263,12 +269,12 @@ fn mount(wanted: &AttachOptions<'_>, note: &Note) -> Result<(), CliError> {
     }
     let _undone = call::unmount(point, Unmounting::default());
     let what = format!("{}: was moved or replaced while it was being mounted", dir.display());
-    Err(CliError::new(what).with_hint("stop the process that moves it, then mount again"))
+    Err(MountError::new(what).with_advice(PlaceAdvice::StopMover { is_run: false }))
 }
 
 /// The state of an existing mount.
 #[derive(Debug)]
-pub(in crate::cli) enum MountState {
+pub(crate) enum MountState {
     /// The server is running.
     Serving(Note),
     /// The server was gone and has been started again.
@@ -276,22 +282,23 @@ pub(in crate::cli) enum MountState {
 }
 
 /// Starts the server of an existing mount again if it was killed.
-pub(in crate::cli) fn again(
+pub(crate) fn again(
     wanted: &AttachOptions<'_>,
     mounted: &Mounted,
     _turn: MountLock,
-) -> Result<MountState, CliError> {
+    tell: Observer<'_>,
+) -> Result<MountState, MountError> {
     let note = Note::of(wanted.point.path());
     let Some(mut note) =
         note.filter(|note| note.session == wanted.session && mounted.is_from(note.reached()))
     else {
-        let dir = wanted.point.path().display();
-        let source = text::line(mounted.source.as_bytes());
-        let what = format!("{dir}: {source} ({}) is mounted there", mounted.kind);
-        let hint = format!("choose another directory, or unmount it first: acetate umount {dir}");
-        return Err(CliError::new(what).with_hint(hint));
+        let dir = wanted.point.path();
+        let source = escape::line(mounted.source.as_bytes());
+        let what = format!("{}: {source} ({}) is mounted there", dir.display(), mounted.kind);
+        let advice = PlaceAdvice::ChooseOtherOrUnmount(dir.to_owned());
+        return Err(MountError::new(what).with_advice(advice));
     };
-    if let Some(served) = served_on(&wanted.session)? {
+    if let Some(served) = served_on(&wanted.session, tell)? {
         served.check_root(&wanted.session)?;
         return Ok(MountState::Serving(note));
     }
@@ -299,7 +306,7 @@ pub(in crate::cli) fn again(
     let mut others: Vec<Note> =
         others.filter(|other| other.session == note.session && other.dir != note.dir).collect();
     let read_only = note.is_read_only && others.iter().all(|other| other.is_read_only);
-    let started = start(wanted, note.address, read_only)?;
+    let started = start(wanted, note.address, read_only, tell)?;
     for other in &mut others {
         other.started = Some(started.child.id());
         other.write()?;

@@ -7,12 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::address;
+use super::error::{MountError, ServerAdvice};
 use super::note::Note;
 use super::server::DETACHED;
-use crate::cli::change::connect;
-use crate::cli::error::CliError;
-use crate::cli::text;
-use crate::control::{Answer, ControlError, ExportsUsage, Request, ServerStatus};
+use crate::control::{
+    Answer, ControlConnection, ControlError, ExportsUsage, Request, ServerStatus,
+};
+use crate::escape;
 
 /// The timeout of a connection to a server on this machine. A busy server does not refuse it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -58,23 +59,17 @@ impl Served {
     ///
     /// # Errors
     /// The server has an exports file: `/` may be another session or missing, and each export has
-    /// its own rules. The error says how to mount the exports with `session`.
-    pub(super) fn check_root(&self, session: &Path) -> Result<(), CliError> {
+    /// its own rules. The error names the exports with `session`.
+    pub(super) fn check_root(&self, session: &Path) -> Result<(), MountError> {
         let Some(usage) = &self.exports else {
             return Ok(());
         };
         let (shown, pid) = (session.display(), self.pid);
         let exports = exports_with(usage, session);
         let what = format!("{shown}: process {pid} serves it in exports{exports}");
-        let file = usage.file.as_deref().unwrap_or(Path::new("EXPORTS.toml")).display();
-        let how = self.near().map(|near| {
-            let (options, host) = (address::options(near), address::host(near));
-            format!("; then: mount -t nfs -o {options} {host}:PATH DIR")
-        });
-        Err(CliError::new(what).with_hint(format_args!(
-            "`acetate config check {file}` shows the PATH of each export{}",
-            how.unwrap_or_default()
-        )))
+        let file = usage.file.as_deref().unwrap_or(Path::new("EXPORTS.toml")).to_owned();
+        let advice = ServerAdvice::MountExports { file, address: self.near() };
+        Err(MountError::new(what).with_advice(advice))
     }
 }
 
@@ -97,15 +92,15 @@ fn exports_with(usage: &ExportsUsage, session: &Path) -> String {
     let named = usage.exports.iter().filter_map(|export| {
         let mut parts = export.sessions.iter();
         let part = parts.find(|part| part.session.as_deref() == Some(session))?;
-        let places: Vec<String> = part.at.iter().map(|at| text::name(at.as_bytes())).collect();
-        Some(format!("{} (at {})", text::name(export.name.as_bytes()), places.join(" ")))
+        let places: Vec<String> = part.at.iter().map(|at| escape::name(at.as_bytes())).collect();
+        Some(format!("{} (at {})", escape::name(export.name.as_bytes()), places.join(" ")))
     });
     let named: Vec<String> = named.collect();
     if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
 }
 
 /// The server of `session`, whether it was started for a mount or not.
-pub(super) fn served(session: &Path) -> Result<Option<Served>, CliError> {
+pub(super) fn served(session: &Path) -> Result<Option<Served>, MountError> {
     let notes = Note::all().into_iter().filter(|note| note.session == session);
     let mut ours = notes.filter_map(|note| {
         let pid = note.started?;
@@ -121,7 +116,7 @@ pub(super) fn served(session: &Path) -> Result<Option<Served>, CliError> {
     if let Some(served) = ours.next() {
         return Ok(Some(served));
     }
-    let Some(mut server) = connect(session)? else {
+    let Some(mut server) = ControlConnection::open(session)? else {
         return Ok(None);
     };
     let Ok(Answer::Status(ServerStatus { pid, addresses, .. })) = server.ask(&Request::Status)

@@ -87,9 +87,9 @@ pub(super) fn tell_goes_on(server: &ServerFate) {
 /// Why a server continues.
 pub(super) fn goes_on(pid: u32, used: ServerUse) -> String {
     let why = match used {
-        ServerUse::BeforeMount => "it was there before the mount",
+        ServerUse::NotForMounts => "it was there before the mount",
         ServerUse::OtherMount => "the session is mounted elsewhere, too",
-        ServerUse::HiddenMount => {
+        ServerUse::HiddenUsers => {
             "programs may still use the mount; once they have ended, unmount it again"
         }
     };

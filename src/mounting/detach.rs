@@ -43,11 +43,11 @@ pub(crate) enum ServerFate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerUse {
     /// It was not started for a mount.
-    BeforeMount,
+    NotForMounts,
     /// The session is mounted elsewhere, too.
     OtherMount,
     /// Processes may still use the lazily unmounted mount.
-    HiddenMount,
+    HiddenUsers,
 }
 
 /// Unmounts the mount at `point`; if it is in use, the error lists the processes.
@@ -131,7 +131,7 @@ pub(crate) fn release(
     };
     if note.started != Some(pid) {
         note.forget();
-        return Ok(ServerFate::GoesOn { pid, used: ServerUse::BeforeMount });
+        return Ok(ServerFate::GoesOn { pid, used: ServerUse::NotForMounts });
     }
     if is_used {
         note.forget();
@@ -139,7 +139,7 @@ pub(crate) fn release(
     }
     if in_use {
         Note { is_hidden: true, ..note.clone() }.write()?;
-        return Ok(ServerFate::GoesOn { pid, used: ServerUse::HiddenMount });
+        return Ok(ServerFate::GoesOn { pid, used: ServerUse::HiddenUsers });
     }
     // The note is deleted last, so that an interrupted unmount can be repeated.
     server::stop(pid, &note.session, child, tell)?;

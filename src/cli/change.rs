@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::error::CliError;
 use super::output::{self, Out};
 use super::source::{SessionSource, paths};
-use super::{Ending, text};
+use super::{Ending, hints, text};
 use crate::control::{
     Answer, ConnectError, ControlConnection, ControlError, PathText, Reading, Refusal, Request,
 };
@@ -190,7 +190,7 @@ impl From<ConnectError> for CliError {
 impl From<Refusal> for CliError {
     fn from(refusal: Refusal) -> Self {
         let error = Self::new(&refusal).about_path();
-        match &refusal.hint {
+        match hints::of_refusal(&refusal) {
             Some(hint) => error.with_hint(hint),
             None => error,
         }

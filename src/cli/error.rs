@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use super::hints;
 use super::similar::{did_you_mean, similar};
 use crate::base::BaseError;
 use crate::config::ConfigError;
@@ -196,7 +197,7 @@ impl From<OpenError> for CliError {
         }
         let is_in_use = matches!(error, OpenError::InUse { .. });
         let printed = Self { is_in_use, ..Self::new(&error) };
-        match error.hint() {
+        match hints::of_open(&error) {
             Some(hint) => printed.with_hint(hint),
             None => printed,
         }
@@ -221,7 +222,7 @@ impl From<InspectError> for CliError {
         };
         let is_about_path = matches!(error, InspectError::Path { .. });
         let printed = Self { is_about_path, ..Self::new(&error) };
-        match error.hint() {
+        match hints::of_inspect(&error) {
             Some(hint) => printed.with_hint(hint),
             None => printed,
         }

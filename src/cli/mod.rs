@@ -34,6 +34,7 @@ mod find;
 mod help;
 mod hide;
 mod hiding;
+mod hints;
 mod init;
 mod kv;
 mod listen;

@@ -45,6 +45,15 @@ pub enum ContextError {
         /// The error.
         what: String,
     },
+    /// The content of a node has no line from which an abstract could be made.
+    #[error("the content has no line to make the abstract of")]
+    NoAbstract,
+    /// Events of a removed node are not acknowledged, so nothing can be put in its place.
+    #[error("{uri}: events of what was there are not acknowledged yet")]
+    Unacknowledged {
+        /// The URI.
+        uri: Uri,
+    },
     /// The input is invalid.
     #[error("{what}")]
     Invalid {
@@ -69,22 +78,24 @@ impl ContextError {
         Self::Invalid { what: what.into(), hint: None }
     }
 
-    /// How to resolve the error.
+    /// How to resolve the error, without the names of commands.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Account { .. } => Some("the account in a URI must be the caller's"),
             Self::NoNode { is_changing: true, .. } => Some(
-                "a change of it is under way, or was broken off; `acetate ctx repair SESSION.db` \
-                 finishes what was broken off",
+                "a change of it is under way, or was broken off; a repair finishes what was \
+                 broken off",
             ),
             Self::NoNode { status: Some(NodeStatus::Pending), .. } => {
-                Some("`acetate ctx repair SESSION.db` completes it if all of it is there")
+                Some("a repair completes it if all of it is there")
             }
             Self::NoNode { status: Some(NodeStatus::Broken), .. } => {
                 Some("put it again, or remove it")
             }
             Self::Document { .. } => Some("mend the file through a mount, or remove the node"),
             Self::Invalid { hint, .. } => *hint,
+            Self::NoAbstract => Some("give one"),
+            Self::Unacknowledged { .. } => Some("acknowledge them first"),
             Self::Files(error) => error.hint.as_deref(),
             _ => None,
         }

@@ -128,10 +128,7 @@ impl<'a> CheckedPut<'a> {
             None => make_abstract(content),
         };
         if abstract_text.is_empty() {
-            return Err(ContextError::Invalid {
-                what: "the content has no line to make the abstract of".to_owned(),
-                hint: Some("give one with --abstract TEXT"),
-            });
+            return Err(ContextError::NoAbstract);
         }
         let overview = match &put.overview {
             Some(text) => checked_overview(text)?,

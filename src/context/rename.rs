@@ -75,10 +75,9 @@ impl<F: Files> Nodes<F> {
         }
         match &there[..] {
             [] => Ok(()),
-            [outbox] if outbox.name == OUTBOX => Err(ContextError::Invalid {
-                what: format!("{to}: events of what was there are not acknowledged yet"),
-                hint: Some("`acetate ctx outbox ls SESSION.db URI` shows them"),
-            }),
+            [outbox] if outbox.name == OUTBOX => {
+                Err(ContextError::Unacknowledged { uri: to.clone() })
+            }
             _ => Err(in_the_way(to, "there is something already")),
         }
     }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::limits::REMOVE_PAGE;
-use super::request::{AttrChanges, Refusal};
+use super::request::{AttrChanges, Refusal, RefusalAdvice};
 use crate::delta::MergedPath;
 use crate::overlay::Overlay;
 use crate::vfs::{
@@ -79,8 +79,8 @@ impl CallerFiles<'_> {
         }
         let above = path.parent();
         if self.look(&above).await?.is_none() {
-            let hint = Some("-p makes the directories above, too".to_owned());
-            return Err(Refusal { hint, ..Refusal::at(&above, FsError::NotFound) });
+            let advice = Some(RefusalAdvice::MakeParents);
+            return Err(Refusal { advice, ..Refusal::at(&above, FsError::NotFound) });
         }
         self.make_one_dir(path, meta).await?;
         Ok(1)

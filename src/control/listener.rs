@@ -234,6 +234,7 @@ async fn hold(
         *held = Some(locked.map_err(|_| Refusal {
             what: "the session: another command is changing it".to_owned(),
             hint: Some("it does not end; look what it waits for, and try again".to_owned()),
+            advice: None,
             is_full: false,
         })?);
     }

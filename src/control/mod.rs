@@ -30,6 +30,6 @@ pub use perform::perform;
 pub use registry::{Registered, RegistryEntry, entries};
 pub use request::{
     Answer, AppliedObject, AttrChanges, Bound, ControlPeer, ItemKind, MakeItem, PathText, Refusal,
-    Request, ServerStatus, WriteHow,
+    RefusalAdvice, Request, ServerStatus, WriteHow,
 };
 pub use usage::{ExportUsage, ExportsUsage, SessionUsage, UsageReport};

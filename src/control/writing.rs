@@ -157,7 +157,7 @@ impl CallerFiles<'_> {
         let mut writing = WriteInProgress::at(path, file, 0);
         if let Err(refusal) = self.fill(&mut writing, begin, content).await {
             let hint = format!("{} bytes of it are written; {KEEPS_NAMES}", writing.end);
-            return Err(Refusal { hint: Some(hint), ..refusal });
+            return Err(Refusal { hint: Some(hint), advice: None, ..refusal });
         }
         self.set_late(&writing, meta).await?;
         Ok(writing.end)
@@ -185,6 +185,7 @@ impl CallerFiles<'_> {
             FsError::NotSync => Refusal {
                 what: format!("{}: a client changed it meanwhile", path.display()),
                 hint: Some("it stays as it is; run the command again".to_owned()),
+                advice: None,
                 is_full: false,
             },
             error => Refusal::at(path, error),
@@ -354,9 +355,10 @@ async fn next(path: &MergedPath, content: &mut dyn ContentSource) -> Result<Cont
 fn keeping(refusal: Refusal) -> Refusal {
     let kept = "the old content is kept until all of the new one is there; removing it first takes \
                 less room";
-    let hint = match &refusal.hint {
-        Some(hint) => format!("{hint}; {kept}"),
-        None => return refusal,
+    let hint = match (&refusal.hint, refusal.advice) {
+        (Some(hint), _) => format!("{hint}; {kept}"),
+        (None, Some(_)) => kept.to_owned(),
+        (None, None) => return refusal,
     };
     Refusal { hint: Some(hint), ..refusal }
 }

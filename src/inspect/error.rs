@@ -77,6 +77,14 @@ pub enum InspectError {
         /// The cause.
         source: serde_json::Error,
     },
+    /// Neither the session nor its base has or had an object at a path that the user named.
+    #[error("{}: nothing is there", .path.display())]
+    Unknown {
+        /// The path in the merged tree.
+        path: MergedPath,
+        /// Whether relative paths begin at the root of the tree.
+        is_from_root: bool,
+    },
     /// The operation is not allowed on this target.
     #[error("{what}")]
     Refused {
@@ -118,7 +126,7 @@ impl InspectError {
         Self::Path { path: path.clone(), source }
     }
 
-    /// What the user can do about the error.
+    /// What the user can do about the error, without the names of commands.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Open(error) => error.hint(),
@@ -127,24 +135,26 @@ impl InspectError {
                  without it",
             ),
             Self::Base { is_recorded: true, .. } => {
-                Some("the session names this directory; give its place now with --base DIR")
+                Some("the session names this directory; give its place now")
             }
             Self::Base { .. } => Some("give the directory that the session was made over"),
-            Self::NoAudit { .. } => Some(
-                "only acetate keeps one, from the first `acetate serve` on; `acetate diff` shows \
-                 what the session changed",
-            ),
-            Self::NoRoom { .. } => {
-                Some("`acetate seal --dry-run` says what takes it; make room on that disk")
+            Self::NoAudit { .. } => {
+                Some("only acetate keeps one, from the first time that it serves the session")
             }
+            Self::NoRoom { .. } => Some("make room on that disk"),
             Self::NotJson { .. } => Some("in JSON, texts stand in double quotes"),
             Self::Refused { hint, .. } => Some(hint),
             Self::Unfinished { .. } => {
                 Some("see to that, and run the same command again: it goes on from there")
             }
             Self::Path { source: FsError::Loop, .. } => {
-                Some("`acetate check` names it, `acetate check --repair` cuts it loose")
+                Some("a check of the session names the directory, and a repair cuts it loose")
             }
+            Self::Unknown { is_from_root: true, .. } => Some("paths are those in the mount"),
+            Self::Unknown { is_from_root: false, .. } => Some(
+                "relative paths begin at the current directory, which is in the tree; a / before \
+                 them stands for its root",
+            ),
             Self::Store { source: StoreError::Busy(_), .. } => {
                 Some("another program holds the session's write lock; try again")
             }

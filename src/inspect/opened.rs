@@ -124,10 +124,7 @@ pub fn check_known(opened: &OpenSession, paths: &[MergedPath]) -> Result<()> {
     opened.with_tree(|view| {
         for path in paths {
             if !is_known(opened, view, path)? {
-                return Err(InspectError::Refused {
-                    what: format!("{}: nothing is there", path.display()),
-                    hint: "paths are those in the mount; `acetate diff` lists what changed",
-                });
+                return Err(InspectError::Unknown { path: path.clone(), is_from_root: true });
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::cli::change::{SessionChanger, with_session_changer};
 use crate::cli::error::CliError;
+use crate::cli::hints;
 use crate::cli::source::SessionSource;
 use crate::context::{AccountName, ContextError, FileError, Files, NodeDirEntry, Nodes, Reads};
 use crate::control::{AttrChanges, Reading, Request, WriteHow};
@@ -175,7 +176,7 @@ impl From<CliError> for FileError {
 impl From<ContextError> for CliError {
     fn from(error: ContextError) -> Self {
         let printed = Self::new(&error);
-        match error.hint() {
+        match hints::of_context(&error) {
             Some(hint) => printed.with_hint(hint),
             None => printed,
         }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
-use crate::cli::{Ending, output, text};
+use crate::cli::{Ending, hints, output, text};
 use crate::context::{ContextError, ContextNode, ListedNode, PutOutcome};
 
 /// Escapes a text of the session for one line of a terminal.
@@ -15,7 +15,7 @@ pub(super) fn plain(text: &str) -> String {
 /// Reports that a node is not visible.
 pub(super) fn missing(error: &ContextError) -> Ending {
     output::line(format_args!("{error}"));
-    if let Some(hint) = error.hint() {
+    if let Some(hint) = hints::of_context(error) {
         output::line(format_args!("hint: {hint}"));
     }
     Ending::Findings

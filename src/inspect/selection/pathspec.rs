@@ -75,7 +75,10 @@ impl Pathspec {
             Some(path) if magic.ignores_case => Ok(spec(named(path, magic)?)),
             // An exclusion may name a path without an object.
             Some(path) if magic.is_exclude => Ok(spec(Matcher::Path(path))),
-            Some(path) => Err(unknown(&path, current)),
+            Some(path) => {
+                let is_from_root = *current == MergedPath::root();
+                Err(InspectError::Unknown { path, is_from_root })
+            }
             None => Err(outside(text)),
         }
     }
@@ -207,15 +210,4 @@ fn invalid(text: &[u8], why: &str) -> InspectError {
 
 fn outside(text: &[u8]) -> InspectError {
     invalid(text, "not a path in the session's tree")
-}
-
-fn unknown(path: &MergedPath, current: &MergedPath) -> InspectError {
-    let hint = match *current == MergedPath::root() {
-        true => "paths are those in the mount; `acetate diff` lists what changed",
-        false => {
-            "relative paths begin at the current directory, which is in the tree; a / before \
-             them stands for its root"
-        }
-    };
-    InspectError::Refused { what: format!("{}: nothing is there", path.display()), hint }
 }

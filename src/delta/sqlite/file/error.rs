@@ -188,10 +188,10 @@ fn by(holder: Option<u32>) -> String {
 }
 
 impl OpenError {
-    /// What the user can do, for the `hint:` line.
+    /// What the user can do, without the names of commands.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            Self::Missing { .. } => "create it with `acetate init`, or check the path",
+            Self::Missing { .. } => "create it, or check the path",
             Self::Denied { .. } => "its owner may open it: do this as that user",
             Self::Exists { .. } => "choose another path; existing files are never overwritten",
             Self::NotFile { .. } => "give the path of a session file",
@@ -206,9 +206,7 @@ impl OpenError {
             Self::LeftoverLog { .. } => {
                 "bring its session file back, or move the log away, or choose another path"
             }
-            Self::OldSpec { .. } => {
-                "`acetate migrate SESSION.db` brings it to version 0.4, and keeps a copy"
-            }
+            Self::OldSpec { .. } => "migrate it to version 0.4",
             Self::Newer { .. } | Self::NewerSpec { .. } => "open it with a newer acetate",
             Self::CloudSynced { .. } => "export it to a plain database file first",
             Self::InUse { .. } => "stop that server first, or serve another session",

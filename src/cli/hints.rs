@@ -1,0 +1,100 @@
+//! Hints that name commands and options, for errors of the layers below.
+
+use std::borrow::Cow;
+
+use crate::context::{ContextError, NodeStatus};
+use crate::control::{Refusal, RefusalAdvice};
+use crate::delta::sqlite::OpenError;
+use crate::inspect::InspectError;
+use crate::vfs::FsError;
+
+/// What the user can do about a session that cannot be opened.
+pub(super) fn of_open(error: &OpenError) -> Option<&'static str> {
+    match error {
+        OpenError::Missing { .. } => Some("create it with `acetate init`, or check the path"),
+        OpenError::OldSpec { .. } => {
+            Some("`acetate migrate SESSION.db` brings it to version 0.4, and keeps a copy")
+        }
+        error => error.hint(),
+    }
+}
+
+/// What the user can do about the failure of a tool.
+pub(super) fn of_inspect(error: &InspectError) -> Option<&str> {
+    match error {
+        InspectError::Open(error) => of_open(error),
+        InspectError::Base { is_recorded: true, .. } => {
+            Some("the session names this directory; give its place now with --base DIR")
+        }
+        InspectError::NoAudit { .. } => Some(
+            "only acetate keeps one, from the first `acetate serve` on; `acetate diff` shows what \
+             the session changed",
+        ),
+        InspectError::NoRoom { .. } => {
+            Some("`acetate seal --dry-run` says what takes it; make room on that disk")
+        }
+        InspectError::Path { source: FsError::Loop, .. } => {
+            Some("`acetate check` names it, `acetate check --repair` cuts it loose")
+        }
+        InspectError::Unknown { is_from_root: true, .. } => {
+            Some("paths are those in the mount; `acetate diff` lists what changed")
+        }
+        error => error.hint(),
+    }
+}
+
+/// What the user can do about a failed operation on context nodes.
+pub(super) fn of_context(error: &ContextError) -> Option<&str> {
+    match error {
+        ContextError::NoNode { is_changing: true, .. } => Some(
+            "a change of it is under way, or was broken off; `acetate ctx repair SESSION.db` \
+             finishes what was broken off",
+        ),
+        ContextError::NoNode { status: Some(NodeStatus::Pending), .. } => {
+            Some("`acetate ctx repair SESSION.db` completes it if all of it is there")
+        }
+        ContextError::NoAbstract => Some("give one with --abstract TEXT"),
+        ContextError::Unacknowledged { .. } => {
+            Some("`acetate ctx outbox ls SESSION.db URI` shows them")
+        }
+        error => error.hint(),
+    }
+}
+
+/// What the user can do about a refused request.
+pub(super) fn of_refusal(refusal: &Refusal) -> Option<Cow<'_, str>> {
+    let advice = refusal.advice.map(|advice| match advice {
+        RefusalAdvice::Recurse => "a directory goes with -r",
+        RefusalAdvice::MakeParents => "-p makes the directories above, too",
+        RefusalAdvice::ShowQuota => {
+            "`acetate quota SESSION.db` shows what it takes, and sets other limits; removing \
+             something makes room"
+        }
+    });
+    match (advice, refusal.hint.as_deref()) {
+        (Some(advice), Some(hint)) => Some(format!("{advice}; {hint}").into()),
+        (advice, hint) => advice.or(hint).map(Cow::Borrowed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delta::MergedPath;
+
+    #[test]
+    fn advice_stands_before_the_hint() {
+        let at = |error| Refusal::at(&MergedPath::root(), error);
+        assert_eq!(of_refusal(&at(FsError::NotFound)), None);
+        assert_eq!(of_refusal(&at(FsError::IsDirectory)).unwrap(), "a directory goes with -r");
+        let more = Refusal { hint: Some("and more".to_owned()), ..at(FsError::Quota) };
+        assert!(of_refusal(&more).unwrap().ends_with("makes room; and more"));
+    }
+
+    #[test]
+    fn a_directory_among_its_own_parents_is_for_check() {
+        let error = InspectError::at(&MergedPath::root(), FsError::Loop);
+        assert!(of_inspect(&error).unwrap().contains("`acetate check --repair`"));
+        assert!(!error.hint().unwrap().contains('`'));
+    }
+}

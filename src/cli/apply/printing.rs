@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::report::{lost, put_counts};
 use super::{Args, target};
 use crate::cli::error::CliError;
-use crate::cli::mounting::privilege::quoted;
+use crate::cli::shell_words::quoted;
 use crate::cli::output::{self, Out};
 use crate::cli::{diff, text};
 use crate::delta::MergedPath;

@@ -69,14 +69,8 @@ pub async fn perform(
             let synced = overlay.commit(caller, &Locator::ROOT).await;
             synced.result.map(|_| Answer::Done).map_err(of_session)
         }
-        Request::Discard { paths } => {
-            let undo = overlay.discard(caller, merged(&paths)?).await;
-            undo.map(undone).map_err(|error| of_discard(overlay, error))
-        }
-        Request::DiscardAttributes { paths } => {
-            let done = overlay.discard_attributes(caller, merged(&paths)?).await;
-            done.map(|()| Answer::Done).map_err(|error| of_discard(overlay, error))
-        }
+        Request::Discard { paths } => discard(overlay, caller, &paths).await,
+        Request::DiscardAttributes { paths } => discard_attributes(overlay, caller, &paths).await,
         Request::Compact => {
             let Compacted { before_bytes, after_bytes, is_delayed } =
                 overlay.compact().await.map_err(of_session)?;
@@ -99,6 +93,24 @@ pub async fn perform(
         Request::Rebase { applied } => rebase(overlay, caller, &applied).await,
         Request::DropUnchanged { copies } => drop_unchanged(overlay, caller, &copies).await,
     }
+}
+
+async fn discard(
+    overlay: &Overlay,
+    caller: &Caller,
+    paths: &[PathText],
+) -> Result<Answer, Refusal> {
+    let undo = overlay.discard(caller, merged(paths)?).await;
+    undo.map(undone).map_err(|error| of_discard(overlay, error))
+}
+
+async fn discard_attributes(
+    overlay: &Overlay,
+    caller: &Caller,
+    paths: &[PathText],
+) -> Result<Answer, Refusal> {
+    let done = overlay.discard_attributes(caller, merged(paths)?).await;
+    done.map(|()| Answer::Done).map_err(|error| of_discard(overlay, error))
 }
 
 async fn set_quota(overlay: &Overlay, bounds: [Bound; 3]) -> Result<Answer, Refusal> {

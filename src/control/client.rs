@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use super::content::{ContentPart, Reading};
 use super::frame::{self, FrameKind};
 use super::peer;
-use super::request::{Answer, Refusal, Request};
+use super::refusal::Refusal;
+use super::request::{Answer, Request};
 use super::socket;
 
 /// Why a request failed.

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::limits::REMOVE_PAGE;
-use super::request::{AttrChanges, Refusal, RefusalAdvice};
+use super::refusal::{Refusal, RefusalAdvice};
+use super::request::AttrChanges;
 use crate::delta::MergedPath;
 use crate::overlay::Overlay;
 use crate::vfs::{

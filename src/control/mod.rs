@@ -17,6 +17,7 @@ pub mod limits;
 mod listener;
 mod peer;
 mod perform;
+mod refusal;
 mod registry;
 mod request;
 mod socket;
@@ -27,9 +28,10 @@ pub use client::{ConnectError, ControlConnection, ControlError};
 pub use content::{ContentPart, ContentSource, Nothing, Reading};
 pub use listener::{About, Listener, StopListener};
 pub use perform::perform;
+pub use refusal::{Refusal, RefusalAdvice};
 pub use registry::{Registered, RegistryEntry, entries};
 pub use request::{
-    Answer, AppliedObject, AttrChanges, Bound, ControlPeer, ItemKind, MakeItem, PathText, Refusal,
-    RefusalAdvice, Request, ServerStatus, WriteHow,
+    Answer, AppliedObject, AttrChanges, Bound, ControlPeer, ItemKind, MakeItem, PathText, Request,
+    ServerStatus, WriteHow,
 };
 pub use usage::{ExportUsage, ExportsUsage, SessionUsage, UsageReport};

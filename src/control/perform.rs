@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use super::content::ContentSource;
 use super::files::CallerFiles;
 use super::limits::{MAX_PATHS, TURN_MS};
-use super::request::{Answer, AppliedObject, Bound, PathText, Refusal, Request};
+use super::refusal::Refusal;
+use super::request::{Answer, AppliedObject, Bound, PathText, Request};
 use super::usage::UsageReport;
 use crate::delta::{Compacted, Ino, MergedPath, PendingCopies};
 use crate::overlay::{AppliedPart, CopyStep, Idle, Overlay, UnchangedCopy, Undo};
@@ -125,7 +126,7 @@ async fn rebase(
     applied: &[AppliedObject],
 ) -> Result<Answer, Refusal> {
     at_most(applied.len())?;
-    let applied = applied.iter().map(AppliedObject::let_go).collect::<Result<_, _>>()?;
+    let applied = applied.iter().map(AppliedObject::to_rebase_item).collect::<Result<_, _>>()?;
     let kept = overlay.rebase(caller, applied).await.map_err(of_session)?;
     Ok(Answer::Rebased { kept: kept.iter().map(PathText::from).collect() })
 }
@@ -150,7 +151,7 @@ async fn rebase_part(
     applied: &AppliedObject,
     part: AppliedPart,
 ) -> Result<Answer, Refusal> {
-    let done = overlay.rebase_part(caller, applied.let_go()?, part).await;
+    let done = overlay.rebase_part(caller, applied.to_rebase_item()?, part).await;
     done.map(|()| Answer::Done).map_err(of_session)
 }
 

@@ -11,7 +11,8 @@ use bytes::{Bytes, BytesMut};
 use super::content::{ContentPart, ContentSource};
 use super::files::{CallerFiles, FILE_MODE, Result};
 use super::limits::{PIECE_BYTES, WHOLE_BYTES};
-use super::request::{AttrChanges, Refusal, WriteHow};
+use super::refusal::Refusal;
+use super::request::{AttrChanges, WriteHow};
 use crate::delta::MergedPath;
 use crate::vfs::{
     Attr, CreateHow, FileId, FileKind, FsError, Locator, Name, SetAttr, Stability, Time, Vfs,

@@ -231,6 +231,21 @@ fn a_patch_is_against_the_original() {
     assert_eq!(conflicts, "dir/other\n");
 }
 
+/// At each of its names, of which only one was changed.
+#[test]
+fn a_patch_of_a_file_with_two_names_is_against_its_original() {
+    let mut world = World::new("");
+    let base = world.change_base();
+    fs::write(base.join("one"), "1\n2\n3\n4\n5\n6\n7\n8\n9\n").unwrap();
+    fs::hard_link(base.join("one"), base.join("two")).unwrap();
+    world.write("one", 0, b"S").unwrap();
+    let (before, _) = patched::text(&world.session(), &base);
+    fs::write(base.join("two"), "1\n2\n3\n4\n5\n6\n7\nP\n9\n").unwrap();
+    let (text, left_out) = patched::text(&world.session(), &base);
+    assert_eq!(String::from_utf8_lossy(&text), String::from_utf8_lossy(&before));
+    assert_eq!(left_out.unknown, []);
+}
+
 #[test]
 fn what_the_base_had_before_its_change_may_not_be_known() {
     let mut world = World::new("dir/\none \"one\"\ntwo \"two\"");

@@ -248,8 +248,9 @@ impl Pairs {
             self.note_kept(view, replaced)?;
         }
         if let Some(original) = drifted_original(change) {
-            let path = MergedPath::of_base(&original.path);
-            let is_kept = original.has_content;
+            // A further name of a base file has the original of the name that was copied up.
+            let name = change.before.as_ref().map_or(&original.path, |base| &base.path);
+            let (path, is_kept) = (MergedPath::of_base(name), original.has_content);
             self.originals.insert(path, is_kept.then(|| original.clone()));
             return Ok(());
         }

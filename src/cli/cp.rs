@@ -10,6 +10,7 @@ use super::error::CliError;
 use super::operands::OperandPaths;
 use super::output::{self, Out, ProgressLine};
 use super::{Ending, text};
+use crate::inspect::apply::check_finished;
 
 /// Copy files into, out of, or within a session's merged tree.
 ///
@@ -49,6 +50,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             .with_hint("a colon before a path puts it into the tree: :/docs"));
     }
     let opened = args.paths.source.open()?;
+    if from.iter().any(|named| !is_outside(&named.place)) {
+        check_finished(&opened)?;
+    }
     let session = opened.session().path().to_owned();
     let base = args.paths.source.base.as_deref();
     let progress = ProgressLine::new("copying", std::io::stderr().is_terminal());

@@ -27,14 +27,14 @@ pub(super) fn of_inspect(error: &InspectError) -> Option<&str> {
             Some("the session names this directory; give its place now with --base DIR")
         }
         InspectError::NoAudit { .. } => Some(
-            "only acetate keeps one, from the first `acetate serve` on; `acetate diff` shows what \
+            "only acetate keeps one, from its first change on; `acetate diff` shows what \
              the session changed",
         ),
         InspectError::NoRoom { .. } => {
-            Some("`acetate seal --dry-run` says what takes it; make room on that disk")
+            Some("`acetate seal --dry-run` shows what uses the space; make room on that disk")
         }
         InspectError::Path { source: FsError::Loop, .. } => {
-            Some("`acetate check` names it, `acetate check --repair` cuts it loose")
+            Some("`acetate check` names it, `acetate check --repair` detaches it")
         }
         InspectError::Unknown { is_from_root: true, .. } => {
             Some("paths are those in the mount; `acetate diff` lists what changed")

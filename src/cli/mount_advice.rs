@@ -1,10 +1,11 @@
 //! Words what a user can do about a failed mount.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use super::error::CliError;
 use super::mount_events::left_to_copy;
-use super::shell_words::as_root;
+use super::shell_words::{as_root, quoted};
 use super::text;
 use crate::mounting::address;
 use crate::mounting::error::{
@@ -54,7 +55,7 @@ fn about_server(advice: ServerAdvice) -> Cow<'static, str> {
             }
         },
         ServerAdvice::StopForBase(base) => {
-            return format!("stop that server first, to have it over {}", base.display()).into();
+            return format!("stop that server first, to use the base {}", base.display()).into();
         }
         ServerAdvice::MountExports { file, address } => {
             let how = address.map(|near| {
@@ -66,7 +67,7 @@ fn about_server(advice: ServerAdvice) -> Cow<'static, str> {
                 .into();
         }
         ServerAdvice::StopHiddenLater(dir) => {
-            let dir = dir.display();
+            let dir = shell_path(&dir);
             return format!("once they have ended, stop its server: acetate umount {dir}").into();
         }
         ServerAdvice::Printed(hint) => return hint.into(),
@@ -82,13 +83,16 @@ fn about_server(advice: ServerAdvice) -> Cow<'static, str> {
     fixed.into()
 }
 
+/// A path for a command line that a user copies to a shell; control characters are escaped.
+fn shell_path(path: &Path) -> String {
+    quoted(&text::name(path.as_os_str().as_encoded_bytes()))
+}
+
 fn about_place(advice: PlaceAdvice) -> Cow<'static, str> {
     let fixed = match advice {
-        PlaceAdvice::MakeSessionDirectory => {
-            "the directory that the session is to be in must be there"
-        }
+        PlaceAdvice::MakeSessionDirectory => "create the directory of the session first",
         PlaceAdvice::GiveEmptyDirectory => "give an empty directory",
-        PlaceAdvice::CheckPath => "something on the way is no directory",
+        PlaceAdvice::CheckPath => "a component of the path is not a directory",
         PlaceAdvice::MountElsewhere => "mount at an empty directory of its own, say /mnt/agent",
         PlaceAdvice::NameRealPath => "name that directory by its own path",
         PlaceAdvice::StopMover { is_run: false } => {
@@ -96,23 +100,22 @@ fn about_place(advice: PlaceAdvice) -> Cow<'static, str> {
         }
         PlaceAdvice::StopMover { is_run: true } => "stop the process that moves it, then run again",
         PlaceAdvice::MakeDirectory(dir) => {
-            let dir = text::name(dir.as_os_str().as_encoded_bytes());
-            return format!("make it first: mkdir -p {dir}").into();
+            return format!("make it first: mkdir -p {}", shell_path(&dir)).into();
         }
         PlaceAdvice::OwnDirectory { user } => {
             return format!("choose a directory of {user}'s or root's (--as-root takes any)")
                 .into();
         }
         PlaceAdvice::ChooseOtherOrUnmount(dir) => {
-            let dir = dir.display();
+            let dir = shell_path(&dir);
             return format!("choose another directory, or unmount it first: acetate umount {dir}")
                 .into();
         }
         PlaceAdvice::EndUsers(dir) => {
             return format!(
-                "end that, or leave the directory, then: acetate umount {} (with --lazy the mount \
-                 is hidden at once, and they may finish)",
-                dir.display()
+                "end these processes, or have them leave the directory, then: acetate umount {} \
+                 (with --lazy the mount is hidden at once, and they may finish)",
+                shell_path(&dir)
             )
             .into();
         }
@@ -132,7 +135,7 @@ fn about_system(advice: SystemAdvice) -> Cow<'static, str> {
             "an option is wrong, or the NFS client is missing: apt install nfs-common"
         }
         SystemAdvice::CheckFirewall => {
-            "the server was not reached: does a firewall guard the loopback?"
+            "the server was not reached: check the firewall rules for the loopback address"
         }
         SystemAdvice::MountWithoutNamespace => {
             "a container may forbid it; --at DIR mounts at a directory without one, and the base \
@@ -188,6 +191,6 @@ mod tests {
     #[test]
     fn a_directory_in_a_hint_cannot_control_the_terminal() {
         let said = said(PlaceAdvice::MakeDirectory("/a\u{1b}[2J".into()));
-        assert_eq!(said, "make it first: mkdir -p /a\\u{1b}[2J");
+        assert_eq!(said, "make it first: mkdir -p '/a\\u{1b}[2J'");
     }
 }

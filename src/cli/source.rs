@@ -8,7 +8,7 @@ use super::error::CliError;
 use super::{output, text};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
-use crate::inspect::apply::{UnfinishedApply, unfinished};
+use crate::inspect::apply::{check_finished, unfinished};
 use crate::inspect::opened::{OpenSession, merged_path};
 use crate::inspect::selection::unquoted;
 use crate::mounting::self_mount::base_showing_session;
@@ -62,8 +62,8 @@ impl LookSource {
         let opened = self.open_silently()?;
         if let Some(apply) = unfinished(&opened) {
             output::line(format_args!(
-                "warning: {}: what it wrote looks like changes of the base",
-                unfinished_text(apply)
+                "warning: {apply}: what it wrote looks like changes of the base, and directories \
+                 that it moves may show empty"
             ));
         }
         Ok(opened)
@@ -72,7 +72,7 @@ impl LookSource {
     /// The same for a tool that would be wrong while an apply has not ended, which is refused.
     pub(super) fn open_settled(&self) -> Result<OpenSession, CliError> {
         let opened = self.open_silently()?;
-        refuse_unfinished(&opened)?;
+        check_finished(&opened)?;
         Ok(opened)
     }
 
@@ -100,28 +100,6 @@ fn refuse_self_mount(session: &Path, base: Option<&Path>) -> Result<(), CliError
         "there is no base here to compare with or to change: do this outside of the run, or \
          when it has ended, with {session}"
     )))
-}
-
-/// Refuses an operation while an apply to the base has not ended.
-pub(super) fn refuse_unfinished(opened: &OpenSession) -> Result<(), CliError> {
-    match unfinished(opened) {
-        None => Ok(()),
-        Some(apply) => Err(CliError::new(unfinished_text(apply)).with_hint(match apply {
-            UnfinishedApply::Interrupted => {
-                "finish it first: run `acetate apply` with this session"
-            }
-            UnfinishedApply::Running => "wait until it has ended",
-        })),
-    }
-}
-
-fn unfinished_text(apply: UnfinishedApply) -> &'static str {
-    match apply {
-        UnfinishedApply::Interrupted => {
-            "an apply of this session was interrupted, and is to be finished by `acetate apply`"
-        }
-        UnfinishedApply::Running => "an apply to the base is running",
-    }
 }
 
 /// Parses path arguments; the root if there are none.

@@ -178,7 +178,7 @@ pub fn is_time_of_directory(difference: &Difference) -> bool {
         change.after.as_ref().is_some_and(|after| after.attr().kind == FileKind::Directory);
     let stays = match difference.kind {
         DifferenceKind::Modified => true,
-        DifferenceKind::Renamed => change.is_carried,
+        DifferenceKind::Renamed => change.moved_with_parent,
         DifferenceKind::Added | DifferenceKind::Deleted | DifferenceKind::Retyped => false,
     };
     is_dir && stays && !difference.differs.mode && !difference.differs.owner
@@ -243,7 +243,7 @@ pub(super) fn compare(
     };
     let is_other = match kind {
         DifferenceKind::Added | DifferenceKind::Deleted | DifferenceKind::Retyped => true,
-        DifferenceKind::Renamed if !change.is_carried => true,
+        DifferenceKind::Renamed if !change.moved_with_parent => true,
         DifferenceKind::Renamed | DifferenceKind::Modified => {
             let seen = differs.content || differs.mode || differs.owner;
             let relinked = || {

@@ -34,7 +34,7 @@ pub fn chosen(opened: &OpenSession, selection: &Selection) -> Result<DiscardChoi
         let mut failed = None;
         let through = view.changes(&mut |change| {
             let is_chosen = selection.has_change(view, &change);
-            match split::unchosen(opened, view, &options, &change) {
+            match split::first_unselected(opened, view, &options, &change) {
                 Ok(Some(_)) if is_chosen => whole.push(change.path.clone()),
                 Ok(_) if is_chosen => drop(paths.insert(change.path.clone())),
                 Ok(_) => {}

@@ -148,7 +148,7 @@ impl InspectError {
                 Some("see to that, and run the same command again: it goes on from there")
             }
             Self::Path { source: FsError::Loop, .. } => {
-                Some("a check of the session names the directory, and a repair cuts it loose")
+                Some("a check of the session names the directory, and a repair detaches it")
             }
             Self::Unknown { is_from_root: true, .. } => Some("paths are those in the mount"),
             Self::Unknown { is_from_root: false, .. } => Some(

@@ -19,6 +19,7 @@ pub mod hunks;
 pub mod json;
 pub mod kv;
 pub mod log;
+pub mod logged_changes;
 pub mod migrate;
 mod names;
 pub mod opened;
@@ -33,7 +34,6 @@ pub mod status;
 pub mod text_merge;
 pub mod tool;
 pub mod tool_owned;
-pub mod touched;
 pub mod usage;
 pub mod walk;
 

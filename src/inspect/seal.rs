@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::apply::check_finished;
 use super::error::{InspectError, Result};
 use super::opened::OpenSession;
 use super::walk::{WalkControl, walk};
@@ -65,6 +66,7 @@ pub struct Obstacles {
 /// # Errors
 /// The session or its base cannot be read.
 pub fn plan(opened: &OpenSession) -> Result<SealPlan> {
+    check_finished(opened)?;
     let session = opened.session();
     let failed = |source| InspectError::Store { session: session.path().to_owned(), source };
     let mut plan = SealPlan {

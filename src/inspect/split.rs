@@ -50,7 +50,7 @@ fn removed_dir(change: &Change) -> Option<&BaseObject> {
 }
 
 /// The first object that a change removes or moves with a directory and that is not selected.
-pub(super) fn unchosen(
+pub(super) fn first_unselected(
     opened: &OpenSession,
     view: &TreeView<'_>,
     options: &DiffOptions,
@@ -63,7 +63,7 @@ pub(super) fn unchosen(
         return Ok(None);
     }
     let mut kept = None;
-    gone_below(opened, view, options, (base, change), &mut |object, is_chosen| {
+    each_removed_below(opened, view, options, (base, change), &mut |object, is_chosen| {
         if !is_chosen && kept.is_none() {
             kept = Some(MergedPath::of_base(&object.path));
         }
@@ -82,7 +82,7 @@ fn excluded_in_moved(
     let (Some(base), Some(after)) = (&change.before, &change.after) else { return Ok(None) };
     let home = MergedPath::of_base(&base.path);
     let moves = base.attr.kind == FileKind::Directory && !change.is_link && home != change.path;
-    if !moves || change.is_carried || !selection.leaves_out() {
+    if !moves || change.moved_with_parent || !selection.leaves_out() {
         return Ok(None);
     }
     let mut kept = None;
@@ -115,7 +115,7 @@ pub(super) fn parts(
             return Ok(None);
         }
         let (mut parts, mut is_whole) = (Vec::new(), is_chosen);
-        gone_below(opened, view, options, (base, change), &mut |object, is_chosen| {
+        each_removed_below(opened, view, options, (base, change), &mut |object, is_chosen| {
             is_whole &= is_chosen;
             if is_chosen {
                 let path = MergedPath::of_base(&object.path);
@@ -137,7 +137,7 @@ pub(super) fn parts(
     let (Some(base), Some(after)) = (&change.before, &change.after) else { return Ok(None) };
     let is_dir = after.attr().kind == FileKind::Directory;
     let moves = is_dir && !change.is_link && MergedPath::of_base(&base.path) != change.path;
-    if is_chosen || !moves || change.is_carried {
+    if is_chosen || !moves || change.moved_with_parent {
         return Ok(None);
     }
     let home = MergedPath::of_base(&base.path);
@@ -168,7 +168,7 @@ pub(super) fn parts(
 
 /// Calls `each` for everything below a removed directory except directories, with whether it is
 /// selected.
-fn gone_below(
+fn each_removed_below(
     opened: &OpenSession,
     view: &TreeView<'_>,
     options: &DiffOptions,

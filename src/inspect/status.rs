@@ -124,7 +124,7 @@ fn kind_of(change: &Change, old: Option<&BaseObject>) -> Option<DifferenceKind> 
     let is_dir = after.attr().kind == FileKind::Directory;
     let only_leads = is_dir && !has_other_rights(&before.attr, after.attr());
     match (is_moved, only_leads) {
-        (true, true) if change.is_carried => None,
+        (true, true) if change.moved_with_parent => None,
         (true, _) => Some(DifferenceKind::Renamed),
         (false, true) => None,
         (false, false) => Some(DifferenceKind::Modified),

@@ -26,7 +26,7 @@ use super::listings::{LargeListings, ListingCache, Page};
 use super::node::{DirId, DirPlace};
 use super::snapshot::DirChange;
 use super::trail::Searched;
-use super::weighed::WeightedLru;
+use super::weighted_lru::WeightedLru;
 
 /// What the delta records for a name. The base is not cached here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,7 +23,7 @@ use super::limits::MAX_GUARD_WALK;
 use super::node::{Child, Node};
 use super::resolve::View;
 use super::scope::GuardedPaths;
-use super::setattr::without_privileges;
+use super::setattr::clear_setid;
 
 /// A file that a RENAME moves to a guarded path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -233,7 +233,7 @@ impl Edit<'_> {
         row.mtime = row.ctime;
         row.create_verifier = None;
         if !self.caller.is_root() {
-            row.mode = without_privileges(row.mode);
+            row.mode = clear_setid(row.mode);
         }
         self.txn.put_inode(&row)?;
         let path = self.path_of(&row)?;

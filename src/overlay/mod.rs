@@ -42,10 +42,10 @@ mod lineage;
 mod link;
 mod listings;
 mod lookup;
-mod name_state;
 mod node;
 mod ordered;
 mod original;
+mod path_rows;
 mod prune;
 mod quota;
 mod read;
@@ -67,7 +67,7 @@ mod snapshot;
 mod trail;
 mod tree;
 mod undo;
-mod weighed;
+mod weighted_lru;
 mod write;
 mod writer_memo;
 
@@ -83,7 +83,7 @@ use crate::worker::{CommitSequence, Worker};
 use atime::Atimes;
 use cache::Caches;
 use copy_up_background::Copies;
-use original::OriginalsKept;
+use original::OriginalsTotal;
 use quota::{Membership, QuotaAccount};
 use read_buffers::ReadBufferPool;
 use removed::RemovedOriginals;
@@ -97,8 +97,8 @@ pub use data::{DataPiece, DataReader};
 pub use guarded::Arrival;
 pub use limits::CopyLimits;
 pub use listings::LargeListings;
-pub use name_state::NameState;
 pub use original::BlobDigest;
+pub use path_rows::PathRows;
 pub use quota::Group;
 pub use rebase::RebaseItem;
 pub use rebase_part::AppliedPart;
@@ -156,7 +156,7 @@ struct Core {
     read_only: AtomicBool,
     copy_up: CopyLimits,
     copies: Copies,
-    originals: OriginalsKept,
+    originals: OriginalsTotal,
     removed: RemovedOriginals,
     caches: Caches,
     known: Arc<WriterMemo>,
@@ -191,7 +191,7 @@ impl Core {
             read_only: AtomicBool::new(true),
             copy_up,
             copies: Copies::default(),
-            originals: OriginalsKept::default(),
+            originals: OriginalsTotal::default(),
             removed: RemovedOriginals::default(),
             caches: Caches::new(Arc::<CommitSequence>::default(), Arc::default()),
             known: Arc::new(WriterMemo::new()),
@@ -223,7 +223,7 @@ impl Overlay {
             read_only: AtomicBool::new(parts.read_only),
             copy_up: parts.copy_up,
             copies: Copies::default(),
-            originals: OriginalsKept::default(),
+            originals: OriginalsTotal::default(),
             removed: RemovedOriginals::default(),
             caches: Caches::new(parts.worker.commits(), listings),
             known: Arc::new(WriterMemo::new()),

@@ -27,13 +27,13 @@ const PIECE_BYTES: usize = 256 << 10;
 /// A rollback does not undo the count: the total may be too large or too small until the session
 /// is opened again.
 #[derive(Debug, Default)]
-pub(super) struct OriginalsKept {
+pub(super) struct OriginalsTotal {
     is_counted: AtomicBool,
     bytes: AtomicU64,
     is_full_logged: AtomicBool,
 }
 
-impl OriginalsKept {
+impl OriginalsTotal {
     /// Subtracts deleted content, in bytes.
     pub fn forget(&self, freed: u64) {
         let less = |kept: u64| Some(kept.saturating_sub(freed));
@@ -86,7 +86,7 @@ impl BlobDigest {
 }
 
 /// What the session recorded about a base directory.
-enum SeenDir {
+enum RecordedDir {
     /// The directory had this number.
     Numbered(FileId),
     /// The directory did not exist.
@@ -271,11 +271,11 @@ impl View<'_> {
         let mut path = path.clone();
         while let Some((dir, name)) = path.split().filter(|(dir, _)| !dir.is_root()) {
             match self.seen_dir(&dir, &name)? {
-                SeenDir::Numbered(id) => {
+                RecordedDir::Numbered(id) => {
                     return Ok(self.base_attr_at(&dir)?.is_none_or(|now| now.fileid != id));
                 }
-                SeenDir::Absent => return Ok(true),
-                SeenDir::Unknown => path = dir,
+                RecordedDir::Absent => return Ok(true),
+                RecordedDir::Unknown => path = dir,
             }
         }
         Ok(false)
@@ -283,21 +283,23 @@ impl View<'_> {
 
     /// What the base had at a directory's path when the session removed the directory or first
     /// changed an entry of it. `name` is the entry that is to be judged.
-    fn seen_dir(&self, path: &BasePath, name: &Name) -> Result<SeenDir> {
+    fn seen_dir(&self, path: &BasePath, name: &Name) -> Result<RecordedDir> {
         let removed = self.txn.original(path)?;
         if let Some(removed) = removed.filter(|dir| dir.kind == FileKind::Directory) {
-            return Ok(SeenDir::Numbered(removed.fileid));
+            return Ok(RecordedDir::Numbered(removed.fileid));
         }
-        let Some(place) = self.place_of_base(path)? else { return Ok(SeenDir::Unknown) };
-        let Some(ino) = place.ino else { return Ok(SeenDir::Unknown) };
+        let Some(place) = self.place_of_base(path)? else { return Ok(RecordedDir::Unknown) };
+        let Some(ino) = place.ino else { return Ok(RecordedDir::Unknown) };
         let row = self.inode(ino)?;
         Ok(match &row.origin {
-            Some(origin) if origin.path == *path => SeenDir::Numbered(origin.fileid),
+            Some(origin) if origin.path == *path => RecordedDir::Numbered(origin.fileid),
             // Over a base directory it would be opaque, or the name whited out.
-            None if self.is_born(&row)? && !self.txn.is_whited_out(&place.merged.join(name))? => {
-                SeenDir::Absent
+            None if self.is_created_in_session(&row)?
+                && !self.txn.is_whited_out(&place.merged.join(name))? =>
+            {
+                RecordedDir::Absent
             }
-            _ => SeenDir::Unknown,
+            _ => RecordedDir::Unknown,
         })
     }
 
@@ -352,7 +354,7 @@ impl TreeView<'_> {
     /// Whether the session's file has the content of a base file, whose mode is the original's (or
     /// the session's, if there is no original). An apply then loses nothing, even if the base
     /// file's times changed. Always `false` with a digest, which decides alone.
-    pub(super) fn has_same(
+    pub(super) fn has_base_content(
         &self,
         object: Option<&TreeObject>,
         base: &BaseObject,

@@ -178,7 +178,7 @@ impl Edit<'_> {
         let new_path = target.place.merged.join(new);
         // Whiteouts inside a directory created in the delta refer to the base at the old path, so
         // they do not move. Earlier versions wrote them where opaque marks are used now.
-        if self.view().is_born(&row)? {
+        if self.view().is_created_in_session(&row)? {
             for name in self.txn.whiteouts_in(&old_path)? {
                 self.txn.remove_whiteout(&old_path.join(&name))?;
             }
@@ -221,7 +221,7 @@ impl Edit<'_> {
     /// The base directory that a delta directory shows after the move. A directory of another
     /// implementation that shows none counts as created in the delta from now on.
     fn shown_by(&mut self, row: &mut InodeRow) -> Result<Option<BasePath>> {
-        if self.view().is_born(row)? {
+        if self.view().is_created_in_session(row)? {
             self.keep_shown(row.ino)?;
             return Ok(self.txn.redirect(row.ino)?);
         }
@@ -284,7 +284,7 @@ impl Edit<'_> {
             (Some(shown), Some(implied))
                 if *shown == implied
                     && row.origin.is_some()
-                    && !self.view().is_born(&self.view().inode(target_ino)?)? =>
+                    && !self.view().is_created_in_session(&self.view().inode(target_ino)?)? =>
             {
                 Ok(self.txn.remove_redirect(row.ino)?)
             }
@@ -302,7 +302,7 @@ impl View<'_> {
     /// Whether a directory was created in the delta and never moved with base entries: only the
     /// base directory at its current path can show through. (Directories of another implementation
     /// may show base entries until their first change.)
-    pub fn is_born(&self, row: &InodeRow) -> Result<bool> {
+    pub fn is_created_in_session(&self, row: &InodeRow) -> Result<bool> {
         let ours = row.ino != Ino::ROOT && row.origin.is_none() && row.subdirs.is_some();
         Ok(ours && self.txn.redirect(row.ino)?.is_none())
     }

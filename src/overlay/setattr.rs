@@ -14,7 +14,7 @@ const SETGID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o0010;
 
 /// The mode after a change of owner or content: without setuid, and without an effective setgid.
-pub(super) fn without_privileges(mode: u32) -> u32 {
+pub(super) fn clear_setid(mode: u32) -> u32 {
     if mode & GROUP_EXECUTE != 0 { mode & !(SETUID | SETGID) } else { mode & !SETUID }
 }
 
@@ -85,12 +85,12 @@ impl Edit<'_> {
         if set.size.is_some() {
             row.mtime = row.ctime;
             if !self.caller.is_root() {
-                row.mode = without_privileges(row.mode);
+                row.mode = clear_setid(row.mode);
             }
         }
         let chown = set.uid.is_some() || set.gid.is_some();
         if chown && row.kind != FileKind::Directory {
-            row.mode = without_privileges(row.mode);
+            row.mode = clear_setid(row.mode);
         }
         row.uid = set.uid.unwrap_or(row.uid);
         row.gid = set.gid.unwrap_or(row.gid);

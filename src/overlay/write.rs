@@ -7,7 +7,7 @@ use super::access::Want;
 use super::edit::{Edit, moved_on};
 use super::error::Result;
 use super::node::Node;
-use super::setattr::without_privileges;
+use super::setattr::clear_setid;
 
 impl Edit<'_> {
     /// WRITE: all of `data` at byte `offset`.
@@ -38,7 +38,7 @@ impl Edit<'_> {
         row.ctime = moved_on(row.ctime, self.now);
         row.mtime = row.ctime;
         if !self.caller.is_root() {
-            row.mode = without_privileges(row.mode);
+            row.mode = clear_setid(row.mode);
         }
         self.txn.put_inode(&row)?;
         let path = self.path_of(&row)?;

@@ -19,7 +19,7 @@ use crate::vfs::FileId;
 use super::cache::Invalidation;
 use super::limits::{MAX_CHILDREN, MAX_PLACE_BYTES, MAX_PLACES};
 use super::node::DirPlace;
-use super::weighed::WeightedLru;
+use super::weighted_lru::WeightedLru;
 
 /// The writer's cache. Each part is bounded.
 pub(super) struct WriterMemo(Mutex<MemoEntries>);

@@ -113,3 +113,45 @@ fn what_is_finished_is_counted_as_what_is_applied_at_once() {
     assert!(out.contains("\nskipped /set: a set-user-ID file: made only with"), "{out}");
     assert!(out.ends_with(": 5 applied, 2 skipped: the session keeps those\n"), "{out}");
 }
+
+/// A directory that an interrupted apply has taken out of the base, and not put at its new place.
+#[test]
+fn a_moved_directory_is_not_copied_or_sealed_as_an_empty_one() {
+    let mut world = World::new("big/f \"1\"\nother/g \"2\"\n");
+    world.rename("big", "moved").unwrap();
+    world.close();
+    let base = world.change_base();
+    let opened = OpenSession::open(&world.session(), Some(&base)).unwrap();
+    let plan = planned(&opened, None, &all()).unwrap();
+    let mut stop = |event| match event {
+        ApplyEvent::Step { done: 1, .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let report = apply(&opened, None, &all(), Consent::Shown(&plan), None, &mut stop).unwrap();
+    assert!(report.broken_off.is_some());
+    drop(opened);
+    let refused = "error: an apply of this session was interrupted";
+    for args in [
+        &["cp", "-r", ":/moved", "out"][..],
+        &["cp", "-r", ":/moved", ":/copy"],
+        &["seal"],
+        &["seal", "--dry-run"],
+    ] {
+        let (_, err) = said(&acetate(&world, args), 2);
+        assert!(err.contains(refused), "{args:?}: {err}");
+    }
+    assert!(!world.scratch().join("out").exists());
+    said(&acetate(&world, &["apply", "--yes"]), 0);
+    said(&acetate(&world, &["cp", "-r", ":/moved", "out"]), 0);
+    assert_eq!(fs::read(world.scratch().join("out/f")).unwrap(), b"1");
+}
+
+#[test]
+fn an_interrupted_apply_is_not_taken_back_by_finishing_it() {
+    let mut world = interrupted();
+    let (_, err) = said(&acetate(&world, &["apply", "--yes", "--undo"]), 2);
+    assert!(err.contains("an apply was interrupted: nothing was taken back"), "{err}");
+    assert_eq!(fs::read(world.change_base().join("b")).unwrap(), b"2");
+    said(&acetate(&world, &["apply", "--yes"]), 0);
+    assert_eq!(fs::read(world.change_base().join("b")).unwrap(), b"agent's");
+}

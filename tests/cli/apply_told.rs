@@ -225,3 +225,52 @@ fn a_second_apply_does_not_end_what_undo_takes_back() {
     assert_eq!(fs::read(base.join("other")).unwrap(), b"other");
     assert!(!base.join("d/link").exists());
 }
+
+#[test]
+fn a_directory_that_only_the_copy_has_keeps_what_is_in_it() {
+    let mut world = World::new("d/a \"a\"\nd/e/b \"b\"\n");
+    world.write("d/a", 0, b"A").unwrap();
+    world.close();
+    let base = world.change_base();
+    let copy = world.scratch().join("copy");
+    crate::support::applied::copy(&base, &copy);
+    fs::remove_dir_all(base.join("d")).unwrap();
+    fs::write(copy.join("d/own"), "mine").unwrap();
+    let to = copy.to_str().unwrap();
+    said(&apply(&world, &["--yes", "--to", to, "--take", "session", "d", "--no-keep"]), 0);
+    for (path, content) in [("d/a", "A"), ("d/own", "mine"), ("d/e/b", "b")] {
+        assert_eq!(fs::read_to_string(copy.join(path)).unwrap(), content, "{path}");
+    }
+}
+
+#[test]
+fn a_directory_that_both_sides_made_is_made_in_a_copy_without_it() {
+    let mut world = World::new("d/a \"a\"\n");
+    world.mkdir("z").unwrap();
+    world.put("z/n", "n");
+    world.close();
+    let base = world.change_base();
+    let copy = world.scratch().join("copy");
+    crate::support::applied::copy(&base, &copy);
+    fs::create_dir(base.join("z")).unwrap();
+    let to = copy.to_str().unwrap();
+    said(&apply(&world, &["--yes", "--to", to, "--force"]), 0);
+    assert_eq!(fs::read_to_string(copy.join("z/n")).unwrap(), "n");
+}
+
+#[test]
+fn the_mode_of_a_directory_that_both_sides_made_is_drift() {
+    let mut world = World::new("d/a \"a\"\n");
+    world.mkdir("z").unwrap();
+    world.put("z/n", "n");
+    world.close();
+    let base = world.change_base();
+    fs::create_dir(base.join("z")).unwrap();
+    fs::set_permissions(base.join("z"), fs::Permissions::from_mode(0o700)).unwrap();
+    let (out, _) = said(&apply(&world, &["--yes"]), 1);
+    assert!(out.contains("! /z: "), "{out}");
+    assert_eq!(fs::metadata(base.join("z")).unwrap().permissions().mode() & 0o7777, 0o700);
+    said(&apply(&world, &["--yes", "--take", "base", "z"]), 0);
+    assert_eq!(fs::metadata(base.join("z")).unwrap().permissions().mode() & 0o7777, 0o700);
+    assert_eq!(fs::read_to_string(base.join("z/n")).unwrap(), "n");
+}

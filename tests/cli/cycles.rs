@@ -56,7 +56,7 @@ fn every_command_ends_at_a_directory_that_is_among_its_own_parents() {
         assert_eq!(output.status.code(), Some(code), "{command} {args:?}: {said}");
         let is_named = said.contains("among its own parents") || command == "check";
         assert!(is_named || code == 0, "{command} {args:?}: {said}");
-        let hint = "hint: `acetate check` names it, `acetate check --repair` cuts it loose";
+        let hint = "hint: `acetate check` names it, `acetate check --repair` detaches it";
         assert!(command != "status" || said.contains(hint), "{said}");
     }
 }

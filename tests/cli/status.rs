@@ -100,7 +100,7 @@ fn what_the_base_changed_after_it_was_removed_is_a_finding_everywhere() {
     std::thread::sleep(std::time::Duration::from_millis(1100));
     std::fs::write(dir.join("base/file"), "of a person").unwrap();
     std::fs::write(dir.join("base/gone/sub/a"), "of a person").unwrap();
-    let changed = "the base changed meanwhile";
+    let changed = "the base changed since";
     let diff = done(1, &["diff", "s.db"]);
     let lines: Vec<_> = diff.lines().filter(|line| line.contains(changed)).collect();
     let gone = format!("D /gone/ (1 file, 11 B, {changed})");

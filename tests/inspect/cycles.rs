@@ -68,7 +68,7 @@ fn what_the_session_changed_is_refused_and_exports_leave_the_directory_out() {
     let opened = open(&looped);
     let refused = status(&opened).unwrap_err();
     assert_eq!(refused.to_string(), LOOP);
-    assert!(refused.hint().unwrap().contains("a repair cuts it loose"));
+    assert!(refused.hint().unwrap().contains("a repair detaches it"));
     for delta_only in [false, true] {
         let (archive, left_out) = tar_of(&opened, &options("/", delta_only)).unwrap();
         let what = "/a/b/loop: its entries cannot be listed: a directory is among its own parents";

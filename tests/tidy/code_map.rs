@@ -88,7 +88,7 @@ fn caches_without_row(sources: &[Source], table: &str) -> Vec<String> {
     });
     caches
         .map(|source| source.path.trim_start_matches("src/").trim_end_matches(".rs").to_owned())
-        .filter(|path| path != "overlay/weighed")
+        .filter(|path| path != "overlay/weighted_lru")
         .filter(|path| !named.contains(path.as_str()))
         .collect()
 }

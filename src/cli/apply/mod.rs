@@ -22,8 +22,8 @@ use super::source::SessionSource;
 use super::{Ending, asking, text};
 use crate::control::Request;
 use crate::inspect::apply::{
-    ApplyOptions, ApplyPlan, Consent, KeptInBase, SessionUpdater, ShowPlan, apply,
-    check_not_taken_back, clear, interrupted, keep_nothing, plan, resume,
+    ApplyOptions, ApplyPlan, Consent, InterruptedApply, KeptInBase, SessionUpdater, ShowPlan,
+    apply, check_not_taken_back, clear, interrupted, keep_nothing, plan, resume,
 };
 use crate::inspect::diff::is_time_of_directory;
 use crate::inspect::hunks::ChosenHunks;
@@ -123,16 +123,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if let Some(base) = args.source.base.as_ref().filter(|_| args.to.is_none()) {
         check_base(opened.session(), base)?;
     }
-    if let Some(steps) = interrupted(&opened, args.to.as_deref())? {
-        let steps = text::count(steps, "step");
-        output::line(format_args!("an apply was interrupted; to be finished: {steps}"));
-        if args.dry_run {
-            return Ok(Ending::Findings);
-        }
-        if args.keep.no_keep {
-            keep_nothing(&opened, args.to.as_deref())?;
-        }
-        return finish(args, &opened);
+    if let Some(left) = interrupted(&opened, args.to.as_deref())? {
+        return finish_interrupted(args, &opened, left);
     }
     if args.keep.undo {
         return undo::run(args, &opened);
@@ -191,6 +183,27 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return Ok(Ending::Findings);
     }
     write(args, &opened, &options, &plan)
+}
+
+/// Finishes an apply or undo that was interrupted, and does no more.
+fn finish_interrupted(
+    args: &Args,
+    opened: &OpenSession,
+    InterruptedApply { steps, is_undo }: InterruptedApply,
+) -> Result<Ending, CliError> {
+    if args.keep.undo && !is_undo {
+        return Err(CliError::new("an apply was interrupted: nothing was taken back")
+            .with_hint("finish it with `acetate apply` without --undo, then take it back"));
+    }
+    let (what, steps) = (if is_undo { "undo" } else { "apply" }, text::count(steps, "step"));
+    output::line(format_args!("an {what} was interrupted; to be finished: {steps}"));
+    if args.dry_run {
+        return Ok(Ending::Findings);
+    }
+    if args.keep.no_keep {
+        keep_nothing(opened, args.to.as_deref())?;
+    }
+    finish(args, opened)
 }
 
 /// Writes what was agreed to, and says what came of it.

@@ -190,7 +190,7 @@ fn program_fault(program: &str) -> Option<String> {
     };
     if program.contains('/') {
         let found = can_run(Path::new(program));
-        return (!found).then(|| format!("program {program}: nothing to run is there"));
+        return (!found).then(|| format!("program {program}: not found, or not executable"));
     }
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path).any(|folder| can_run(&folder.join(program)));

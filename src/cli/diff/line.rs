@@ -45,7 +45,7 @@ pub(super) fn held(folded: &Folded) -> String {
     let files = text::count(folded.files - times, "file");
     let more = if times > 0 { format!(", and times of {times} more") } else { String::new() };
     let is_drifted = folded.differences.iter().any(|difference| difference.change.has_drifted());
-    let drifted = if is_drifted { ", the base changed meanwhile" } else { "" };
+    let drifted = if is_drifted { ", the base changed since" } else { "" };
     format!("{files}{whose}, {}{more}{drifted}", text::bytes(folded.bytes))
 }
 
@@ -115,8 +115,7 @@ pub(super) fn notes(difference: &Difference) -> Vec<String> {
     }
     if difference.change.has_drifted() {
         let is_removed = difference.change.is_drifted && difference.change.before.is_none();
-        let what =
-            if is_removed { "was removed in the base" } else { "the base changed meanwhile" };
+        let what = if is_removed { "was removed in the base" } else { "the base changed since" };
         notes.push(what.to_owned());
     }
     notes

@@ -11,10 +11,11 @@ use crate::cli::error::CliError;
 use crate::cli::output::{self, Out, ProgressLine};
 use crate::cli::picking::Picking;
 use crate::cli::selecting::{LeaveOut, tell_unmatched};
-use crate::cli::source::{SessionSource, refuse_unfinished};
+use crate::cli::source::SessionSource;
 use crate::cli::{Ending, asking, text};
 use crate::control::{Answer, PathText, Request, limits};
 use crate::delta::MergedPath;
+use crate::inspect::apply::check_finished;
 use crate::inspect::discard::{DiscardChoice, chosen, undo};
 use crate::inspect::opened::OpenSession;
 
@@ -67,7 +68,7 @@ struct Discarded {
 pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
     args.picking.check(args.json)?;
     let opened = args.source.open()?;
-    refuse_unfinished(&opened)?;
+    check_finished(&opened)?;
     let selection = args.leave_out.read(&opened, &args.paths)?;
     if args.picking.is_given() {
         return parts::run(args, &opened, selection);

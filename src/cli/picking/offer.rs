@@ -97,8 +97,9 @@ pub(super) fn moved_dir(entry: &FoldedLine) -> Option<&MergedPath> {
     let is_dir = |d: &Difference| {
         d.change.after.as_ref().is_some_and(|after| after.attr().kind == FileKind::Directory)
     };
-    let is_moved =
-        difference.kind == DifferenceKind::Renamed && !change.is_carried && is_dir(difference);
+    let is_moved = difference.kind == DifferenceKind::Renamed
+        && !change.moved_with_parent
+        && is_dir(difference);
     is_moved.then_some(&change.path)
 }
 

@@ -17,8 +17,8 @@ use crate::inspect::apply::last_apply;
 use crate::inspect::counts::ChangeCounts;
 use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff as compare};
 use crate::inspect::fold::each_path;
+use crate::inspect::logged_changes::{LoggedChanges, last_change};
 use crate::inspect::opened::{OpenSession, open_session};
-use crate::inspect::touched::{Touched, last_change};
 use crate::mounting::user::{User, acting_as};
 
 /// Lines of changes that are shown at the end; more are counted.
@@ -48,7 +48,7 @@ impl SessionBefore {
         user: Option<&User>,
     ) -> Result<(), CliError> {
         let opened = OpenSession::open(&self.session, None)?;
-        let touched = Touched::since(opened.session(), self.last)?;
+        let touched = LoggedChanges::since(opened.session(), self.last)?;
         let (options, mut all) = (DiffOptions::default(), Vec::new());
         compare(&opened, &options, &mut |_, difference| {
             all.push(difference);
@@ -128,14 +128,14 @@ impl SessionBefore {
 }
 
 /// Whether a difference is of an object that the run changed, or at a path where it did something.
-fn is_of_run(touched: &Touched, difference: &Difference) -> bool {
+fn is_of_run(logged: &LoggedChanges, difference: &Difference) -> bool {
     let change = &difference.change;
     if let (Some(after), false) = (&change.after, difference.kind == DifferenceKind::Deleted) {
         // What is in a directory has a line of its own.
-        return touched.has_object(after.attr().fileid);
+        return logged.has_object(after.attr().fileid);
     }
     let from = change.before.as_ref().map(|before| MergedPath::of_base(&before.path));
-    touched.has(&difference.path) || from.is_some_and(|from| touched.has(&from))
+    logged.has(&difference.path) || from.is_some_and(|from| logged.has(&from))
 }
 
 fn counts_json(counts: ChangeCounts) -> Map<String, Value> {

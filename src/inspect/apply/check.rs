@@ -32,7 +32,7 @@ impl Planner<'_> {
                         ("something else is mounted there", "name the paths to apply without it")
                     }
                     ErrorKind::ReadOnlyFilesystem => {
-                        ("the filesystem is mounted read-only", super::open::READ_ONLY_HINT)
+                        ("the filesystem is mounted read-only", super::open_staging::READ_ONLY_HINT)
                     }
                     _ => return Err(error.into()),
                 },

@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 
-use super::closed;
 use super::journal::{Journal, Notes};
+use super::locked_dirs;
 use super::plan::target_path;
 use super::session_check::{CHANGED, SessionCheck};
 use super::stage::NotSet;
@@ -121,9 +121,9 @@ impl<'a> StepRunner<'a> {
         let journal = self.journal;
         let (steps, all) = (&journal.steps, journal.steps.len());
         if !self.notes.is_taken {
-            closed::open(self.target, journal)?;
+            locked_dirs::open(self.target, journal)?;
         } else if self.notes.is_closing {
-            closed::open_again(self.target, journal)?;
+            locked_dirs::open_again(self.target, journal)?;
         }
         // An earlier run may have noted a skip and ended before the object was put back.
         for take in steps.takes.iter().filter(|take| !take.stays) {
@@ -316,7 +316,7 @@ impl<'a> StepRunner<'a> {
             ));
         }
         // What the owner may not enter is closed when all else is done.
-        self.not_set.add(self.target.set(&set.path, &closed::open_attrs(&set.attrs))?);
+        self.not_set.add(self.target.set(&set.path, &locked_dirs::open_attrs(&set.attrs))?);
         Ok(())
     }
 

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use super::Skipped;
+use super::audit_drift::{self, HiddenObject, RemovedDescendant};
 use super::copy::original_in_copy;
-use super::history::{self, HiddenObject, RemovedDescendant};
 use super::merge::{Merge, MergeOutcome, StepContent};
 use super::plan::{KeptInBase, Merged};
 use super::planner::{Planner, RemovedBaseDir};
@@ -65,7 +65,7 @@ impl DriftReason {
     /// In words.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Changed => "the base changed meanwhile",
+            Self::Changed => "the base changed since",
             Self::Removed => "was removed in the base",
             Self::ChangedSinceDeleted => "the base changed since it was deleted",
             Self::Came => "the base has something new there",
@@ -183,7 +183,11 @@ impl Planner<'_> {
             // Two directories show as one.
             (Some(here), Some(after)) if after.origin().is_none() => {
                 let are_dirs = is_dir(here.attr.kind) && is_dir(after.attr().kind);
-                self.note_replaced(Some(here).filter(|_| !are_dirs), place)?;
+                if are_dirs && (difference.differs.mode || difference.differs.owner) {
+                    self.drifted(place, DriftReason::Attributes);
+                } else if !are_dirs {
+                    self.note_replaced(Some(here), place)?;
+                }
             }
             _ => {}
         }
@@ -294,7 +298,7 @@ impl Planner<'_> {
     /// Looks in the audit log for earlier changes of what hides something of the base.
     pub(super) fn find_drift_by_log(&mut self) -> Result<()> {
         let hidden = std::mem::take(&mut self.hidden);
-        for (change, drifted) in history::changed_since(self.opened, hidden)? {
+        for (change, drifted) in audit_drift::changed_since(self.opened, hidden)? {
             self.drifted_in(change, drifted);
         }
         Ok(())
@@ -413,7 +417,7 @@ impl Planner<'_> {
     pub(super) fn find_drift_in_same_second(&mut self) -> Result<()> {
         let changed = std::mem::take(&mut self.same_second);
         for (RemovedDescendant { path, change, .. }, place) in
-            history::not_removed(self.opened, changed)?
+            audit_drift::not_removed(self.opened, changed)?
         {
             let there = self.view.find(&place).map_err(|source| diff::at(&place, source))?;
             // It is in a directory that a client moved away.

@@ -7,15 +7,15 @@ use std::io::{self, BufRead, BufReader, Write};
 use serde_json::{Map, Value, json};
 
 use super::Skipped;
-use super::closed::OpenedDir;
+use super::kept_hard_links::SharedFiles;
+use super::locked_dirs::OpenedDir;
 use super::record::{Before, PlacedDescendant};
-use super::shared::SharedFiles;
 use super::steps::{AppliedChange, PutStep, Set, Steps, Take};
 use super::unchanged::DroppedCopy;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::hunks::ChosenPart;
-use crate::overlay::NameState;
+use crate::overlay::PathRows;
 use crate::vfs::{FileId, FileKind, Time};
 use crate::writeback::{Attrs, SeenObject, StagingDir};
 
@@ -308,17 +308,17 @@ pub(super) fn to_object(object: &Value) -> Option<(FileId, Time)> {
     Some((FileId(object.get(0)?.as_u64()?), time))
 }
 
-fn state(state: NameState) -> Value {
+fn state(state: PathRows) -> Value {
     let entry = state.entry.map(|(id, at)| json!([id.0, at.map(time)]));
     json!({ "entry": entry, "is_whited_out": state.is_whited_out })
 }
 
-fn to_state(state: &Value) -> Option<NameState> {
+fn to_state(state: &Value) -> Option<PathRows> {
     let entry = optional(state.get("entry")?, |entry| {
         let changed = optional(entry.get(1)?, to_time)?;
         Some((FileId(entry.get(0)?.as_u64()?), changed))
     })?;
-    Some(NameState { entry, is_whited_out: state.get("is_whited_out")?.as_bool()? })
+    Some(PathRows { entry, is_whited_out: state.get("is_whited_out")?.as_bool()? })
 }
 
 fn part(part: &ChosenPart) -> Value {

@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use super::journal::Journal;
+use super::kept_hard_links::SharedFiles;
 use super::record::{Before, Left, Moves, Placed, Record, RemovedByApply, round};
-use super::shared::SharedFiles;
 use super::steps::Steps;
 use super::target_dir::ApplyTarget;
 use super::{ApplyEvent, ApplyWatch};

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::drift::DriftReason;
-use super::parts::side_attrs;
+use super::hunk_changes::side_attrs;
 use super::planner::Planner;
 use super::target_dir::{ApplyTarget, base_error};
 use crate::base::{BaseAttr, BaseError};

@@ -6,29 +6,29 @@
 //! that are one rename each. A run that ends before the journal is there has changed nothing;
 //! what a later one left undone, [`resume`] does.
 
+mod audit_drift;
 mod check;
-mod closed;
 mod commit;
 mod consent;
 mod copy;
 mod dependent;
+mod difference_steps;
 mod drift;
-mod history;
+mod finish_copy_up;
+mod hunk_changes;
 mod journal;
 mod keep;
-mod last;
-mod may_keep;
+mod keep_checks;
+mod kept_hard_links;
+mod last_apply;
+mod locked_dirs;
 mod merge;
-mod moves;
-mod open;
-mod parts;
-mod pending;
+mod open_staging;
 mod plan;
 mod planner;
 mod record;
 mod refused;
 mod session_check;
-mod shared;
 mod stage;
 mod steps;
 mod target_dir;
@@ -53,7 +53,7 @@ use crate::writeback::{Attrs, Staging, Target, TargetError, Unset};
 use commit::StepRunner;
 use consent::check_consent;
 use journal::{Journal, Notes};
-use open::{open, open_new, shown};
+use open_staging::{open, open_new, shown};
 use planner::Planner;
 use session_check::SessionCheck;
 use stage::Staged;
@@ -62,9 +62,9 @@ use target_dir::ApplyTarget;
 pub use consent::{Consent, ShowPlan};
 pub use drift::{DriftReason, Drifted};
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
-pub use last::{KeptForUndo, LastApply, kept, last_apply};
-pub use may_keep::{check_not_taken_back, keep_nothing};
-pub use open::{UnfinishedApply, unfinished};
+pub use keep_checks::{check_not_taken_back, keep_nothing};
+pub use last_apply::{KeptForUndo, LastApply, kept, last_apply};
+pub use open_staging::{UnfinishedApply, check_finished, unfinished};
 pub use plan::{ApplyOptions, ApplyPlan, AttributeCounts, KeptInBase, Loss, Merged, Special};
 pub use stage::NotSet;
 pub use steps::AppliedChange;
@@ -188,7 +188,7 @@ fn measure(place: &ApplyTarget<'_>, plan: &mut ApplyPlan, options: &ApplyOptions
     if options.keep.is_some() {
         plan.kept_bytes = keep::measure(place, &plan.steps)?;
     }
-    plan.ends_undo_of = last::ended_by(place, plan)?;
+    plan.ends_undo_of = last_apply::ended_by(place, plan)?;
     Ok(())
 }
 
@@ -231,7 +231,7 @@ fn begin(
     watch: &mut ApplyWatch<'_>,
 ) -> Result<bool> {
     // As late as it may be: who writes to a large file while we prepare is served too.
-    if pending::bring_in(bookkeeper, watch)?.is_break() {
+    if finish_copy_up::bring_in(bookkeeper, watch)?.is_break() {
         return Ok(false);
     }
     let skipped = &staged.skipped;
@@ -286,11 +286,12 @@ fn prepare(
             Consent::All(_) => None,
         };
         check_consent(&plan, shown, options)?;
-        let leaves_kept = may_keep::has_record(place) && may_keep::changes_nothing(place, &plan)?;
+        let leaves_kept =
+            keep_checks::has_record(place) && keep_checks::changes_nothing(place, &plan)?;
         if let Some(limit) = options.keep.filter(|_| !leaves_kept) {
-            may_keep::refuse_taken_back(place, opened.session().id())?;
-            may_keep::check_room(place, plan.kept_bytes, limit)?;
-            may_keep::check_writable(place)?;
+            keep_checks::refuse_taken_back(place, opened.session().id())?;
+            keep_checks::check_room(place, plan.kept_bytes, limit)?;
+            keep_checks::check_writable(place)?;
         }
         let mut staged = stage::stage(view, place, &plan, staging, watch)?;
         if let Some(staged) = &mut staged {
@@ -323,14 +324,25 @@ fn prepare(
     Ok(Some((journal, staged)))
 }
 
-/// How many steps of an interrupted run of this session are there to be done, if there was one.
+/// What an interrupted run of a session has left to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InterruptedApply {
+    /// The number of steps.
+    pub steps: usize,
+    /// Whether it is an undo.
+    pub is_undo: bool,
+}
+
+/// What an interrupted run of this session left, if there was one.
 ///
 /// # Errors
 /// It was another session's, or cannot be read.
-pub fn interrupted(opened: &OpenSession, to: Option<&Path>) -> Result<Option<usize>> {
+pub fn interrupted(opened: &OpenSession, to: Option<&Path>) -> Result<Option<InterruptedApply>> {
     let place = ApplyTarget::open(opened, to)?;
     let Some(staging) = open(&place.target, false)? else { return Ok(None) };
-    Ok(journal_of(opened, &place.target, &staging)?.map(|journal| journal.steps.len()))
+    let journal = journal_of(opened, &place.target, &staging)?;
+    Ok(journal
+        .map(|journal| InterruptedApply { steps: journal.steps.len(), is_undo: journal.is_undo }))
 }
 
 /// Clears away what a run left that was killed before it had begun, or after it had ended.
@@ -377,7 +389,7 @@ fn run_journal(
     // A change that a client began before the journal was there may still read the base. The writer
     // makes changes one after the other, so this request ends after that one, and what it left to
     // be copied is in the session then.
-    if pending::bring_in(bookkeeper.as_deref_mut(), watch)?.is_break() {
+    if finish_copy_up::bring_in(bookkeeper.as_deref_mut(), watch)?.is_break() {
         let broken_off = Some((0, journal.steps.len()));
         return Ok(Report { broken_off, ..Report::default() });
     }
@@ -430,7 +442,7 @@ fn finish(
     }
     let shared = commit.notes.shared.take();
     let (skipped, keeps) = (commit.into_skipped(), journal.keeps && !keeps_nothing);
-    let closed = closed::closed_after(target, journal, &skipped)?;
+    let closed = locked_dirs::closed_after(target, journal, &skipped)?;
     let now = || target.object(&BasePath::root()).map(|now| now.map(|object| object.attrs));
     let top = journal.top.clone().map_or_else(now, |top| Ok(Some(top)))?;
     let kept = match top.as_ref().filter(|_| keeps) {
@@ -465,7 +477,7 @@ fn finish(
     // Last: the session looks into the base while it forgets.
     if !closed.is_empty() {
         staging.note(Notes::CLOSING)?;
-        closed::close(target, &closed)?;
+        locked_dirs::close(target, &closed)?;
     }
     let unset = clear_up(target, staging, top.as_ref())?;
     if journal.top.is_some() {

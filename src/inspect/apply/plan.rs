@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Skipped;
 use super::drift::Drifted;
-use super::last::LastApply;
+use super::last_apply::LastApply;
 use super::merge::StepContent;
 use super::steps::{AppliedChange, Steps};
 use super::unchanged::DroppedCopy;

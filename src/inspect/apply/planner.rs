@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Skipped;
+use super::audit_drift::{self, HiddenObject, RemovedDescendant};
 use super::drift::Drifted;
-use super::history::{self, HiddenObject, RemovedDescendant};
 use super::plan::{ApplyOptions, ApplyPlan, ChangeSize, attrs, attrs_of, fingerprint, target_path};
 use super::steps::{AppliedChange, Set};
 use super::target_dir::ApplyTarget;
@@ -177,7 +177,7 @@ impl<'a> Planner<'a> {
 
     /// Goes through the session.
     pub fn make(mut self) -> Result<ApplyPlan> {
-        self.log_begun = history::begun(self.opened)?;
+        self.log_begun = audit_drift::begun(self.opened)?;
         self.top()?;
         let mut failed = None;
         let view = self.view;
@@ -466,7 +466,7 @@ impl<'a> Planner<'a> {
 /// Whether a change moves the base's object itself, and not only a directory above it.
 fn is_moved(change: &Change, base: &BaseObject, after: &TreeObject) -> bool {
     let is_elsewhere = MergedPath::of_base(&base.path) != *after.path() || change.is_moved;
-    is_elsewhere && !change.is_link && !change.is_carried
+    is_elsewhere && !change.is_link && !change.moved_with_parent
 }
 
 /// Where the base had what a change moved, if the base does not have it any more.

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use super::Skipped;
-use super::history::{self, RemovedDescendant};
+use super::audit_drift::{self, RemovedDescendant};
 use super::plan::{ApplyPlan, Loss, Special, target_path};
 use super::planner::Planner;
 use super::target_dir::base_error;
@@ -96,7 +96,7 @@ impl Planner<'_> {
     /// Leaves out, by name, a change that takes a directory away with something in it that is not
     /// chosen; whether it is left out.
     pub(super) fn leave_out_if_split(&mut self, change: &Change) -> Result<bool> {
-        let kept = split::unchosen(self.opened, self.view, &self.options, change)?;
+        let kept = split::first_unselected(self.opened, self.view, &self.options, change)?;
         let Some(kept) = kept else { return Ok(false) };
         let kept = kept.display();
         let why = format!("holds {kept}, which is not chosen: a directory goes whole or stays");
@@ -197,7 +197,7 @@ impl Planner<'_> {
             .filter(|i| !is_named(&self.plan, &i.path, i.change) && !is_late(i))
             .collect();
         for (RemovedDescendant { path, change, .. }, place) in
-            history::never_removed(self.opened, inside)?
+            audit_drift::never_removed(self.opened, inside)?
         {
             // With a directory that a client moved it moved on, and is there.
             let there = self.view.find(&place).map_err(|source| diff::at(&place, source));

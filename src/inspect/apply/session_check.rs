@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use super::pending::bring_in;
+use super::finish_copy_up::bring_in;
 use super::steps::AppliedChange;
 use super::unchanged::DroppedCopy;
 use super::{ApplyWatch, SessionUpdater};

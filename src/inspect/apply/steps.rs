@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::hunks::ChosenPart;
-use crate::overlay::NameState;
+use crate::overlay::PathRows;
 use crate::vfs::{FileId, Time};
 use crate::writeback::{Attrs, SeenObject, StagingDir, StagingSlot};
 
@@ -77,7 +77,7 @@ pub struct AppliedChange {
     pub object: Option<(FileId, Time)>,
     /// What the session's rows said of the path when the plan was made; `None` in a journal of an
     /// older version, which does not say.
-    pub planned: Option<NameState>,
+    pub planned: Option<PathRows>,
     /// The ctime with which it was left in the base; `None` before it is applied.
     pub base_ctime: Option<Time>,
     /// Nothing below it that the session changed was left out: whatever the session knows of

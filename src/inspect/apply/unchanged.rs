@@ -125,7 +125,7 @@ fn is_time_alone(difference: &Difference) -> bool {
     let (change, differs) = (&difference.change, difference.differs);
     let is_at_its_place = match difference.kind {
         DifferenceKind::Modified => true,
-        DifferenceKind::Renamed => change.is_carried,
+        DifferenceKind::Renamed => change.moved_with_parent,
         DifferenceKind::Added | DifferenceKind::Deleted | DifferenceKind::Retyped => false,
     };
     is_at_its_place && !(differs.content || differs.mode || differs.owner)

@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::closed::{OpenedDir, add_before, while_open};
 use super::journal::Journal;
 use super::keep;
-use super::may_keep;
+use super::keep_checks;
+use super::locked_dirs::{OpenedDir, add_before, while_open};
 use super::record::{PlacedDescendant, Record};
 use super::stage::Staged;
 use super::steps::AppliedChange;
@@ -158,7 +158,7 @@ fn prepare_open(
         return refused(format!("{}: {}", drift.path.display(), drift.why));
     }
     if let Some(limit) = options.keep {
-        may_keep::check_room(place, plan.kept_bytes, limit)?;
+        keep_checks::check_room(place, plan.kept_bytes, limit)?;
     }
     let mut staged = Staged::default();
     if !restore(place, (dir, record), &plan.restores, &mut staged, watch)? {

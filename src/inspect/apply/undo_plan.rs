@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::closed::OpenedDir;
 use super::keep::kept_name;
+use super::locked_dirs::OpenedDir;
 use super::record::{Before, Moves, Placed, PlacedDescendant, Record, RemovedByApply};
 use super::steps::{PutStep, Set, Steps, Take};
 use super::target_dir::ApplyTarget;

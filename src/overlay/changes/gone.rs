@@ -21,7 +21,7 @@ impl TreeView<'_> {
         base: &BaseObject,
         place: &MergedPath,
     ) -> std::result::Result<Time, FsError> {
-        self.since_gone(base, place).map_err(|error| error.into_fs())
+        self.hidden_time(base, place).map_err(|error| error.into_fs())
     }
 
     /// The change of a deleted base object that would be at `path`.
@@ -34,7 +34,7 @@ impl TreeView<'_> {
         search.gone(base, path).map_err(|error| error.into_fs())
     }
 
-    fn since_gone(&self, base: &BaseObject, place: &MergedPath) -> Result<Time> {
+    fn hidden_time(&self, base: &BaseObject, place: &MergedPath) -> Result<Time> {
         // A renamed and sealed directory has no whiteouts inside: only its old path has one.
         let home = MergedPath::of_base(&base.path);
         let own = [place.clone(), home.clone()];
@@ -71,11 +71,11 @@ impl ChangeSearch<'_> {
     pub(super) fn whiteouts(&mut self, dir: &SessionDir) -> Result<bool> {
         self.visited.insert(dir.place.merged.clone());
         if !self.tree.knows_base {
-            return self.names_alone(&dir.place.merged, Some(dir.ino));
+            return self.whiteouts_without_base(&dir.place.merged, Some(dir.ino));
         }
         let Some(base) = &dir.base else { return Ok(true) };
         self.at = dir.place.merged.clone();
-        let mut names = match dir.shows_none {
+        let mut names = match dir.hides_base_entries {
             true => self.names_in_base(base)?,
             false => self.view().txn.whiteouts_in(&dir.place.merged)?,
         };
@@ -95,7 +95,11 @@ impl ChangeSearch<'_> {
     }
 
     /// Reports the hidden names of a directory if the base is missing.
-    pub(super) fn names_alone(&mut self, dir: &MergedPath, ino: Option<Ino>) -> Result<bool> {
+    pub(super) fn whiteouts_without_base(
+        &mut self,
+        dir: &MergedPath,
+        ino: Option<Ino>,
+    ) -> Result<bool> {
         let mut names = self.view().txn.whiteouts_in(dir)?;
         names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
         for name in names {
@@ -115,7 +119,7 @@ impl ChangeSearch<'_> {
         let mut change = Change::gone(gone, path);
         self.compare_with_original(&mut change, None)?;
         if let (Some(gone), None) = (&change.before, &change.original) {
-            let since = self.tree.since_gone(gone, &change.path)?;
+            let since = self.tree.hidden_time(gone, &change.path)?;
             change.is_drifted = self.changed_since(gone, since)?;
         }
         Ok(change)

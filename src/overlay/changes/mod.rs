@@ -46,7 +46,7 @@ pub struct Change {
     /// nevertheless, if directories were renamed.
     pub is_moved: bool,
     /// The path differs from the base path only because a directory above was renamed.
-    pub is_carried: bool,
+    pub moved_with_parent: bool,
     /// The object is a further hard link of a file that still shows at its own base name.
     pub is_link: bool,
     /// The original of a file or symbolic link, if one is stored.
@@ -110,13 +110,13 @@ struct SessionDir {
     ino: Ino,
     lineage: Lineage,
     /// The base directory with which this directory is compared: the one that shows through, or, if
-    /// `shows_none`, the one that would. `None` if that one shows elsewhere.
+    /// `hides_base_entries`, the one that would. `None` if that one shows elsewhere.
     base: Option<BasePath>,
     /// The merged path differs from the path of `base`.
     is_moved: bool,
     /// No entry of `base` shows through: each name without a dentry is deleted. Either the
     /// directory was renamed and sealed, or it is masked.
-    shows_none: bool,
+    hides_base_entries: bool,
     /// The directory is opaque or below an opaque directory, in place of a base directory.
     is_masked: bool,
 }
@@ -179,7 +179,15 @@ impl ChangeSearch<'_> {
         let is_moved =
             base.as_ref().is_some_and(|base| base.as_bytes() != &place.merged.as_bytes()[1..]);
         let shows_none = is_sealed || is_masked;
-        Ok(SessionDir { place, ino, lineage, base, is_moved, shows_none, is_masked })
+        Ok(SessionDir {
+            place,
+            ino,
+            lineage,
+            base,
+            is_moved,
+            hides_base_entries: shows_none,
+            is_masked,
+        })
     }
 
     /// The base directory that would show through a directory without opaque marks at the directory
@@ -267,7 +275,8 @@ impl ChangeSearch<'_> {
             None => change.before = here.filter(|_| !left),
         }
         let is_made_here = is_made && change.before.is_some();
-        change.is_carried = dir.is_moved && (same || origin.is_none() && is_here || is_made_here);
+        change.moved_with_parent =
+            dir.is_moved && (same || origin.is_none() && is_here || is_made_here);
         if self.tree.knows_base {
             self.compare_with_original(&mut change, gone.as_ref())?;
         }
@@ -296,13 +305,13 @@ impl ChangeSearch<'_> {
         change.is_drifted = match (&change.original, before, origin) {
             (Some(original), Some(base), _) => {
                 !self.view().is_as_original(original, base)?
-                    && !self.tree.has_same(change.after.as_ref(), base, Some(original))?
+                    && !self.tree.has_base_content(change.after.as_ref(), base, Some(original))?
             }
             // A further hard link does not depend on the base name.
             (Some(_), None, _) => !change.is_link,
             (None, Some(base), Some(origin)) => {
                 change.after.as_ref().is_some_and(|after| drifted(origin, base, after.attr()))
-                    && !self.tree.has_same(change.after.as_ref(), base, None)?
+                    && !self.tree.has_base_content(change.after.as_ref(), base, None)?
             }
             (None, None, origin) => origin.is_some() && !change.is_link,
             (None, Some(base), None) => match &change.after {
@@ -325,7 +334,7 @@ impl ChangeSearch<'_> {
                 continue;
             }
             if !self.tree.knows_base {
-                if !self.names_alone(&parent, None)? {
+                if !self.whiteouts_without_base(&parent, None)? {
                     return Ok(false);
                 }
                 continue;
@@ -336,8 +345,15 @@ impl ChangeSearch<'_> {
             let base = place.base.clone();
             let (is_moved, shows_none, is_masked) = (false, false, false);
             let lineage = Lineage::default();
-            let dir =
-                SessionDir { base, place, ino: Ino(0), lineage, is_moved, shows_none, is_masked };
+            let dir = SessionDir {
+                base,
+                place,
+                ino: Ino(0),
+                lineage,
+                is_moved,
+                hides_base_entries: shows_none,
+                is_masked,
+            };
             if !self.whiteouts(&dir)? {
                 return Ok(false);
             }
@@ -365,7 +381,8 @@ impl ChangeSearch<'_> {
                 let after = Some(self.tree.object(node, path.clone())?);
                 let is_carried = before.path.as_bytes() != &path.as_bytes()[1..];
                 let before = Some(before);
-                let mut change = Change { before, after, is_carried, ..Change::at(path) };
+                let mut change =
+                    Change { before, after, moved_with_parent: is_carried, ..Change::at(path) };
                 self.compare_with_original(&mut change, None)?;
                 // A file with a single name and other content may be a new file that got the old
                 // number; clients see the base file.
@@ -452,7 +469,7 @@ impl Change {
             path,
             replaced: None,
             is_moved: false,
-            is_carried: false,
+            moved_with_parent: false,
             is_link: false,
             original: None,
             is_drifted: false,

@@ -123,7 +123,7 @@ fn what_is_in_a_directory_whose_mode_is_left_out_is_applied() {
     let base = persons_base(&mut world);
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     fs::set_permissions(base.join("a"), mode).unwrap();
-    assert_eq!(left_out(&world, &skipping()), ["/a: the base changed meanwhile"]);
+    assert_eq!(left_out(&world, &skipping()), ["/a: the base changed since"]);
     assert_eq!(text(&base.join("a/new")), "agent");
     assert_eq!(world.base_mode("a") & 0o777, 0o700);
 }

@@ -100,7 +100,7 @@ pub fn keep_nothing(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
 /// Refuses if nothing can be kept beside the session.
 pub(super) fn check_writable(place: &ApplyTarget<'_>) -> Result<()> {
     match UndoDir::open(&place.undo_dir(), true) {
-        Ok(Some(dir)) => super::closed::close_left_open(place, &dir),
+        Ok(Some(dir)) => super::locked_dirs::close_left_open(place, &dir),
         Ok(None) => Ok(()),
         Err(error) => {
             let what = format!("what is replaced and removed cannot be kept: {error}");

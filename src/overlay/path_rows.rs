@@ -9,7 +9,7 @@ use super::tree::TreeView;
 
 /// The rows of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct NameState {
+pub struct PathRows {
     /// File number and ctime of the object with a dentry there. The ctime of a directory is left
     /// out, because changes of its entries update it.
     pub entry: Option<(FileId, Option<Time>)>,
@@ -22,11 +22,11 @@ impl TreeView<'_> {
     ///
     /// # Errors
     /// All methods here fail if the session cannot be read.
-    pub fn name_state(&self, path: &MergedPath) -> std::result::Result<NameState, FsError> {
+    pub fn name_state(&self, path: &MergedPath) -> std::result::Result<PathRows, FsError> {
         self.rows_at(path).map_err(|error| error.into_fs())
     }
 
-    fn rows_at(&self, path: &MergedPath) -> Result<NameState> {
+    fn rows_at(&self, path: &MergedPath) -> Result<PathRows> {
         let txn = self.view.txn;
         let mut found = Some(Ino::ROOT);
         for name in path.names() {
@@ -41,7 +41,7 @@ impl TreeView<'_> {
             let is_dir = row.kind == FileKind::Directory;
             (row.fileid(), (!is_dir).then_some(row.ctime))
         });
-        Ok(NameState { entry, is_whited_out: txn.is_whited_out(path)? })
+        Ok(PathRows { entry, is_whited_out: txn.is_whited_out(path)? })
     }
 
     /// Whether the session has a copy of the base file `id` with ctime `changed`. A hard link

@@ -22,7 +22,7 @@ impl Planner<'_> {
         let change = &difference.change;
         let merge = self.note_drift(difference)?.or_else(|| self.made_of_part(difference));
         let before = change.before.as_ref().filter(|_| !change.is_link);
-        let moves = difference.kind == DifferenceKind::Renamed && !change.is_carried;
+        let moves = difference.kind == DifferenceKind::Renamed && !change.moved_with_parent;
         let Some(after) = &change.after else {
             if let Some(base) = before
                 && let Some(slot) = self.take(base, false)?
@@ -38,15 +38,16 @@ impl Planner<'_> {
         let to = target_path(after.path());
         self.place.check_free(&to)?;
         let is_dir = after.attr().kind == FileKind::Directory;
-        let replaced = self.replaced(change, is_dir)?;
         let stays = before.is_some() && difference.kind != DifferenceKind::Retyped;
-        let kept = stays || change.is_link;
-        if is_dir && stays && !moves {
+        let stands = is_dir && !moves && self.has_directory(before.filter(|_| stays), change)?;
+        if stands {
             let differs = difference.differs;
             self.counts().attributes.dirs += u64::from(differs.mode || differs.owner);
             self.attributes_of_dirs.insert(self.plan.changes.len() - 1);
             return Ok(());
         }
+        let replaced = self.replaced(change, is_dir)?;
+        let kept = (stays && (!is_dir || moves)) || change.is_link;
         let kept = match &merge {
             Some(merge) => matches!(merge.content, StepContent::Base),
             None => kept && (is_dir || self.is_kept(after, change)?),
@@ -73,6 +74,17 @@ impl Planner<'_> {
         let replaces = before.filter(same).map(|base| base.path.clone());
         self.note_losses(difference, replaces.is_some())?;
         self.make_new((after, attrs), (to, over), (replaces, merge))
+    }
+
+    /// Whether the target has a directory, which stays with what is in it: that of the base, or in
+    /// a copy one where the base has nothing.
+    fn has_directory(&self, base: Option<&BaseObject>, change: &Change) -> Result<bool> {
+        let there = match base {
+            Some(_) if !self.place.is_copy() => return Ok(true),
+            Some(base) => self.place.stat(&base.path)?,
+            None => self.only_in_copy(change)?.map(|there| there.attr),
+        };
+        Ok(there.is_some_and(|there| there.kind == FileKind::Directory))
     }
 
     /// Notes what is taken to be removed, and since when it is gone in the session.

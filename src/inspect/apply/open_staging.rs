@@ -1,5 +1,6 @@
 //! Opens the staging directory of an apply, and finds an apply that has not ended.
 
+use std::fmt;
 use std::io::ErrorKind;
 
 use super::journal_of;
@@ -22,6 +23,17 @@ pub enum UnfinishedApply {
     Running,
 }
 
+impl fmt::Display for UnfinishedApply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Interrupted => {
+                "an apply of this session was interrupted, and is to be finished by `acetate apply`"
+            }
+            Self::Running => "an apply to the base is running",
+        })
+    }
+}
+
 /// Whether an apply to the base of a session has not ended. Until it has, the base holds some of
 /// the changes of the session, which look like drift. `None` where that cannot be known.
 pub fn unfinished(opened: &OpenSession) -> Option<UnfinishedApply> {
@@ -37,6 +49,20 @@ pub fn unfinished(opened: &OpenSession) -> Option<UnfinishedApply> {
         }
         Err(_) => None,
     }
+}
+
+/// Refuses an operation that would be wrong while an apply to the base has not ended: what the
+/// apply has moved out of the base is neither there nor in the session.
+///
+/// # Errors
+/// [`InspectError::Refused`]: an apply was interrupted, or is running.
+pub fn check_finished(opened: &OpenSession) -> Result<()> {
+    let Some(apply) = unfinished(opened) else { return Ok(()) };
+    let hint = match apply {
+        UnfinishedApply::Interrupted => "finish it first: run `acetate apply` with this session",
+        UnfinishedApply::Running => "wait until it has ended",
+    };
+    Err(InspectError::Refused { what: apply.to_string(), hint })
 }
 
 /// Opens a staging that no interrupted run left work in.

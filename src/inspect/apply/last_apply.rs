@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::keep;
-use super::may_keep::changes_nothing;
+use super::keep_checks::changes_nothing;
 use super::plan::ApplyPlan;
 use super::record::Record;
 use super::target_dir::ApplyTarget;

@@ -9,7 +9,7 @@ use crate::vfs::FileId;
 
 /// Objects and paths that rows of the audit log name.
 #[derive(Debug, Default)]
-pub struct Touched {
+pub struct LoggedChanges {
     objects: HashSet<FileId>,
     /// Paths, as of each row.
     paths: BTreeSet<Vec<u8>>,
@@ -27,7 +27,7 @@ pub fn last_change(session: &Session) -> Result<i64> {
     log.map_or(Ok(0), |log| log.last_id()).map_err(failed)
 }
 
-impl Touched {
+impl LoggedChanges {
     /// Reads the rows after the id `last`.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_a_row_is_about_is_touched() {
-        let mut touched = Touched::default();
+        let mut touched = LoggedChanges::default();
         touched.take(&MentionedNames {
             procedure: AuditProcedure::Rename,
             path: b"/a/old",

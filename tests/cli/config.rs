@@ -259,7 +259,10 @@ fn what_does_not_fit_is_a_finding() {
         (guard("jsonl_schema = \"tree.json\""), "tree.json recurses through `anyOf` at #: deeply"),
         (guard("json_schema = \"none.json\""), "the JSON Schema none.json: cannot be read: No"),
         (guard("program = [\"no-such-program-anywhere\"]"), "it is not in PATH"),
-        (guard("program = [\"./schema.json\"]"), "program schema.json: nothing to run"),
+        (
+            guard("program = [\"./schema.json\"]"),
+            "program schema.json: not found, or not executable",
+        ),
     ];
     for (lines, finding) in cases {
         let (code, said) = check(path, &export("/a", &lines));

@@ -1,7 +1,7 @@
-//! What the audit log tells: since when the session hides what the base has.
+//! Finds in the audit log since when the session hides a base object.
 //!
-//! A session keeps when an object changed last, and when a name was whited out last. Who changed
-//! it before has not seen since what the base has there.
+//! The session's rows store only the last change of an object, and the last whiteout of a name.
+//! After the first change, no client saw the base's object any more.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::{Bound, ControlFlow};
@@ -19,24 +19,23 @@ use crate::vfs::{FileId, Time};
 /// A base object that the session hides.
 #[derive(Debug)]
 pub(super) struct HiddenObject {
-    /// Its place in the session.
+    /// Its path in the session.
     pub place: MergedPath,
-    /// Where it would be if nothing had moved.
+    /// Its path in the base, as a merged path.
     pub home: MergedPath,
-    /// It is a directory.
     pub is_dir: bool,
-    /// When it last changed in the base.
+    /// Its ctime in the base.
     pub changed: Time,
-    /// The change that hides it, by number.
+    /// The number of the change that hides it.
     pub change: usize,
-    /// What it is if that was later than it was hidden.
+    /// The drift to report if `changed` is later than the change that first hid it.
     pub drifted: Drifted,
 }
 
-/// When the log began, with what is gone of it; `None` where there is none.
+/// When the log began, including its deleted rows; `None` if there is no log.
 ///
 /// # Errors
-/// The session cannot be read; so with all functions here.
+/// The session cannot be read; also for all functions below.
 pub(super) fn begun(opened: &OpenSession) -> Result<Option<Time>> {
     if let Some(dropped) = dropped(opened)? {
         return Ok(Some(dropped.since));
@@ -49,8 +48,8 @@ pub(super) fn begun(opened: &OpenSession) -> Result<Option<Time>> {
     Ok(begun)
 }
 
-/// Those that changed in the base after the session had hidden them, with the numbers of the
-/// changes that hide them.
+/// The objects that changed in the base after the session hid them, with the numbers of the changes
+/// that hide them.
 pub(super) fn changed_since(
     opened: &OpenSession,
     hidden: Vec<HiddenObject>,
@@ -66,7 +65,7 @@ pub(super) fn changed_since(
             false => ControlFlow::Continue(()),
         }
     })?;
-    // When the session hid these, only rows told that are gone from the log: they may be late.
+    // The deleted rows may have hidden these objects earlier, so they may have drifted.
     if dropped(opened)?.is_some_and(|dropped| !dropped.is_kept) {
         past.late.append(&mut past.open);
     }
@@ -75,7 +74,7 @@ pub(super) fn changed_since(
     Ok(late.map(|(_, hidden)| (hidden.change, hidden.drifted)).collect())
 }
 
-/// What is gone of the log.
+/// The rows that were deleted from the log.
 fn dropped(opened: &OpenSession) -> Result<Option<Dropped>> {
     match AuditLog::open(opened.session(), LogOptions::default()) {
         Err(InspectError::NoAudit { .. }) => Ok(None),
@@ -88,24 +87,24 @@ fn dropped(opened: &OpenSession) -> Result<Option<Dropped>> {
 pub(super) struct RemovedDescendant {
     /// Its path in the base.
     pub path: BasePath,
-    /// The number that clients saw it with.
+    /// The fileid that clients saw.
     pub id: FileId,
-    /// When it last changed: who removed it before has not removed this.
+    /// Its ctime: an earlier removal by a client was not of this state.
     pub ctime: Time,
-    /// The change that removes the directory, by number.
+    /// The number of the change that removes the directory.
     pub change: usize,
 }
 
 impl RemovedDescendant {
-    /// What is at a path, in a directory that the change `change` removes.
+    /// The object at a path, in a directory that `change` removes.
     pub fn of(path: &BasePath, attr: &BaseAttr, change: usize) -> Self {
         Self { path: path.clone(), id: attr.fileid, ctime: attr.ctime, change }
     }
 
-    /// The same of an object that is as its original was: by the number and the time that it had
-    /// then, whatever the host did to it since.
+    /// An object that equals its original. It gets the original's fileid and ctime, because the
+    /// host may have changed both since.
     pub fn as_hidden(original: &Original, attr: &BaseAttr, change: usize) -> Self {
-        // What a part of was applied has no number in its original.
+        // The original of a partly applied file has no fileid.
         let is_known = original.fileid != FileId(0);
         let (id, ctime) = match is_known {
             true => (original.fileid, original.ctime),
@@ -115,8 +114,8 @@ impl RemovedDescendant {
     }
 }
 
-/// Those of `inside` whose removal or replacement by a client is not in the audit log, with the
-/// place where the log has them in the merged tree. None where there is no log.
+/// The objects whose removal or replacement by a client is not in the audit log, with their paths
+/// in the merged tree. Empty if there is no log.
 pub(super) fn never_removed(
     opened: &OpenSession,
     inside: Vec<RemovedDescendant>,
@@ -127,7 +126,7 @@ pub(super) fn never_removed(
     not_removed(opened, inside)
 }
 
-/// The same, and all of `inside` where there is no log.
+/// As [`never_removed`], but returns all of `inside` if there is no log.
 pub(super) fn not_removed(
     opened: &OpenSession,
     inside: Vec<RemovedDescendant>,
@@ -143,7 +142,7 @@ pub(super) fn not_removed(
     Ok(removals.left())
 }
 
-/// Reads the log, but for rows without a meaning.
+/// Reads the log, without unreadable rows.
 fn read(
     opened: &OpenSession,
     options: LogOptions,
@@ -156,13 +155,13 @@ fn read(
     log.read_with_past(each)
 }
 
-/// Reads the log backwards.
+/// The state of a search of the log from its end.
 struct ChangeHistory {
     hidden: Vec<HiddenObject>,
-    /// What the places of those that nothing is known of were called then.
+    /// The objects by the path that their place had before the rows read so far.
     names: BTreeMap<Vec<u8>, BTreeSet<usize>>,
     open: BTreeSet<usize>,
-    /// What changed after it was hidden.
+    /// Objects that changed in the base after the session hid them.
     late: BTreeSet<usize>,
 }
 
@@ -176,21 +175,21 @@ impl ChangeHistory {
         Self { hidden, names, open, late: BTreeSet::new() }
     }
 
-    /// Takes back what a row did; rows come newest first.
+    /// Undoes a row; rows come newest first.
     fn undo_row(&mut self, row: &AuditRow) {
         match row.procedure {
             AuditProcedure::Refuse => {}
-            // The path that showed the base again is unknown: it is below this one.
+            // The path that shows the base again is not known, but is below this one.
             AuditProcedure::Discard | AuditProcedure::Apply if row.is_shortened() => {}
             AuditProcedure::Discard => self.shows(&row.path, true),
             AuditProcedure::Apply => {
-                // It changed again before the session could let go of it.
+                // It changed again before the session could drop it.
                 if row.fileid.0 >= DELTA_IDS {
                     self.hides(&row.path, row);
                 }
                 self.shows(&row.path, row.fileid == FileId(0));
             }
-            // Its first change hides the base's, whatever it is.
+            // The first change of a path hides the base's object, whatever the procedure.
             _ => {
                 for path in [Some(&row.path), row.path2.as_ref()].into_iter().flatten() {
                     self.hides(path, row);
@@ -202,9 +201,9 @@ impl ChangeHistory {
         }
     }
 
-    /// The session had something of its own there, or nothing, from this change on.
+    /// From this row on, the session had an object of its own at the path, or none.
     fn hides(&mut self, path: &MergedPath, row: &AuditRow) {
-        // The base's entries show in a directory that has other attributes.
+        // After a SETATTR of a directory, the base's entries still show.
         let is_of_files = row.procedure == AuditProcedure::Setattr;
         let is_late =
             |hidden: &HiddenObject| hidden.changed > row.time && !(hidden.is_dir && is_of_files);
@@ -215,7 +214,7 @@ impl ChangeHistory {
         }
     }
 
-    /// The base showed there at this moment, and below it too if so.
+    /// At this row, the base showed at the path, and also below it if `with_below`.
     fn shows(&mut self, path: &MergedPath, with_below: bool) {
         let here = self.names.contains_key(path.as_bytes()).then(|| path.as_bytes().to_vec());
         let below = if with_below { below(&self.names, path.as_bytes()) } else { Vec::new() };
@@ -226,8 +225,8 @@ impl ChangeHistory {
         }
     }
 
-    /// A directory came from another place, with what is in it. What the base has where it came
-    /// was hidden before.
+    /// Undoes the rename of a directory with its entries. A base object with its own path below
+    /// `to` was hidden before the rename.
     fn rename_back(&mut self, from: &MergedPath, to: &MergedPath) {
         for name in below(&self.names, to.as_bytes()) {
             let mut numbers = self.names.remove(&name).unwrap_or_default();
@@ -244,16 +243,16 @@ impl ChangeHistory {
     }
 }
 
-/// Reads the log forwards: what clients removed of what the base has.
+/// The state of a search of the log from its start, for base objects that clients removed.
 ///
-/// An object is known by its number, which a REMOVE or RMDIR tells; names alone do not say whether
-/// a client removed the base's object or one of its own that lay over a hidden one. What a rename
-/// replaced, and what was removed after `apply` had replaced it in the base, only names tell.
+/// REMOVE and RMDIR rows have the object's fileid. A name alone does not show whether a client
+/// removed the base's object, or its own that lay over a hidden one. Names identify only objects
+/// that a rename replaced, and those removed after `apply` replaced them in the base.
 struct Removals {
     inside: Vec<RemovedDescendant>,
     by_id: HashMap<FileId, Vec<usize>>,
     by_home: HashMap<Vec<u8>, usize>,
-    /// What each is called in the merged tree, as far as the log is read.
+    /// The objects by their path in the merged tree, after the rows read so far.
     shown: BTreeMap<Vec<u8>, usize>,
     removed: BTreeSet<usize>,
 }
@@ -270,20 +269,21 @@ impl Removals {
         Self { inside, by_id, by_home, shown, removed: BTreeSet::new() }
     }
 
-    /// Does what a row did; rows come oldest first.
+    /// Repeats a row; rows come oldest first.
     fn do_row(&mut self, row: &AuditRow) {
         let named = (!row.is_shortened()).then(|| row.path.as_bytes());
         match row.procedure {
             AuditProcedure::Remove | AuditProcedure::Rmdir => {
                 let by_name = named.and_then(|name| self.shown.get(name)).copied();
-                // An object of the session's own may have lain over one that was hidden.
+                // An object of the session's own may have hidden the base's.
                 let by_name = by_name.filter(|_| row.fileid.0 < DELTA_IDS);
                 let by_id = self.by_id.get(&row.fileid).into_iter().flatten().copied();
                 for number in by_id.chain(by_name).collect::<Vec<_>>() {
                     self.remove(number, row.time);
                 }
             }
-            // A client creates only what it does not see: the base object of this name was hidden.
+            // A client creates only a name that it does not see: the base object of this name was
+            // hidden.
             AuditProcedure::Create
             | AuditProcedure::Mkdir
             | AuditProcedure::Symlink
@@ -300,7 +300,7 @@ impl Removals {
                     self.remove(replaced, row.time);
                     self.shown.remove(to.as_bytes());
                 }
-                // A file that moved out of the directory does not go with it.
+                // A file that moved out of the directory is not removed with it.
                 follow(&mut self.shown, from, to.as_bytes());
             }
             AuditProcedure::Apply => {
@@ -308,9 +308,9 @@ impl Removals {
                     self.by_home.get(name).or_else(|| self.shown.get(name)).copied()
                 });
                 match number {
-                    // A client took it away after it was put into the base.
+                    // A client removed it after it was applied to the base.
                     Some(number) if row.fileid == FileId(0) => self.remove(number, row.time),
-                    // The base shows there from now on: of a directory not all that is in it.
+                    // The base shows there from this row on, but not all entries of a directory.
                     Some(number) => self.show(number),
                     None => {}
                 }
@@ -331,7 +331,7 @@ impl Removals {
         }
     }
 
-    /// Another object came to a name.
+    /// Another object appeared at a name.
     fn comes(&mut self, name: Option<&[u8]>, id: FileId) {
         let Some(name) = name else { return };
         let shown = self.shown.get(name).and_then(|number| self.inside.get(*number));
@@ -366,12 +366,12 @@ impl Removals {
     }
 }
 
-/// What an object is called where nothing moved.
+/// The path of an object if nothing moved.
 fn home(object: &RemovedDescendant) -> Vec<u8> {
     MergedPath::of_base(&object.path).as_bytes().to_vec()
 }
 
-/// Lets names follow the rename of an object, or of a directory that they are in.
+/// Renames an object, or a directory with the names below it.
 fn follow<T>(names: &mut BTreeMap<Vec<u8>, T>, from: &[u8], to: &[u8]) {
     let mut moved = below(names, from);
     moved.extend(names.contains_key(from).then(|| from.to_vec()));

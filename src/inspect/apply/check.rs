@@ -1,4 +1,4 @@
-//! Whether everything can be done, before anything is: a refusal in the middle helps nobody.
+//! Checks before the first step that every step can be done: an apply must not stop halfway.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -11,10 +11,10 @@ use crate::vfs::FileKind;
 use crate::writeback::{StagingDir, StagingSlot};
 
 impl Planner<'_> {
-    /// Refuses if a directory takes no changes of its entries.
+    /// Refuses if entries of a directory cannot be made or removed.
     pub(super) fn check_directories(&self) -> Result<()> {
         for dir in self.directories() {
-            // What is not there is told by what was to be put into it.
+            // The step that puts an object into a missing directory reports it.
             if !self.place.stat(&dir)?.is_some_and(|attr| attr.kind == FileKind::Directory)
                 && !dir.is_root()
             {
@@ -42,8 +42,9 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Refuses if something would come to where the base has what was moved on, and that move is
-    /// not chosen: what is there would be put aside, and taken for gone.
+    /// Refuses to put an object at the path of a base object that the session moved, if the move is
+    /// not chosen. The base object is still at that path, or the session still finds it by that
+    /// path.
     pub(super) fn check_chosen(&self) -> Result<()> {
         for put in self.plan.steps.puts.iter().filter(|put| put.over.is_none()) {
             if let Some(moved) = self.staying.get(&put.to) {
@@ -57,7 +58,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The directories of the target, as they are now, whose entries change.
+    /// The directories of the target, at their present paths, whose entries change.
     fn directories(&self) -> BTreeSet<BasePath> {
         let steps = &self.plan.steps;
         let parent = |path: &BasePath| path.split().map(|(parent, _)| parent);
@@ -67,13 +68,13 @@ impl Planner<'_> {
             steps.puts.iter().map(|put| (&put.to, (put.shelf, put.slot))).collect();
         let mut dirs: BTreeSet<_> =
             steps.takes.iter().filter_map(|take| parent(&take.from)).collect();
-        // Its `..` is an entry too.
+        // A move of a directory changes its `..` entry.
         for take in steps.takes.iter().filter(|take| take.seen.is_dir()) {
             dirs.insert(take.from.clone());
         }
         for put in &steps.puts {
             let Some(dir) = parent(&put.to) else { continue };
-            // What is in a directory that moves is where that is now.
+            // A directory below one that moves is still below the old path.
             let mut above = Some(dir.clone());
             let moved = loop {
                 let Some(at) = above else { break None };

@@ -1,10 +1,10 @@
-//! Doing what the journal says: each step is one rename, or can be done again.
+//! Does the steps of the journal. Each is one rename, or can be repeated.
 //!
-//! What was done is told by the slots of the staging: a thing is taken if it is in its slot, or
-//! all is, and put if it is not. Before a thing is taken or replaced it is looked at once more,
-//! and so is what the session has of it: what changed since the plan was made is left as it is,
-//! and with it the change that it is a part of. What was taken is put where the plan says even if
-//! the session has moved it on since; the session follows it there.
+//! The slots of the staging show which steps are done. A take is done if its slot is full, or if
+//! the notes say that all takes are; a put is done if its slot is empty. Before an object is taken
+//! or replaced, it and the session's rows are compared with the plan. If either differs, the whole
+//! change is skipped. A taken object is put where the plan says even if the session has moved it
+//! again; the session follows it there.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::{Bound, ControlFlow};
@@ -27,7 +27,7 @@ use crate::writeback::{SeenObject, Staging, StagingDir, StagingSlot, Target, Tar
 /// Why the removal of a directory is left out.
 const MOVED_OUT_CHANGED: &str = "what was moved out of it changed after the plan was made";
 
-/// Work in progress.
+/// The state of a run over the journal's steps.
 pub(super) struct StepRunner<'a> {
     place: &'a ApplyTarget<'a>,
     target: &'a Target,
@@ -37,25 +37,25 @@ pub(super) struct StepRunner<'a> {
     pub not_set: NotSet,
     /// Changes with a skipped step.
     skipped: HashSet<usize>,
-    /// What is taken to be removed, with all that is in it.
+    /// Takes without a put: the object is removed with all below it. By path.
     removed: BTreeMap<BasePath, &'a Take>,
-    /// What is taken to be put elsewhere.
+    /// Takes with a put: the object moves. By its old path.
     moved: BTreeMap<BasePath, StagingSlot>,
-    /// Further names that are taken.
+    /// Slots of takes that only add a hard link.
     links: HashSet<StagingSlot>,
-    /// Changes that put something.
+    /// Changes with a put.
     placed: HashSet<usize>,
-    /// Directories that something is taken from, or that are opened, whose ctimes move with that.
+    /// Directories that takes or openings change: their new ctimes are our own work.
     source_dirs: HashSet<BasePath>,
-    /// Steps that were done.
+    /// Steps that are done or skipped.
     pub done: usize,
 }
 
 /// Why a step is not done.
 enum StepFailure {
-    /// It cannot be done, and concerns this change alone, which is left out.
+    /// The step cannot be done; its change alone is skipped.
     Skip(String),
-    /// The host refuses.
+    /// The host refuses, and the run ends.
     Fail(TargetError),
 }
 
@@ -83,7 +83,7 @@ impl<'a> StepRunner<'a> {
         let sources = journal.steps.takes.iter().filter_map(|take| take.from.split());
         let opened = journal.opened.iter().map(|opened| opened.path.clone());
         let source_dirs = sources.map(|(dir, _)| dir).chain(opened).collect();
-        // What is not put anywhere is removed.
+        // A take without a put is a removal.
         let put: HashSet<_> = journal.steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
         let (mut removed, mut moved) = (BTreeMap::new(), BTreeMap::new());
         for take in journal.steps.takes.iter().filter(|take| !take.stays) {
@@ -112,7 +112,7 @@ impl<'a> StepRunner<'a> {
         })
     }
 
-    /// Does what is left to be done; whether it was not broken off.
+    /// Does the remaining steps. `false` if the watcher stopped the run.
     pub fn run(
         &mut self,
         session: &mut SessionCheck<'_, '_>,
@@ -174,13 +174,13 @@ impl<'a> StepRunner<'a> {
         Ok(watch(ApplyEvent::Step { done: self.done, all }) == ControlFlow::Continue(()))
     }
 
-    /// Whether nothing is lost if this is not put: it was made, or is one more name.
+    /// Whether skipping this put loses nothing: it is of a new object, or of a hard link.
     fn is_new(&self, put: &PutStep) -> bool {
         let is_there = self.staging.look(put.shelf, put.slot).is_ok_and(|seen| seen.is_some());
         is_there && (put.shelf == StagingDir::New || self.links.contains(&put.slot))
     }
 
-    /// Sets attributes; whether it was not broken off.
+    /// Sets attributes. `false` if the watcher stopped the run.
     fn set_all(
         &mut self,
         session: &mut SessionCheck<'_, '_>,
@@ -192,7 +192,7 @@ impl<'a> StepRunner<'a> {
                 return Ok(false);
             }
             if set.change.is_none_or(|change| !self.skipped.contains(&change)) {
-                // What was put gets the attributes that go with it.
+                // A put includes its attributes: the session's rows are not compared again.
                 let is_alone = |number: &usize| !self.placed.contains(number);
                 let of_file = set.change.filter(|_| set.attrs.kind != FileKind::Directory);
                 let change = of_file.filter(is_alone).and_then(|at| journal.changes.get(at));
@@ -225,7 +225,7 @@ impl<'a> StepRunner<'a> {
         }
     }
 
-    /// Refuses to remove a directory that still holds something that was to move away first.
+    /// Refuses to remove a directory that still holds an object which was to move out first.
     fn check_moved_out(&self, top: &BasePath) -> std::result::Result<(), StepFailure> {
         let below = [top.as_bytes(), b"/"].concat();
         let from = (Bound::Excluded(below.as_slice()), Bound::Unbounded);
@@ -249,7 +249,7 @@ impl<'a> StepRunner<'a> {
                     continue;
                 };
                 let is_dir = attr.kind == FileKind::Directory;
-                // These times may be of our own making.
+                // Our own steps may have set these ctimes.
                 let is_ours =
                     if is_dir { self.source_dirs.contains(&path) } else { attr.nlink > 1 };
                 if is_dir {
@@ -290,8 +290,8 @@ impl<'a> StepRunner<'a> {
         Ok(self.target.put((self.staging, put.shelf, put.slot), &put.to, replaces)?)
     }
 
-    /// Whether a file that is to be replaced has another ctime because an interrupted run made a
-    /// further name of it, to keep it.
+    /// Whether the ctime of a file that is to be replaced differs only because an interrupted run
+    /// made a hard link of the file, to keep it.
     fn is_kept(
         &self,
         put: &PutStep,
@@ -315,12 +315,12 @@ impl<'a> StepRunner<'a> {
                 "another object took its place after the plan was made".to_owned(),
             ));
         }
-        // What the owner may not enter is closed when all else is done.
+        // A directory that the owner may not enter is closed after all steps.
         self.not_set.add(self.target.set(&set.path, &locked_dirs::open_attrs(&set.attrs))?);
         Ok(())
     }
 
-    /// Leaves out the change of a step that was not done, and puts back what it took.
+    /// Skips the change of a step that failed.
     fn finish_step(
         &mut self,
         change: Option<usize>,
@@ -333,7 +333,7 @@ impl<'a> StepRunner<'a> {
         }
     }
 
-    /// Leaves out a change, and puts back what it took.
+    /// Skips a change, and puts back the objects that it took.
     fn skip(&mut self, number: usize, why: String) -> Result<()> {
         let path = self.journal.changes.get(number).map(|change| change.path.clone());
         let skipped = Skipped { path: path.unwrap_or_else(MergedPath::root), why };
@@ -347,8 +347,8 @@ impl<'a> StepRunner<'a> {
         Ok(())
     }
 
-    /// Puts what was taken where it was. A directory that was to be removed and held it comes back
-    /// too. Where that cannot be, it goes to the kept directory.
+    /// Puts a taken object back, after any removed directory that held it. If that fails, moves the
+    /// object to the kept directory.
     fn put_back(&mut self, take: &Take) -> Result<()> {
         if self.checked(self.staging.look(StagingDir::Taken, take.slot))?.is_none() {
             return Ok(());
@@ -379,7 +379,7 @@ impl<'a> StepRunner<'a> {
         let all = self.journal.changes.iter().enumerate();
         let made = all.filter(|(at, _)| !self.skipped.contains(at)).map(|(_, made)| made);
         let mut made: Vec<AppliedChange> = made.cloned().collect();
-        // What holds something that was skipped is not whole.
+        // A directory above a skipped path is not whole.
         let mut holds_skipped: HashSet<MergedPath> = HashSet::new();
         for (_, skipped) in &self.notes.skipped {
             let mut above = skipped.path.clone();
@@ -398,7 +398,7 @@ impl<'a> StepRunner<'a> {
         self.skipped
     }
 
-    /// Notes with which ctimes the base has what was applied, as far as that can be told.
+    /// Stores in each change the ctime that its object has in the base, if it can be read.
     pub fn note_base_ctimes(&self, applied: &mut [AppliedChange]) {
         // The top has no name that a client could remove.
         let has_name =

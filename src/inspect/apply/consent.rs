@@ -1,4 +1,4 @@
-//! What the user agreed to: drift, and what differs from the plan that was shown, is refused.
+//! Checks a plan against the user's consent: drift, and merges that were not shown.
 
 use std::ops::ControlFlow;
 
@@ -12,20 +12,20 @@ use crate::inspect::error::Result;
 pub enum Consent<'a> {
     /// Those of this plan, which was shown before; a change that differs from it is left out.
     Shown(&'a ApplyPlan),
-    /// All: the plan is made now, and shown.
+    /// All changes of a plan that is made now, and shown.
     All(&'a mut dyn ShowPlan),
 }
 
 /// Shows a plan while it is made.
 pub trait ShowPlan {
-    /// Takes the next difference of it.
+    /// Shows the next difference of the plan.
     fn difference(&mut self, difference: &Difference);
 
-    /// Takes the whole plan, before anything of it is made; says whether to go on.
+    /// Shows the whole plan before any object is made; `Break` stops the apply.
     fn plan(&mut self, plan: &ApplyPlan) -> ControlFlow<()>;
 }
 
-/// Refuses drift that stops an apply, and what was not shown.
+/// Refuses drift for which no option decides, and drift and merges that were not shown.
 pub(super) fn check_consent(
     plan: &ApplyPlan,
     shown: Option<&ApplyPlan>,

@@ -1,5 +1,5 @@
-//! A copy of the base that is written to: what it has may be what the session started from, what
-//! the base has now, or something of its own.
+//! Plans for a copy of the base: at a path, the copy may have the session's original, the base's
+//! present object, or an object of its own.
 
 use super::merge::Merge;
 use super::plan::target_path;
@@ -12,19 +12,20 @@ use crate::inspect::error::Result;
 use crate::overlay::{BaseObject, BlobDigest, Change};
 use crate::vfs::FileKind;
 
-/// How much of two files is compared at a time, in bytes.
+/// The size of the pieces in which two files are compared, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
 impl Planner<'_> {
-    /// Whether the copy has something else than the base where no original tells what it may have.
+    /// Whether the copy differs from the base at a change. With a known original, `before` is not
+    /// compared.
     pub(super) fn is_other_in_copy(&self, difference: &Difference) -> Result<bool> {
         let change = &difference.change;
         let before = change.before.as_ref().filter(|_| original_in_copy(true, change).is_none());
         self.differs_in_copy(difference, [before, change.replaced.as_ref()])
     }
 
-    /// Notes what a difference would overwrite in the copy, where its original is known. Returns
-    /// what the file gets of both sides, where it can be merged.
+    /// Notes drift in the copy, for a change whose original is known. Returns the merge if the file
+    /// can be merged.
     pub(super) fn note_drift_from(
         &mut self,
         original: &Original,
@@ -42,7 +43,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether a copy is written to and has something else at the place of a change than the base.
+    /// Whether the target is a copy that differs from the base at the path of a change.
     pub(super) fn differs_from_base(
         &self,
         change: &Change,
@@ -89,8 +90,8 @@ impl Planner<'_> {
         Ok(original.digest == Some(digest.finish()))
     }
 
-    /// Whether the copy has something else than one of these objects of the base, or something
-    /// where the base has nothing and the session puts this.
+    /// Whether the copy differs from one of these base objects, or has an object at a destination
+    /// where the base has none.
     fn differs_in_copy(
         &self,
         difference: &Difference,
@@ -106,7 +107,7 @@ impl Planner<'_> {
         Ok(self.base_stat(&to)?.is_none() && self.place.stat(&to)?.is_some())
     }
 
-    /// Whether the copy has not this object of the base. Of a directory only that it is one.
+    /// Whether the copy differs from this base object. Directories are compared by type alone.
     pub(super) fn is_other(&self, base: &BaseObject) -> Result<bool> {
         let Some(there) = self.place.stat(&base.path)? else { return Ok(true) };
         let (ours, copy) = (&base.attr, self.place.reader());
@@ -129,8 +130,8 @@ impl Planner<'_> {
         }
     }
 
-    /// In what the copy differs from the base where a change is, or at `path` in a directory that
-    /// it removes; `None` where it does not.
+    /// How the copy differs from the base at a change, or at `path` in a directory that the change
+    /// removes. Called where a difference is known; `None` if neither has an object there.
     pub(super) fn difference_in_copy(
         &self,
         change: usize,
@@ -163,7 +164,7 @@ impl Planner<'_> {
         let (mut old, mut new) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
         let mut offset = 0;
         loop {
-            // Where both have a hole there is nothing to be compared.
+            // Holes in both files need no comparison.
             let data = |tree: &dyn Base, attr: &BaseAttr| {
                 let found = tree.next_data(path, attr.fileid, offset);
                 let found = found.map_err(|source| base_error(&self.place.shown(path), source))?;
@@ -190,7 +191,7 @@ fn is_link(attr: &BaseAttr) -> bool {
     attr.kind == FileKind::Symlink
 }
 
-/// The original of a change, if a copy is written to: the copy may have that.
+/// The original with a digest, if the target is a copy: the copy may still have that object.
 pub(super) fn original_in_copy(is_copy: bool, change: &Change) -> Option<&Original> {
     change.original.as_ref().filter(|original| is_copy && original.digest.is_some())
 }

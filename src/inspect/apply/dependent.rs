@@ -1,9 +1,9 @@
-//! Changes that cannot be applied because of others that the plan leaves out by rules of its own.
+//! Leaves out changes that depend on other left-out changes.
 //!
-//! What comes into a directory that is not made, moved or retyped has no place, nor has what comes
-//! to where the base has something whose move is left out. A directory from which something was to
-//! move away stays with it. Where the user did not choose a move, the plan is refused if something
-//! would take its old place, with the path to name.
+//! A change in a directory that is not made, moved or retyped has no place. Neither has one at the
+//! path of a base object whose move is left out. A directory stays if an object that was to move
+//! out of it stays. If the user did not choose a move, and a change needs its old path, the plan is
+//! refused, with the path to name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -17,25 +17,25 @@ use crate::overlay::Change;
 use crate::vfs::FileKind;
 use crate::writeback::{StagingDir, StagingSlot};
 
-/// What the steps of a plan need of each other.
+/// An index of a plan's steps, to find dependencies.
 struct Dependencies {
-    /// The changes by path.
+    /// All changes, by merged path.
     paths: BTreeMap<MergedPath, usize>,
-    /// The changes that put something.
+    /// Changes with a put.
     placing: HashSet<usize>,
-    /// The changes that put something to where nothing is, by that path.
+    /// Changes with a put that replaces nothing, by the put's path.
     puts: HashMap<BasePath, usize>,
-    /// The changes that take something away, by where it is.
+    /// Takes of whole objects, not of hard links, by their path.
     takes: BTreeMap<BasePath, TakenAway>,
-    /// The paths that changes take something from.
+    /// The paths of the takes of each change.
     sources: HashMap<usize, Vec<BasePath>>,
 }
 
-/// What takes something away from where the base has it.
+/// The take of an object.
 #[derive(Clone, Copy)]
 struct TakenAway {
     change: usize,
-    /// It is put elsewhere.
+    /// The object is put elsewhere.
     is_moved: bool,
 }
 
@@ -61,14 +61,14 @@ impl Dependencies {
     /// The changes below a path.
     fn below<'a>(&'a self, top: &'a MergedPath) -> impl Iterator<Item = usize> + 'a {
         let below = self.paths.range(top.clone()..).skip_while(move |(path, _)| *path == top);
-        // Other names sort between a directory and what is in it.
+        // Names such as `a-b` sort between the directory `a` and its entries.
         let below = below.take_while(|(path, _)| path.as_bytes().starts_with(top.as_bytes()));
         below.filter(move |(path, _)| path.is_within(top)).map(|(_, number)| *number)
     }
 }
 
 impl Planner<'_> {
-    /// Leaves out, by name, a change in a directory whose move is left out; whether it is left out.
+    /// Leaves out a change in a directory whose move is left out. Returns whether it is left out.
     pub(super) fn leave_out_if_its_directory_stays(&mut self, change: &Change) -> Result<bool> {
         let Some(dir) = self.moved_above(&change.path) else { return Ok(false) };
         if !self.plan.left_out.iter().any(|left| left.path == dir) {
@@ -81,7 +81,7 @@ impl Planner<'_> {
         Ok(true)
     }
 
-    /// Leaves out what depends on what is left out; more may depend on each of these.
+    /// Leaves out the changes that depend on left-out changes, transitively.
     pub(super) fn leave_out_dependents(&mut self) -> Result<()> {
         if self.plan.left_out.is_empty() && self.staying.is_empty() {
             return Ok(());
@@ -136,8 +136,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Leaves out what is in a directory that is not made, moved or retyped. What is in one of the
-    /// `kept`, which are left to the base, is left to it too.
+    /// Leaves out the changes in a directory that is not made, moved or retyped. If the directory
+    /// is in `kept`, which is left to the base, they are too.
     fn leave_out_inside(
         &mut self,
         needs: &Dependencies,
@@ -155,8 +155,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether the directory of a change is not there without that, and not only has other
-    /// attributes.
+    /// Whether the target has no directory at the path of a change unless the change is made.
     fn lacks_directory(&self, needs: &Dependencies, number: usize) -> Result<bool> {
         let change = &self.plan.changes[number];
         if change.object.is_none() || needs.placing.contains(&number) {
@@ -167,11 +166,11 @@ impl Planner<'_> {
         Ok(there.is_none_or(|there| there.kind != FileKind::Directory))
     }
 
-    /// Leaves out what cannot be while a base object stays where it is: it was to be moved to `to`,
-    /// or else to be removed.
+    /// Leaves out the changes that cannot be made while a base object stays at `from`. The object
+    /// was to move to `to`, or to be removed if that is `None`.
     fn leave_out_around(&mut self, needs: &Dependencies, from: &BasePath, to: Option<&MergedPath>) {
         if let Some(taken) = self.taken_above(needs, from) {
-            // What was to be removed moves with its directory.
+            // An object that was to be removed moves with its directory instead.
             if to.is_some() || !taken.is_moved {
                 let what = match to {
                     Some(to) => format!("was moved to {}", to.display()),
@@ -194,8 +193,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Leaves out what would come to where the base had an object that was moved to `to`, and does
-    /// not have it any more: the session would show what came at both paths.
+    /// Leaves out a put at `from`. There the base had an object that moved to `to`, and lacks it
+    /// now: the session would show the new object at both paths.
     fn leave_out_in_place_of(&mut self, needs: &Dependencies, from: &BasePath, to: &MergedPath) {
         if let Some(&number) = needs.puts.get(from) {
             let why = format!("what was there was moved to {}, and that is left out", to.display());
@@ -203,7 +202,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What takes away the directory that something is in: the lowest one that is taken.
+    /// The take of the lowest directory above a path that is taken.
     fn taken_above(&self, needs: &Dependencies, from: &BasePath) -> Option<TakenAway> {
         let up = |path: &BasePath| path.split().map(|(above, _)| above);
         let above = std::iter::successors(up(from), up);
@@ -216,7 +215,7 @@ impl Planner<'_> {
         self.refuse(number, Skipped { path, why });
     }
 
-    /// Takes what is left out from the steps, and from all that the plan counts and names. The
+    /// Removes the refused changes from the steps, and from the counts and lists of the plan. The
     /// directories at the `missing` paths are left out.
     fn drop_refused(&mut self, missing: &BTreeSet<MergedPath>) {
         self.make_at_first_name_left();
@@ -225,7 +224,7 @@ impl Planner<'_> {
         plan.makes.retain(|make| is_done(make.change));
         plan.steps.takes.retain(|take| is_done(take.change));
         plan.steps.puts.retain(|put| is_done(put.change));
-        // Where a directory is left out, the base may have another one.
+        // At the path of a left-out directory, the base may have another one.
         let is_apart = |path: &BasePath| {
             let path = MergedPath::of_base(path);
             missing.contains(&path) || path.above().any(|above| missing.contains(&above))
@@ -238,7 +237,7 @@ impl Planner<'_> {
         plan.losses.retain(|loss| !paths.contains(&loss.path));
     }
 
-    /// Makes a file of several names at the first one that is not left out.
+    /// Makes a file with several names at its first name that is not left out.
     fn make_at_first_name_left(&mut self) {
         let mut instead: HashMap<StagingSlot, Option<StagingSlot>> = HashMap::new();
         let mut sizes: HashMap<StagingSlot, ChangeSize> = HashMap::new();

@@ -1,8 +1,8 @@
 //! The steps for one difference.
 //!
-//! An object that has its base content stays the host's own, wherever it goes: directories and
-//! files are moved, further names are links. Everything else is made anew beside the tree, and
-//! takes the place of what is there.
+//! An object with its base content stays the host's own: directories and files are renamed, and
+//! further names are hard links. Any other object is made in the staging, and replaces the object
+//! at its path.
 
 use super::merge::{Merge, StepContent};
 use super::plan::{ChangeSize, Make, target_path};
@@ -17,7 +17,7 @@ use crate::vfs::{FileKind, Time};
 use crate::writeback::{Attrs, SeenObject, StagingDir, StagingSlot};
 
 impl Planner<'_> {
-    /// The steps for a difference.
+    /// Adds the steps for a difference to the plan.
     pub(super) fn add(&mut self, difference: &Difference) -> Result<()> {
         let change = &difference.change;
         let merge = self.note_drift(difference)?.or_else(|| self.made_of_part(difference));
@@ -76,8 +76,8 @@ impl Planner<'_> {
         self.make_new((after, attrs), (to, over), (replaces, merge))
     }
 
-    /// Whether the target has a directory, which stays with what is in it: that of the base, or in
-    /// a copy one where the base has nothing.
+    /// Whether the target has the directory, so that it stays with its entries: the base's, or, in
+    /// a copy, one at a path where the base has nothing.
     fn has_directory(&self, base: Option<&BaseObject>, change: &Change) -> Result<bool> {
         let there = match base {
             Some(_) if !self.place.is_copy() => return Ok(true),
@@ -87,7 +87,7 @@ impl Planner<'_> {
         Ok(there.is_some_and(|there| there.kind == FileKind::Directory))
     }
 
-    /// Notes what is taken to be removed, and since when it is gone in the session.
+    /// Notes a take that removes an object, and the time when the session hid the object.
     fn goes(&mut self, base: &BaseObject, slot: StagingSlot, since: Time) {
         self.taken.insert(base.path.clone(), slot);
         if base.attr.kind == FileKind::Directory {
@@ -96,8 +96,8 @@ impl Planner<'_> {
         }
     }
 
-    /// What the base has where an object goes, and is neither it nor moved away: a file is
-    /// replaced at once, anything else is taken away first.
+    /// The base object at the destination that is neither this object nor moved away. If neither
+    /// is a directory, it is returned, to be replaced atomically; otherwise it is taken first.
     fn replaced(&mut self, change: &Change, by_dir: bool) -> Result<Option<SeenObject>> {
         let in_copy = self.only_in_copy(change)?;
         let Some(base) = change.replaced.as_ref().or(in_copy.as_ref()) else { return Ok(None) };
@@ -112,15 +112,15 @@ impl Planner<'_> {
         self.seen(base)
     }
 
-    /// What is there of a base object. Of the base itself, as it was when the change was told from
-    /// it: what changes after that is not taken or overwritten unseen.
+    /// The target's state of a base object. In the base itself, the state from which the change was
+    /// computed, so that a later change is noticed before a take or put.
     fn seen(&self, base: &BaseObject) -> Result<Option<SeenObject>> {
         let there = self.place.stat(&base.path)?;
         let as_told = |there| if self.place.is_copy() { there } else { base.attr.clone() };
         Ok(there.map(as_told).as_ref().map(SeenObject::from))
     }
 
-    /// Lets what has the name of a file that is open, and that its client renamed, replace it.
+    /// Lets a put replace a base file that a client has renamed because the file was open.
     pub(super) fn replace_dropped(&mut self) -> Result<()> {
         for at in 0..self.plan.steps.puts.len() {
             let put = &self.plan.steps.puts[at];
@@ -134,7 +134,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What a copy has where an object goes, and the base has nothing.
+    /// The copy's object at the destination, if the base has none there.
     fn only_in_copy(&self, change: &Change) -> Result<Option<BaseObject>> {
         let Some(after) = change.after.as_ref().filter(|_| self.place.is_copy()) else {
             return Ok(None);
@@ -146,7 +146,7 @@ impl Planner<'_> {
         Ok(self.place.stat(&path)?.map(|attr| BaseObject { path, attr }))
     }
 
-    /// Whether a file is what the base has, wherever it is and whatever attributes it has.
+    /// Whether a file has its base content, whatever its path and attributes are.
     fn is_kept(&mut self, after: &TreeObject, change: &Change) -> Result<bool> {
         let Some(base) = &change.before else { return Ok(false) };
         let (old, new) = (&base.attr, after.attr());
@@ -164,7 +164,7 @@ impl Planner<'_> {
             return Ok(*known);
         }
         let kept = match diff::content_differs(self.opened, self.view, base, after) {
-            // A base file that cannot be read has drifted, and is noted.
+            // A base file that cannot be read is noted as drift.
             Err(InspectError::Base { source: BaseError::Denied, .. }) => false,
             differs => !differs?,
         };
@@ -172,8 +172,7 @@ impl Planner<'_> {
         Ok(kept)
     }
 
-    /// The host's object stays what it is, at another place if it `moves`, or also there if it
-    /// `is_link`.
+    /// Keeps the host's object: renames it if it `moves`, or adds a hard link if it `is_link`.
     fn keep(
         &mut self,
         base: &BaseObject,
@@ -185,11 +184,11 @@ impl Planner<'_> {
         let is_dir = after.attr().kind == FileKind::Directory;
         let there = self.place.stat(&base.path)?;
         if moves || is_link {
-            // A file that moved to several names moves to the first of them.
+            // If a file moved to several names, the first one is a rename and the others are links.
             let stays = is_link || self.taken.contains_key(&base.path);
             let Some(slot) = self.take(base, stays)? else {
                 if !self.is_forced {
-                    // It is noted as drifted.
+                    // The missing object is noted as drift.
                     return Ok(());
                 }
                 let what = format!("{}: not there", self.place.shown(&base.path).display());
@@ -214,8 +213,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Takes what is there away, or one more name of it; `None` if there is nothing, or it was
-    /// taken already.
+    /// Adds a take of an object, or of a hard link if the object `stays`. `None` if there is no
+    /// object, or if it is taken already.
     fn take(&mut self, base: &BaseObject, stays: bool) -> Result<Option<StagingSlot>> {
         let from = &base.path;
         self.place.check_may_go(from, stays)?;
@@ -228,7 +227,7 @@ impl Planner<'_> {
         Ok(Some(slot))
     }
 
-    /// Makes what the base does not have.
+    /// Adds an object to be made, and its put.
     fn make_new(
         &mut self,
         (after, attrs): (&TreeObject, Attrs),
@@ -236,7 +235,7 @@ impl Planner<'_> {
         (replaces, merge): (Option<BasePath>, Option<Merge>),
     ) -> Result<()> {
         let (slot, attr) = (self.slot(), after.attr());
-        // Two names may be merged with what is two files in the base.
+        // Two names of a file may be merged with two different files of the base.
         let made = (after.locator(), merge.as_ref().and_then(Merge::other_side));
         let link = match attr.kind {
             FileKind::Directory => None,
@@ -246,7 +245,7 @@ impl Planner<'_> {
             self.made.insert(made, slot);
             self.counts().files += u64::from(attr.kind != FileKind::Directory);
             if attr.kind == FileKind::Regular {
-                // What cannot be read is left out when it is made, by name.
+                // A file that cannot be read is skipped when it is made.
                 let data = self.view.data_bytes(after).unwrap_or(0);
                 let counts = self.counts();
                 counts.bytes = counts.bytes.saturating_add(attr.size);
@@ -261,7 +260,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// How much the change is that was noted last.
+    /// The size of the change that was noted last.
     fn counts(&mut self) -> &mut ChangeSize {
         let change = self.plan.changes.len() - 1;
         self.counts.entry(change).or_default()

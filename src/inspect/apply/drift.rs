@@ -1,5 +1,5 @@
-//! Drift: base objects that are no longer as the session saw them. Writing over one would lose the
-//! change that it got since.
+//! Drift: base objects that changed after the session saw them. Overwriting one would lose that
+//! change.
 
 use std::collections::HashSet;
 
@@ -17,14 +17,14 @@ use crate::inspect::error::Result;
 use crate::overlay::{BaseObject, Change};
 use crate::vfs::{FileKind, Time};
 
-/// Something that changed behind the session's back.
+/// A base object that changed after the session saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drifted {
-    /// Where it is in the merged tree; of what is gone, where it is in the base.
+    /// Its path in the merged tree; of an object that the session removed, its path in the base.
     pub path: MergedPath,
-    /// What happened.
+    /// The kind of drift.
     pub reason: DriftReason,
-    /// In what a copy of the base differs from it.
+    /// How a copy of the base differs from the base.
     pub in_copy: Option<String>,
 }
 
@@ -33,36 +33,36 @@ impl Drifted {
         Self { path, reason, in_copy: None }
     }
 
-    /// What happened, in words.
+    /// The kind of drift and its detail, for the user.
     pub fn why(&self) -> String {
         let why = self.reason.as_str();
         self.in_copy.as_ref().map_or_else(|| why.to_owned(), |what| format!("{why}: {what}"))
     }
 }
 
-/// What happened.
+/// The kinds of drift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriftReason {
     /// The base object changed since it was copied up.
     Changed,
-    /// The base file is gone that was copied up.
+    /// The base file that was copied up was removed.
     Removed,
-    /// It changed, or came, since it was deleted in the session.
+    /// The base object changed, or was created, after the session deleted it.
     ChangedSinceDeleted,
-    /// It came where the session has made something.
+    /// The base has a new object where the session made one.
     Came,
     /// Both changed the same lines.
     Conflict,
-    /// Both changed the mode, or the owner or group, and differently.
+    /// Both changed the mode, owner or group, to different values.
     Attributes,
-    /// Both changed it, and it is no text, or too large to be merged.
+    /// Both changed it, and it is not text, or is too large to be merged.
     NotText,
-    /// The copy has something else there, which cannot be merged.
+    /// The copy has another object there, which cannot be merged.
     Copy,
 }
 
 impl DriftReason {
-    /// In words.
+    /// The kind of drift, for the user.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Changed => "the base changed since",
@@ -78,15 +78,15 @@ impl DriftReason {
 }
 
 impl Planner<'_> {
-    /// Notes what a difference would overwrite without having seen it. Returns what the file gets
-    /// of both sides, where it can be merged.
+    /// Notes the drift that a difference would overwrite. Returns the merge if the file can be
+    /// merged.
     pub(super) fn note_drift(&mut self, difference: &Difference) -> Result<Option<Merge>> {
         let change = &difference.change;
         if self.place.is_copy() && self.is_other_in_copy(difference)? {
             self.drifted(change.path.clone(), DriftReason::Copy);
             return Ok(None);
         }
-        // Of what is gone, and of a directory that is replaced, each object that changed is named.
+        // Drift in a removed or replaced directory is reported at the path of each changed object.
         let replaced = change.replaced.as_ref().filter(|_| change.is_replaced_drifted);
         if self.is_changed_itself(replaced, change)? {
             self.drifted(change.path.clone(), DriftReason::Came);
@@ -110,8 +110,7 @@ impl Planner<'_> {
         Ok(None)
     }
 
-    /// Merges what the session changed with what is there instead of the original, or notes that it
-    /// drifted.
+    /// Merges the session's change with the object that replaced the original, or notes drift.
     pub(super) fn merge_or_note(
         &mut self,
         difference: &Difference,
@@ -150,15 +149,14 @@ impl Planner<'_> {
         Ok(None)
     }
 
-    /// Notes what changed in the base after the session had hidden or replaced it, as far as its
-    /// ctime tells.
+    /// Notes base objects that changed after the session hid or replaced them, by their ctimes.
     fn note_drift_of_hidden(&mut self, difference: &Difference) -> Result<()> {
         let change = &difference.change;
         let place = change.path.clone();
         let is_dir = |kind| kind == FileKind::Directory;
         match (&change.before, &change.after) {
             (Some(_), None) if change.original.is_some() => {}
-            // Of a directory that was moved there only its own ctime tells.
+            // If a directory was moved there on the host, only its own ctime shows that.
             (Some(base), None) => {
                 let path = MergedPath::of_base(&base.path);
                 let since = self.gone_since(base, &place)?;
@@ -175,12 +173,12 @@ impl Planner<'_> {
                     );
                 }
             }
-            // What was replaced while it moved is told of the change.
+            // Drift of an object that a move replaced is noted already.
             (_, Some(_)) if change.replaced.is_some() => {
                 let here = change.replaced.as_ref().filter(|_| !change.is_replaced_drifted);
                 self.note_replaced(here, place)?;
             }
-            // Two directories show as one.
+            // The entries of both directories show.
             (Some(here), Some(after)) if after.origin().is_none() => {
                 let are_dirs = is_dir(here.attr.kind) && is_dir(after.attr().kind);
                 if are_dirs && (difference.differs.mode || difference.differs.owner) {
@@ -194,7 +192,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Whether the base changed what a change replaces, apart from what is in it.
+    /// Whether the base changed the object that a change replaces, apart from its entries.
     fn is_changed_itself(&self, base: Option<&BaseObject>, change: &Change) -> Result<bool> {
         match (base, &change.after) {
             (Some(base), Some(after)) => self.is_changed_since_hidden(base, after.attr().ctime),
@@ -202,8 +200,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Notes what the session replaced, and of which no original is kept: the log may tell that the
-    /// base changed it after the session did first.
+    /// Notes an object that the session replaced and that has no original. The audit log may show
+    /// that the base changed it after the session's first change.
     fn note_replaced(&mut self, here: Option<&BaseObject>, place: MergedPath) -> Result<()> {
         if let Some(here) = here
             && self.original_of(here)?.is_none()
@@ -213,8 +211,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The original that is kept of a base object, and whether the base object still is as that
-    /// was.
+    /// The original of a base object, and whether the base object still equals it.
     fn original_of(&self, base: &BaseObject) -> Result<Option<(Original, bool)>> {
         let found = self.view.original_of(base);
         found.map_err(|source| diff::at(&MergedPath::of_base(&base.path), source))
@@ -225,8 +222,7 @@ impl Planner<'_> {
         is_changed.map_err(|source| diff::at(&MergedPath::of_base(&base.path), source))
     }
 
-    /// Notes that something is not any more as the session saw it: for the change that was noted
-    /// last.
+    /// Notes drift for the change that was noted last.
     pub(super) fn drifted(&mut self, path: MergedPath, why: DriftReason) {
         let change = self.plan.changes.len().saturating_sub(1);
         self.drifted_in(change, Drifted::new(path, why));
@@ -236,7 +232,7 @@ impl Planner<'_> {
         self.drifted_changes.push((change, drifted));
     }
 
-    /// Leaves out what drifted, as far as the options say so, and puts the rest in order.
+    /// Adds the drift to the plan, sorted, and leaves out the changes that the options exclude.
     pub(super) fn resolve_drift(&mut self) -> Result<()> {
         let names = |named: &[MergedPath], path: &MergedPath| {
             named.iter().any(|named| path.is_within(named))
@@ -273,8 +269,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Notes that the session hides a base object, which has not changed since its last change,
-    /// but may have since an earlier one.
+    /// Notes a base object that the session hides. It has not changed since the last change that
+    /// hides it, but may have since an earlier one.
     fn note_hidden(&mut self, base: &BaseObject, place: MergedPath, drifted: Drifted) {
         let change = self.plan.changes.len().saturating_sub(1);
         self.note_hidden_in(change, base, place, drifted);
@@ -295,7 +291,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Looks in the audit log for earlier changes of what hides something of the base.
+    /// Searches the audit log for earlier changes that hid base objects.
     pub(super) fn find_drift_by_log(&mut self) -> Result<()> {
         let hidden = std::mem::take(&mut self.hidden);
         for (change, drifted) in audit_drift::changed_since(self.opened, hidden)? {
@@ -304,13 +300,13 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Since when a base object is gone at its place in the session; ever, where nothing tells.
+    /// When the session hid a base object at its place; the earliest time if that is not known.
     pub(super) fn gone_since(&self, base: &BaseObject, place: &MergedPath) -> Result<Time> {
         self.view.gone_since(base, place).map_err(|source| diff::at(place, source))
     }
 
-    /// Goes through the directories that are to be removed, for what came or changed in them
-    /// since they are gone in the session. What was moved out of them does not go with them.
+    /// Searches directories that are to be removed for objects that came or changed after the
+    /// session hid them. Objects that were moved out are not removed with their directory.
     pub(super) fn find_drift_in_removed_dirs(&mut self) -> Result<()> {
         for gone in std::mem::take(&mut self.removed_dirs) {
             let mut open = vec![gone.top.clone()];
@@ -375,8 +371,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The same for what a copy has, as far as only the copy tells: the object of the base where
-    /// the copy has that, and not the original.
+    /// Compares an object in a copy with its original, which is no drift, and with the base's
+    /// object. Returns the base's object if the copy has it; otherwise notes drift.
     fn late_in_copy(
         &mut self,
         path: &BasePath,
@@ -395,7 +391,7 @@ impl Planner<'_> {
             ));
             return Ok(None);
         }
-        // By the base's number and times: clients saw that one.
+        // With the base's number and times, which clients saw.
         let base = base.filter(|base| !self.is_other(base).unwrap_or(true));
         if base.is_none() {
             let path = MergedPath::of_base(path);
@@ -404,23 +400,23 @@ impl Planner<'_> {
         Ok(base)
     }
 
-    /// Notes that a base object changed in the second of `since`, which is all that a
-    /// whiteout tells of the moment of a removal. The removal may have come first.
+    /// Notes a base object that changed in the second `since`. A whiteout stores only the second of
+    /// a removal, so the removal may have come first.
     fn note_same_second(&mut self, base: &BaseObject, since: Time, change: usize) {
         if base.attr.ctime.secs == since.secs {
             self.same_second.push(RemovedDescendant::of(&base.path, &base.attr, change));
         }
     }
 
-    /// What changed in the second of its removal has drifted, unless the audit log has its removal
-    /// after that.
+    /// Notes drift of objects that changed in the second of their removal, unless the audit log has
+    /// the removal after the change.
     pub(super) fn find_drift_in_same_second(&mut self) -> Result<()> {
         let changed = std::mem::take(&mut self.same_second);
         for (RemovedDescendant { path, change, .. }, place) in
             audit_drift::not_removed(self.opened, changed)?
         {
             let there = self.view.find(&place).map_err(|source| diff::at(&place, source))?;
-            // It is in a directory that a client moved away.
+            // An object that still shows is in a directory that a client moved.
             if there.is_none() {
                 let path = MergedPath::of_base(&path);
                 self.drifted_in(change, Drifted::new(path, DriftReason::ChangedSinceDeleted));
@@ -429,7 +425,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What is in a directory, and whether a copy misses something of it.
+    /// The entries of a directory, and whether a copy has fewer than the base.
     fn entries(&self, dir: &BasePath) -> Result<(Vec<BasePath>, bool)> {
         let list = |tree: &dyn Base| tree.list(dir).map(|found| found.entries.clone());
         let failed = |source| base_error(&self.place.shown(dir), source);

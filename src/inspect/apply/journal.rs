@@ -1,5 +1,5 @@
-//! What is to be done, and what of it cannot be told by looking, as lines of JSON in the
-//! staging.
+//! The journal of an apply and its notes: lines of JSON in the staging. The notes have facts that
+//! the slots of the staging do not show.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -19,61 +19,61 @@ use crate::overlay::PathRows;
 use crate::vfs::{FileId, FileKind, Time};
 use crate::writeback::{Attrs, SeenObject, StagingDir};
 
-/// The version of the lines.
+/// The version of the format.
 const VERSION: u64 = 1;
 
-/// The version where a change is applied in part, or taken back. A program that knows only
-/// [`VERSION`] would let the session forget too much, and so refuses such a journal.
+/// The version of a journal with partly applied changes, or of an undo. A program that knows only
+/// [`VERSION`] refuses it; otherwise it would drop too much from the session.
 const VERSION_NOT_FOR_OLDER: u64 = 2;
 
-/// All that a run has to know that goes on with the work of another.
+/// All that a run needs to finish the work of another.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Journal {
     /// The session's id.
     pub session: String,
-    /// Its file, for people.
+    /// The path of its file, for messages.
     pub file: String,
-    /// When the plan was begun: what changed later, nobody has seen.
+    /// When the staging was created: the plan may not include later changes of the target.
     pub begun: Time,
-    /// What the top gets in the end.
+    /// The attributes that the target's top gets at the end; `None` leaves them as they are then.
     pub top: Option<Attrs>,
-    /// What is replaced or removed is kept, so that it can be put back.
+    /// Replaced and removed objects are kept for undo.
     pub keeps: bool,
-    /// It puts back what an apply replaced and removed: the session has nothing to forget.
+    /// An undo of an apply: the session has nothing to drop.
     pub is_undo: bool,
-    /// Only times of directories are set: what an earlier apply kept stays.
+    /// Only times of directories are set: the record of an earlier apply stays.
     pub leaves_kept: bool,
-    /// An undo that does an apply again, which an undo took back.
+    /// An undo that repeats an apply, which an undo took back.
     pub is_redo: bool,
     pub steps: Steps,
     pub changes: Vec<AppliedChange>,
-    /// The copies that the session drops in the end; none in a journal of an older version, which
-    /// does not say.
+    /// Copies that the session drops at the end. A journal of an older version has none.
     pub unchanged: Vec<DroppedCopy>,
-    /// What is left out and has no steps; none in a journal of an older version.
+    /// Changes that are left out without steps. A journal of an older version has none.
     pub left_out: Vec<Skipped>,
     /// Attributes from before the first step.
     pub before: Vec<Before>,
-    /// What is in directories that are put somewhere as a whole.
+    /// Objects in directories that are put as a whole.
     pub inside: Vec<PlacedDescendant>,
-    /// What an undo opens before the first step.
+    /// Directories that an undo opens before the first step.
     pub opened: Vec<OpenedDir>,
 }
 
-/// What was noted on the way.
+/// Facts noted while the steps are done.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Notes {
-    /// All that leaves its place was taken.
+    /// All takes are done.
     pub is_taken: bool,
-    /// The session was told, or is being told, what was applied.
+    /// The session was informed, or is being informed, of the applied changes.
     pub is_told: bool,
-    /// Nothing is kept after all.
+    /// Nothing is kept, despite [`Journal::keeps`].
     pub keeps_nothing: bool,
-    /// Directories are being closed, after all else.
+    /// Directories are being closed, after all steps.
     pub is_closing: bool,
     /// The kept files that have further names in the target.
     pub shared: Option<SharedFiles>,
-    /// The changes that are not made, and why.
+    /// Skipped changes by number, and why. Those without a number have no steps, or are objects
+    /// that could not be put back.
     pub skipped: Vec<(Option<usize>, Skipped)>,
 }
 
@@ -91,7 +91,7 @@ impl Journal {
             "is_undo": self.is_undo,
             "is_redo": self.is_redo,
             "leaves_kept": self.leaves_kept,
-            // Not in lines of its own: an older program refuses a line that it does not know.
+            // Not in lines of their own: an older program refuses a line of an unknown kind.
             "unchanged": self.unchanged.iter().map(DroppedCopy::json).collect::<Vec<_>>(),
             "left_out": self.left_out.iter().map(skipped).collect::<Vec<_>>(),
         }))?;
@@ -172,7 +172,7 @@ impl Journal {
                 planned: optional(value.get("planned").unwrap_or(&Value::Null), to_state)?,
                 base_ctime: None,
                 part: optional(value.get("part").unwrap_or(&Value::Null), to_part)?,
-                // Older versions do not say.
+                // Older versions do not store it.
                 paths: value.get("paths").map_or(Some(1), Value::as_u64)?,
             }),
             "take" => self.steps.takes.push(Take {
@@ -209,16 +209,16 @@ impl Journal {
 }
 
 impl Notes {
-    /// The line that says that all was taken.
+    /// The line for [`Notes::is_taken`].
     pub const TAKEN: &str = r#"{"taken":true}"#;
 
-    /// The line that says that the session is about to be told.
+    /// The line for [`Notes::is_told`], before the session is informed.
     pub const TOLD: &str = r#"{"told":true}"#;
 
-    /// The line that says that nothing is kept after all.
+    /// The line for [`Notes::keeps_nothing`].
     pub const KEEPS_NOTHING: &str = r#"{"keeps_nothing":true}"#;
 
-    /// The line that says that directories are about to be closed.
+    /// The line for [`Notes::is_closing`], before directories are closed.
     pub const CLOSING: &str = r#"{"closing":true}"#;
 
     /// The line for a change that is not made.
@@ -233,8 +233,7 @@ impl Notes {
         json!({ "shared": shared.json() }).to_string()
     }
 
-    /// Reads the lines. One that was not written to its end is as if it was not there: what it
-    /// says will be found again.
+    /// Reads the lines. An incomplete line is ignored: the run finds that fact again.
     pub fn read(file: File) -> io::Result<Self> {
         let mut notes = Self::default();
         for line in BufReader::new(file).split(b'\n') {
@@ -271,7 +270,7 @@ pub(super) fn optional<T>(
     if value.is_null() { Some(None) } else { read(value).map(Some) }
 }
 
-/// A path or content: a text where it is one, else its bytes.
+/// A path or content: a string if it is UTF-8, else an array of bytes.
 pub(super) fn bytes(path: &[u8]) -> Value {
     match std::str::from_utf8(path) {
         Ok(text) => text.into(),

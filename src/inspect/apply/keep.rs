@@ -1,9 +1,8 @@
-//! Keeping what an apply replaces and removes, beside the session, and what has to be known to put
-//! it back.
+//! Keeps the objects that an apply replaces and removes in the undo directory beside the session.
 //!
-//! What is removed is in the staging when all steps are done, and so is a further name of each
-//! file that was replaced: both are moved beside the session. A file that other names in the
-//! target still lead to is copied, since it may change there.
+//! After the last step, the staging has the removed objects, and a further name of each replaced
+//! file. Both are moved to the undo directory. A file with other names in the target is then
+//! replaced by a copy, because it may change there.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -24,29 +23,28 @@ use crate::writeback::{
     UndoDir,
 };
 
-/// The most that an apply keeps of what it replaces and removes, in bytes, where no option says
-/// otherwise.
+/// The default bound on what an apply keeps for undo, in bytes on disk.
 pub const KEEP_LIMIT_BYTES: u64 = 4 << 30;
 
-/// The largest file whose content tells whether it changed since an apply, in bytes; of a larger
-/// one, size and times do.
+/// The largest file whose digest is recorded to detect later changes, in bytes. A larger file is
+/// compared by size and times.
 const MAX_DIGEST_BYTES: u64 = 1 << 20;
 
-/// What an object takes besides its data, in bytes: the size of an inode of XFS; ext4's has 256.
+/// The space of an object besides its data, in bytes: an inode of XFS; ext4's has 256.
 const INODE_BYTES: u64 = 512;
 
-/// Something that is kept beside the session.
+/// An object that is kept beside the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptCopy {
-    /// Where it was in the target.
+    /// Its path in the target before the apply.
     pub path: MergedPath,
     /// The change that replaced or removed it.
     pub change: MergedPath,
-    /// Where it is kept.
+    /// The path where it is kept.
     pub copy: PathBuf,
 }
 
-/// How much room what steps replace and remove takes, in bytes: data in whole blocks, and
+/// The space of the objects that steps replace and remove, in bytes: data in whole blocks, and
 /// [`INODE_BYTES`] for each object.
 pub(super) fn measure(place: &ApplyTarget<'_>, steps: &Steps) -> Result<u64> {
     let (target, block) = (&place.target, UndoDir::block_bytes(&place.undo_dir())?);
@@ -62,7 +60,7 @@ pub(super) fn measure(place: &ApplyTarget<'_>, steps: &Steps) -> Result<u64> {
     };
     for take in takes.filter(|take| !put.contains(&(StagingDir::Taken, take.slot))) {
         target.walk(&take.from, &mut |path, object| {
-            // What was moved out of it is not removed with it.
+            // An object that was moved out of a directory is not removed with it.
             let is_here = *path == take.from || !sources.contains(path);
             if is_here {
                 add(object);
@@ -78,7 +76,7 @@ pub(super) fn measure(place: &ApplyTarget<'_>, steps: &Steps) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Where steps move everything.
+/// The paths of objects before and after the steps.
 pub(super) fn moves(steps: &Steps) -> Moves {
     let put: HashMap<_, _> = steps.puts.iter().map(|put| ((put.shelf, put.slot), put)).collect();
     let mut moves = Moves::default();
@@ -95,7 +93,8 @@ pub(super) fn moves(steps: &Steps) -> Moves {
     moves
 }
 
-/// The attributes of all that steps set, take things from or put things into.
+/// The attributes, before the first step, of objects that steps set or move, and of directories
+/// whose entries change.
 pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<Before>> {
     let moves = moves(steps);
     let mut paths: BTreeMap<BasePath, Option<usize>> = BTreeMap::new();
@@ -135,31 +134,31 @@ pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<
     Ok(found)
 }
 
-/// What is kept of one object, and where it is in the staging.
+/// An object to keep, in its slot of the staging.
 pub(super) struct KeptItem {
     pub shelf: StagingDir,
     pub slot: StagingSlot,
-    /// Where it goes.
+    /// Its path in the undo directory.
     pub to: BasePath,
 }
 
-/// Work in progress.
+/// The state of keeping, for one run.
 pub(super) struct Keeping<'a> {
     pub place: &'a ApplyTarget<'a>,
     pub staging: &'a Staging,
     journal: &'a Journal,
     /// The changes that were not made.
     skipped: &'a HashSet<usize>,
-    /// The shared files that an interrupted run found.
+    /// The shared files that an interrupted run noted.
     pub noted: Option<SharedFiles>,
     closed: &'a HashMap<BasePath, Attrs>,
     pub dir: &'a UndoDir,
     round: String,
 }
 
-/// Keeps what was replaced and removed, when all steps are done; `top` is what the top will have,
-/// and `closed` what directories will have that are open yet.
-/// Returns what is kept; `None` if it was broken off. May be done again.
+/// Keeps replaced and removed objects after the last step. `top` has the final attributes of the
+/// top, and `closed` those of directories that are still open. Returns the kept objects; `None` if
+/// the watcher stopped the run. Can be repeated.
 pub(super) fn keep(
     place: &ApplyTarget<'_>,
     staging: &Staging,
@@ -184,7 +183,7 @@ pub(super) fn keep(
     keeping.run(old.as_ref(), top, watch)
 }
 
-/// Removes what was kept.
+/// Removes the undo directory.
 pub(super) fn remove(place: &ApplyTarget<'_>) -> Result<()> {
     match UndoDir::open(&place.undo_dir(), false)? {
         Some(dir) => Ok(dir.remove()?),
@@ -192,12 +191,12 @@ pub(super) fn remove(place: &ApplyTarget<'_>) -> Result<()> {
     }
 }
 
-/// Removes the directory for what is kept, if nothing is in it.
+/// Removes the undo directory if it is empty.
 pub(super) fn remove_empty(place: &ApplyTarget<'_>) {
     UndoDir::remove_empty(&place.undo_dir());
 }
 
-/// The record in a directory, if there is one.
+/// The record in an undo directory, if there is one.
 pub(super) fn read(dir: &UndoDir) -> Result<Option<Record>> {
     let read = |file| Record::read(file);
     let record = dir.record()?.map(read).transpose();
@@ -205,15 +204,15 @@ pub(super) fn read(dir: &UndoDir) -> Result<Option<Record>> {
     Ok(record.map_err(|source| TargetError { path, source })?)
 }
 
-/// The name of what is kept of an object.
+/// The file name of a kept object.
 pub(super) fn kept_name(slot: StagingSlot, path: &BasePath) -> Vec<u8> {
     let (_, name) = path.split_bytes();
-    // A name has 255 bytes at most.
+    // A file name has at most 255 bytes.
     [format!("{slot}-").as_bytes(), &name[..name.len().min(200)]].concat()
 }
 
-/// A digest of the content or target of an object; `None` of a directory, of a file that is larger
-/// than [`MAX_DIGEST_BYTES`], and of what we may not read.
+/// A digest of a file's content or a link's target. `None` for a directory, a file larger than
+/// [`MAX_DIGEST_BYTES`], and an object that we may not read.
 pub(super) fn digest(
     target: &Target,
     path: &BasePath,
@@ -229,7 +228,7 @@ pub(super) fn digest(
     Ok(content.map(|content| BlobDigest::of(&content).to_vec()))
 }
 
-/// What is kept, by the record.
+/// The kept objects that a record lists.
 fn copies(dir: &UndoDir, record: &Record) -> Vec<KeptCopy> {
     let moves = record.moves();
     let copy = |path: &BasePath, slot, change: usize| KeptCopy {
@@ -264,7 +263,7 @@ impl Keeping<'_> {
         self.find_placed(&mut record)?;
         self.find_removed(&mut record)?;
         record.before = self.before(&record, top)?;
-        // What an earlier apply replaced is not given up for an apply that did nothing.
+        // An apply that changed nothing does not replace the record of an earlier one.
         let stays = !self.journal.is_undo && record.changes_nothing();
         if let Some(old) = old.filter(|_| stays) {
             return Ok(self.dir.sweep_all_but(&old.round()).map(|()| Some(Vec::new()))?);
@@ -285,19 +284,19 @@ impl Keeping<'_> {
         Ok(Some(kept))
     }
 
-    /// All steps are done, and what they replaced and removed is not kept yet.
+    /// Reports that all steps are done, and that keeping continues.
     pub fn tell(&self, watch: &mut ApplyWatch<'_>) -> ControlFlow<()> {
         let all = self.journal.steps.len();
         watch(ApplyEvent::Step { done: all, all })
     }
 
-    /// The changes that were applied only in part, by hunks.
+    /// The numbers of the changes that were applied only in part, by hunks.
     fn parts(&self) -> Vec<usize> {
         let changes = self.journal.changes.iter().enumerate();
         changes.filter(|(_, change)| change.part.is_some()).map(|(at, _)| at).collect()
     }
 
-    /// What was put somewhere, and is there.
+    /// Adds the puts that were done to the record.
     fn find_placed(&self, record: &mut Record) -> Result<()> {
         let takes = self.journal.steps.takes.iter();
         let takes: HashMap<_, _> = takes.map(|take| (take.slot, take)).collect();
@@ -331,7 +330,7 @@ impl Keeping<'_> {
         Ok(Left { seen: now.seen, attrs: now.attrs, digest })
     }
 
-    /// What was taken, and is put nowhere.
+    /// Adds the removed objects to the record.
     fn find_removed(&self, record: &mut Record) -> Result<()> {
         let puts = self.journal.steps.puts.iter();
         let put: HashSet<_> = puts.map(|put| (put.shelf, put.slot)).collect();
@@ -363,7 +362,7 @@ impl Keeping<'_> {
         removed.chain(replaced).collect()
     }
 
-    /// The attributes from before, with those that were left.
+    /// The attributes before the first step, with those after the last one.
     fn before(&self, record: &Record, top: &Attrs) -> Result<Vec<Before>> {
         let moves = record.moves();
         let mut all = Vec::new();
@@ -381,8 +380,8 @@ impl Keeping<'_> {
         Ok(all)
     }
 
-    /// Moves what an undo left out to what is kept now, so that it is not swept; with what earlier
-    /// ones left out.
+    /// Moves the objects that this undo and earlier ones left out to the new round, so that they
+    /// are not swept.
     fn carry_over(&self, old: &Record) -> Result<Vec<KeptCopy>> {
         let mut kept = Vec::new();
         self.dir.move_left_out(&old.round(), &self.round)?;

@@ -1,5 +1,5 @@
-//! Whether what an apply replaces and removes can be kept, and may take the place of what is kept
-//! of an earlier one.
+//! Checks whether an apply can keep what it replaces and removes, and whether that may replace what
+//! an earlier apply kept.
 
 use std::path::Path;
 
@@ -15,11 +15,11 @@ use crate::inspect::opened::OpenSession;
 use crate::vfs::FileKind;
 use crate::writeback::UndoDir;
 
-/// What to do where nothing can be kept.
+/// The hint if nothing can be kept.
 const NO_KEEP_HINT: &str = "--no-keep keeps nothing, and then there is no --undo";
 
-/// Whether a plan changes nothing but times of directories, which follow what is in them. A file
-/// may get what it has already.
+/// Whether a plan changes nothing but times of directories, which follow from their entries.
+/// Attributes that a file already has are no change.
 pub(super) fn changes_nothing(place: &ApplyTarget<'_>, plan: &ApplyPlan) -> Result<bool> {
     Ok(plan.writes_nothing() || sets_only_times(place, &plan.steps)?)
 }
@@ -41,16 +41,16 @@ fn sets_only_times(place: &ApplyTarget<'_>, steps: &Steps) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether something is kept of an apply.
+/// Whether the undo directory has a readable record.
 pub(super) fn has_record(place: &ApplyTarget<'_>) -> bool {
     let dir = UndoDir::open(&place.undo_dir(), false).ok().flatten();
     dir.is_some_and(|dir| read(&dir).is_ok_and(|record| record.is_some()))
 }
 
-/// Refuses if what is kept are the changes of an apply that was taken back: they are nowhere else.
+/// Refuses if the undo directory has the only copy of changes that were taken back.
 pub(super) fn refuse_taken_back(place: &ApplyTarget<'_>, session: &str) -> Result<()> {
-    // What cannot be used is refused where something is to be kept. A session keeps what is applied
-    // to a copy of its base.
+    // An undo directory that cannot be used is refused later, by [`check_writable`]. After an apply
+    // to a copy, the session still has its changes.
     let Ok(Some(dir)) = UndoDir::open(&place.undo_dir(), false) else { return Ok(()) };
     let is_only_here = |record: &Record| {
         let is_of_base = !place.is_copy() && place.is_of(record);
@@ -68,11 +68,11 @@ pub(super) fn refuse_taken_back(place: &ApplyTarget<'_>, session: &str) -> Resul
     }
 }
 
-/// Refuses an apply that would lose the changes of an earlier one that was taken back: only what is
-/// kept for [`undo`](super::undo()) has them.
+/// Refuses an apply that would lose the changes of an earlier one that was taken back: only
+/// [`undo`](super::undo()) can restore these changes.
 ///
 /// # Errors
-/// As it says; or what is kept cannot be read.
+/// The apply would lose such changes, or the undo directory cannot be read.
 pub fn check_not_taken_back(
     opened: &OpenSession,
     to: Option<&Path>,
@@ -85,10 +85,10 @@ pub fn check_not_taken_back(
     }
 }
 
-/// Notes that an interrupted run keeps nothing of what it replaced and removed.
+/// Notes that an interrupted run is to keep nothing for undo.
 ///
 /// # Errors
-/// Another apply is at work, or the host refuses.
+/// Another apply is running, or the host refuses.
 pub fn keep_nothing(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
     let place = ApplyTarget::open(opened, to)?;
     match super::open(&place.target, false)? {
@@ -97,7 +97,7 @@ pub fn keep_nothing(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
     }
 }
 
-/// Refuses if nothing can be kept beside the session.
+/// Refuses if the undo directory cannot be used. Closes directories that a killed undo left open.
 pub(super) fn check_writable(place: &ApplyTarget<'_>) -> Result<()> {
     match UndoDir::open(&place.undo_dir(), true) {
         Ok(Some(dir)) => super::locked_dirs::close_left_open(place, &dir),
@@ -109,7 +109,7 @@ pub(super) fn check_writable(place: &ApplyTarget<'_>) -> Result<()> {
     }
 }
 
-/// Refuses to keep more than `limit` bytes, or more than there is room for.
+/// Refuses to keep more than `limit` bytes, or than a filesystem other than the target's has free.
 pub(super) fn check_room(place: &ApplyTarget<'_>, bytes: u64, limit: u64) -> Result<()> {
     if bytes > limit {
         let what = format!(

@@ -1,4 +1,4 @@
-//! What is known of the last apply of a session, for people.
+//! The last apply of a session, and the objects that are kept of it, for display.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,22 +19,22 @@ use crate::writeback::UndoDir;
 pub struct LastApply {
     /// The directory that was written to.
     pub target: PathBuf,
-    /// When it, or what took it back, was begun.
+    /// When the apply, or the undo that took it back, began.
     pub time: Time,
-    /// It was taken back: an undo does it again.
+    /// It was taken back: the next undo repeats it.
     pub is_taken_back: bool,
 }
 
-/// What is kept of the last apply.
+/// How much is kept of the last apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptForUndo {
     /// The apply.
     pub apply: LastApply,
-    /// The directory that has what is kept.
+    /// The undo directory.
     pub dir: PathBuf,
-    /// Files, directories and other objects.
+    /// The number of files, directories and other objects.
     pub objects: u64,
-    /// Bytes of the files.
+    /// The size of the files, in bytes.
     pub bytes: u64,
 }
 
@@ -51,13 +51,13 @@ impl From<Record> for LastApply {
     }
 }
 
-/// The last apply of a session, without waiting for one that is under way; `None` where nothing is
-/// kept of it, or nothing of that may be read.
+/// The last apply of a session. Does not wait for a running apply. `None` if nothing is kept of it,
+/// or if the record cannot be read.
 pub fn last_apply(session: &Session) -> Option<LastApply> {
     record(session).map(LastApply::from)
 }
 
-/// The last apply of a session, with how much is kept of it; as [`last_apply`].
+/// The last apply of a session, with how much is kept of it. `None` as in [`last_apply`].
 pub fn kept(session: &Session) -> Option<KeptForUndo> {
     let (dir, record) = (session.undo_dir(), record(session)?);
     let (objects, bytes) = match count(&dir.join(record.round())) {
@@ -72,7 +72,7 @@ fn record(session: &Session) -> Option<Record> {
     Record::read(file).ok().filter(|record| record.session == session.id())
 }
 
-/// The objects below a directory, and the bytes of the files among them.
+/// The number of objects below a directory, and the size of the files, in bytes.
 fn count(dir: &Path) -> io::Result<(u64, u64)> {
     let (mut objects, mut bytes) = (0, 0);
     let mut left = vec![dir.to_owned()];
@@ -91,9 +91,9 @@ fn count(dir: &Path) -> io::Result<(u64, u64)> {
     Ok((objects, bytes))
 }
 
-/// The last apply, if that was to another directory and can no longer be taken back after the plan.
+/// The last apply, if it was to another directory and the plan ends its undo.
 pub(super) fn ended_by(place: &ApplyTarget<'_>, plan: &ApplyPlan) -> Result<Option<LastApply>> {
-    // What cannot be used is refused where something is to be kept.
+    // An undo directory that cannot be used is refused when something is to be kept.
     let Ok(Some(dir)) = UndoDir::open(&place.undo_dir(), false) else { return Ok(None) };
     let record = keep::read(&dir)?.filter(|record| !place.is_of(record));
     match record {

@@ -1,8 +1,8 @@
-//! Directories of the user's own that their modes keep the user out of.
+//! Directories that the user owns, but may not use because of their modes.
 //!
-//! An apply gives a directory such a mode last, when all else is done. An undo opens those
-//! that the record names while it makes its plan and while it does its steps. What was opened is
-//! noted durably first, so that the next run closes it if this one is killed.
+//! An apply sets such a mode after all other steps. An undo opens the directories that the record
+//! names, while it plans and while it does its steps. A list of them is synced first, so that the
+//! next run closes them if this one is killed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,19 +19,19 @@ use crate::inspect::error::Result;
 use crate::vfs::FileKind;
 use crate::writeback::{Attrs, Target, TargetError, UndoDir, effective_user};
 
-/// The mode bits with which an owner may read a directory, and make and remove entries of it.
+/// The mode bits that let an owner read a directory, and make and remove its entries.
 const OWNER_RIGHTS: u32 = 0o700;
 
-/// The user whom no mode keeps out.
+/// The user to whom no mode denies access.
 const ROOT: u32 = 0;
 
-/// A directory that is opened for a while.
+/// A directory that is opened temporarily.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct OpenedDir {
-    /// Where it is before the first step.
+    /// Its path before the first step.
     pub path: BasePath,
     pub ino: u64,
-    /// What it has while it is closed.
+    /// Its attributes while it is closed.
     pub attrs: Attrs,
 }
 
@@ -50,7 +50,7 @@ impl OpenedDir {
     }
 }
 
-/// Attributes with which the owner may work in the directory. Root may with any.
+/// `attrs`, for a directory with [`OWNER_RIGHTS`] added. Root does not need them.
 pub(super) fn open_attrs(attrs: &Attrs) -> Attrs {
     let is_kept_out = attrs.kind == FileKind::Directory && effective_user() != ROOT;
     let added = if is_kept_out { OWNER_RIGHTS } else { 0 };
@@ -65,8 +65,7 @@ fn depth(path: &BasePath) -> usize {
     path.components().count()
 }
 
-/// Gives the directory at a path another mode, if it is the one that was seen and has the mode
-/// `from`.
+/// Sets the mode of a directory, if it has the inode number `ino` and the mode `from`.
 fn change(target: &Target, (path, ino): (&BasePath, u64), from: u32, to: u32) -> Result<()> {
     match target.object(path) {
         Ok(Some(now)) if now.is_dir() && now.seen.ino == ino && now.attrs.mode == from => {
@@ -78,7 +77,7 @@ fn change(target: &Target, (path, ino): (&BasePath, u64), from: u32, to: u32) ->
     }
 }
 
-/// Opens the closed directories that the record names for as long as `work` takes.
+/// Opens the closed directories that the record names, and closes them after `work`.
 pub(super) fn while_open<T>(
     place: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
@@ -106,7 +105,7 @@ fn open_all(
         levels.entry(depth(&path)).or_default().insert(path);
     }
     let user = effective_user();
-    // What is in a closed directory can be looked at when that is open.
+    // The entries of a closed directory can be examined only after it is opened.
     for paths in levels.into_values() {
         let known = opened.len();
         for path in paths {
@@ -141,7 +140,7 @@ fn close_again(place: &ApplyTarget<'_>, dir: &UndoDir, opened: &[OpenedDir]) -> 
     }
 }
 
-/// Closes what a run opened that was killed while it made its plan.
+/// Closes directories that a run opened before it was killed while it planned.
 pub(super) fn close_left_open(place: &ApplyTarget<'_>, dir: &UndoDir) -> Result<()> {
     let Some(file) = dir.opened()? else { return Ok(()) };
     let mut opened = Vec::new();
@@ -154,7 +153,7 @@ pub(super) fn close_left_open(place: &ApplyTarget<'_>, dir: &UndoDir) -> Result<
     Ok(dir.forget_opened()?)
 }
 
-/// Adds to what is known from before the first step what the opened directories have.
+/// Gives opened directories in `before` the attributes that they have while closed.
 pub(super) fn add_before(before: &mut Vec<Before>, opened: &[OpenedDir]) {
     for OpenedDir { path, attrs, .. } in opened {
         let attrs = attrs.clone();
@@ -165,7 +164,7 @@ pub(super) fn add_before(before: &mut Vec<Before>, opened: &[OpenedDir]) {
     }
 }
 
-/// Opens what the journal says, before the first step.
+/// Opens the directories that the journal lists, before the first step.
 pub(super) fn open(target: &Target, journal: &Journal) -> Result<()> {
     for OpenedDir { path, ino, attrs } in &journal.opened {
         change(target, (path, *ino), attrs.mode, open_attrs(attrs).mode)?;
@@ -173,7 +172,7 @@ pub(super) fn open(target: &Target, journal: &Journal) -> Result<()> {
     Ok(())
 }
 
-/// The closed directories when all is done, by path, and what they have then.
+/// The directories to close after all steps, by path, with their final attributes.
 pub(super) fn closed_after(
     target: &Target,
     journal: &Journal,
@@ -187,7 +186,7 @@ pub(super) fn closed_after(
         closed.map(|(path, attrs)| ((*path).clone(), (*attrs).clone())).collect();
     let moves = keep::moves(&journal.steps);
     for OpenedDir { path, ino, attrs } in &journal.opened {
-        // What was left out is where it was.
+        // A directory whose change was skipped is still at its old path.
         for path in [moves.after(path), Some(path.clone())].into_iter().flatten() {
             let now = match target.object(&path) {
                 Err(error) if error.is_of_object() => None,
@@ -204,7 +203,7 @@ pub(super) fn closed_after(
     Ok(closed)
 }
 
-/// Closes them, the deepest first.
+/// Closes directories, the deepest first.
 pub(super) fn close(target: &Target, closed: &HashMap<BasePath, Attrs>) -> Result<()> {
     let mut closed: Vec<_> = closed.iter().collect();
     closed.sort_by_key(|(path, _)| Reverse(depth(path)));
@@ -217,7 +216,7 @@ pub(super) fn close(target: &Target, closed: &HashMap<BasePath, Attrs>) -> Resul
     Ok(())
 }
 
-/// Opens what a run closed that was interrupted then.
+/// Opens directories that an interrupted run has closed already.
 pub(super) fn open_again(target: &Target, journal: &Journal) -> Result<()> {
     let sets = journal.steps.sets.iter().filter(|set| is_closed(&set.attrs));
     let mut closed: Vec<_> = sets.map(|set| (set.path.clone(), set.attrs.clone())).collect();

@@ -1,9 +1,9 @@
-//! Three-way merges: files that the session changed, and the base too.
+//! Three-way merges of files that both the session and the base changed.
 //!
-//! Both sides are compared with the original, what the base had when the session first changed the
-//! file. The base is the directory that is written to, which may be a copy of it. What only one
-//! side changed is taken from it; text that both changed is merged line by line; what cannot be
-//! merged is a conflict, and stays as it is unless an option says otherwise.
+//! Both sides are compared with the original: the base file when the session first changed it. The
+//! base is the directory that is written to, which may be a copy. If only one side made a change,
+//! the merge has that change; text that both changed is merged by lines. A file that cannot be
+//! merged is a conflict, and stays as it is unless an option decides.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,48 +23,47 @@ use crate::overlay::{BaseObject, BlobDigest, Change, TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind, FsError};
 use crate::writeback::Attrs;
 
-/// What a file of both sides gets.
+/// The result of merging a file.
 #[derive(Debug, Clone)]
 pub(super) struct Merge {
-    /// Where its content comes from.
+    /// The source of its content.
     pub content: StepContent,
     /// Its attributes.
     pub attrs: Attrs,
 }
 
-/// Where the content comes from.
+/// The source of a file's content.
 #[derive(Debug, Clone)]
 pub(super) enum StepContent {
-    /// The base: the session changed at most attributes, or the name.
+    /// The base: the session's side has the content of the original or of the base.
     Base,
-    /// The session: the base changed at most attributes.
+    /// The session: the base has the original content, or nothing is merged.
     Session,
-    /// The session: a part of what it changed.
+    /// The session, but only the chosen part of its change.
     Given(Arc<[u8]>),
-    /// Both: the text that is merged when the file is made, with markers where lines conflict if
-    /// that `has_conflicts`.
+    /// Both: the text is merged when the file is made, with markers if lines conflict.
     Both {
         /// The original.
         original: Box<Original>,
-        /// What the base has.
+        /// The base's file.
         base: Box<BaseObject>,
-        /// The session's side, where that is a part of what it changed.
+        /// The session's side, if only a part of its change is chosen.
         ours: Option<Arc<[u8]>>,
-        /// Lines conflict, and markers say so.
+        /// Lines conflict, and get markers.
         has_conflicts: bool,
     },
 }
 
-/// What became of an attempt to merge.
+/// The result of an attempt to merge.
 pub(super) enum MergeOutcome {
-    /// What the file gets.
+    /// The file can be merged.
     Merge(Merge),
-    /// Why it cannot be merged.
+    /// The file cannot be merged, for this reason.
     Conflict(DriftReason),
 }
 
 impl Planner<'_> {
-    /// Tries to merge a change with what is there, which is not the original any more.
+    /// Tries to merge a change with the object that is there instead of the original.
     pub(super) fn merge(
         &self,
         difference: &Difference,
@@ -87,7 +86,7 @@ impl Planner<'_> {
         }
         let attrs = merged_attrs(original, &base.attr, ours);
         let of_base = Attrs { mtime: base.attr.mtime, ..attrs.clone() };
-        // A further name is compared with nothing of its own: the file's other name may differ.
+        // The difference of a further name has no old object, so the original is compared here.
         let has_text = match part {
             Some(part) => part.has_lines,
             None if change.is_link => diff::differs_from_original(self.view, original, after)?,
@@ -136,8 +135,8 @@ impl Planner<'_> {
 }
 
 impl Planner<'_> {
-    /// Whether a change of what did not drift sets the owner or group, and the base has set another
-    /// one too.
+    /// Whether a change sets the mode, owner or group of an object that did not drift, and the base
+    /// has set another value.
     pub(super) fn has_other_owner(&self, change: &Change) -> bool {
         let (Some(original), Some(base), Some(after)) =
             (&change.original, &change.before, &change.after)
@@ -149,17 +148,17 @@ impl Planner<'_> {
             && self.attributes_conflict(original, &base.attr, &ours)
     }
 
-    /// Whether both sides changed the mode, the owner or the group, and differently.
+    /// Whether both sides changed the mode, the owner or the group, to different values.
     fn attributes_conflict(&self, original: &Original, base: &BaseAttr, ours: &Attrs) -> bool {
         let differ = |a, b, c| a != b && b != c && c != a;
-        // The owner of a copy is the user who made it.
+        // A copy belongs to the user who made it.
         let owners_differ =
             || differ(original.uid, base.uid, ours.uid) || differ(original.gid, base.gid, ours.gid);
         differ(original.mode, base.mode, ours.mode) || !self.place.is_copy() && owners_differ()
     }
 
-    /// The attributes that an object gets that did not drift: those of the session where it changed
-    /// them, and else what the base has now, which may be a person's `chown` or `touch`.
+    /// The attributes of an object that did not drift: the session's where the session changed
+    /// them, else the base's present ones, such as after a `chown` or `touch` on the host.
     pub(super) fn attrs_of_both(&self, change: &Change, after: &TreeObject) -> Attrs {
         let ours = side_attrs(after, self.part_of(change));
         let number = self.plan.changes.len().saturating_sub(1);
@@ -179,7 +178,7 @@ impl Planner<'_> {
 }
 
 impl Merge {
-    /// The file of the base whose text is merged with the session's.
+    /// The fileid of the base file whose text is merged with the session's.
     pub(super) fn other_side(&self) -> Option<FileId> {
         match &self.content {
             StepContent::Both { base, .. } => Some(base.attr.fileid),
@@ -188,8 +187,7 @@ impl Merge {
     }
 }
 
-/// The merged content of a file, made now; it is checked again that the base has what it had when
-/// the plan was made.
+/// The merged content of a file. Fails if the base file has changed since the plan was made.
 pub(super) fn make(
     view: &TreeView<'_>,
     place: &ApplyTarget<'_>,
@@ -206,8 +204,8 @@ pub(super) fn make(
     Ok(text)
 }
 
-/// What comes of merging text; `None` where one of the three is no text, too large, or not known.
-/// The session's side is `ours`, or else all of `after`.
+/// Merges text. `None` if one of the three texts is no text, too large, or not stored. The
+/// session's side is `ours`, or else all of `after`.
 fn merge_text(
     view: &TreeView<'_>,
     original: &Original,
@@ -230,8 +228,8 @@ fn merge_text(
     Ok(Some(text_merge::merge(&start, theirs, &ours)))
 }
 
-/// Mode and owner of each side where only that changed it; the session's where both did, alike or
-/// because an option says so.
+/// The mode, owner and group: each is the base's if the session did not change it, else the
+/// session's.
 fn merged_attrs(original: &Original, base: &BaseAttr, ours: Attrs) -> Attrs {
     let merged = |original, base, ours| if ours == original { base } else { ours };
     Attrs {

@@ -1,10 +1,10 @@
-//! Writing what a session made different to its base, or to a copy of it.
+//! Applies a session's changes to its base, or to a copy of the base.
 //!
-//! An [`ApplyPlan`] says what is to be done, and what of it would overwrite a change that the base
-//! got since. Then everything that is written is made in a hidden directory at the top of the
-//! target; then a journal says what is to be done; and only then does the tree change, by steps
-//! that are one rename each. A run that ends before the journal is there has changed nothing;
-//! what a later one left undone, [`resume`] does.
+//! An [`ApplyPlan`] lists the changes, and those that would overwrite a later change of the base.
+//! New objects are first made in the staging, a hidden directory at the top of the target. Then a
+//! journal of all steps is written. Only then does the tree change, by steps that are one rename
+//! each or can be repeated. A run that ends before the journal is written changes nothing;
+//! [`resume`] finishes a run that ends later.
 
 mod audit_drift;
 mod check;
@@ -73,89 +73,91 @@ pub use undo::{plan_undo, undo};
 pub use undo_change::{DirContents, UndoChange, UndoDrift, UndoKind};
 pub use undo_plan::{UndoOptions, UndoPlan};
 
-/// How far it is.
+/// The progress of an apply or undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApplyEvent {
-    /// What is to be placed is being made: so many bytes of all.
+    /// New objects are being made in the staging.
     Making {
-        /// Bytes that were written.
+        /// Bytes that are written.
         done: u64,
-        /// All.
+        /// Bytes in all.
         all: u64,
     },
-    /// What the session still has in the base is being copied into it: so much is left.
+    /// Pending content is being copied into the session: the part that is left.
     Copying(PendingCopies),
-    /// The tree is being changed: before the next step, after the last one, and between the
-    /// objects that are kept then.
+    /// The tree is being changed: before each step, after the last one, and between the objects
+    /// that are kept after that.
     Step {
-        /// Steps that were done.
+        /// Steps that are done or skipped.
         done: usize,
-        /// All.
+        /// All steps.
         all: usize,
     },
 }
 
-/// What is told how far it is, and may break it off there.
+/// Receives the progress; `Break` stops the run at that point.
 pub type ApplyWatch<'a> = dyn FnMut(ApplyEvent) -> ControlFlow<()> + 'a;
 
-/// The session, or whoever serves it.
+/// Changes the session that is applied, directly or through its server.
 pub trait SessionUpdater {
-    /// Copies what copy-up left in the base, for a while, from the inode `from` on: the base is
-    /// about to change. Where the round is over, all that was copied is synced.
+    /// Copies pending content of large files into the session for a limited time, from the inode
+    /// `from` on, because the base is about to change. At the end of a round, all copied content is
+    /// synced.
     ///
     /// # Errors
-    /// The session cannot be changed, and so nothing may be.
+    /// The session cannot be changed, so the base must not be changed either.
     fn copy(&mut self, from: Ino) -> Result<CopyStep>;
 
-    /// Forgets what was applied, so that the base shows there again. The base is synced by then.
-    /// Returns the paths of what changed in the session since the plan, which the session keeps.
+    /// Drops applied changes from the session, so that the base shows again. The base is synced
+    /// before. Returns the paths that changed in the session after the plan was made: the session
+    /// keeps these changes.
     ///
-    /// It may come twice for the same changes, if we are killed right after the first time: then
-    /// `is_first` is false.
+    /// A kill right after the first call causes a second one for the same changes, with `is_first`
+    /// false.
     ///
     /// # Errors
-    /// The session cannot be changed; it is asked again by the next [`resume`].
+    /// The session cannot be changed; the next [`resume`] repeats the call.
     fn forget(&mut self, applied: &[AppliedChange], is_first: bool) -> Result<Vec<MergedPath>>;
 
-    /// Drops copies in which the session changed nothing. What cannot be dropped stays.
+    /// Drops copies in which the session changed nothing. A copy that cannot be dropped stays.
     fn drop_unchanged(&mut self, copies: &[DroppedCopy]);
 }
 
-/// Something that was not done.
+/// A change that was not made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// Where it is in the merged tree.
+    /// Its path in the merged tree.
     pub path: MergedPath,
-    /// Why.
+    /// The reason, for the user.
     pub why: String,
 }
 
-/// What came of it.
+/// The result of an apply or undo.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// What was applied.
+    /// The changes whose steps are done.
     pub applied: Vec<AppliedChange>,
-    /// What was not, and why.
+    /// Changes that were not made, and those that the session keeps.
     pub skipped: Vec<Skipped>,
-    /// What the plan left out and has no steps for.
+    /// Changes that the plan left out before they had steps.
     pub left_out: Vec<Skipped>,
-    /// What we may not set.
+    /// Attributes that the user may not set.
     pub not_set: NotSet,
     /// Extended attributes that the host refuses to set.
     pub losses: Vec<Loss>,
-    /// It was broken off when so many steps were done, of so many; (0, 0) where nothing is left
-    /// to be finished, because nothing was begun.
+    /// Steps done and all steps, if the watcher stopped the run; (0, 0) if nothing is left to
+    /// finish, because the journal was not written.
     pub broken_off: Option<(usize, usize)>,
-    /// It took an earlier apply back.
+    /// The run was an undo.
     pub is_undo: bool,
-    /// The apply was done again, which an undo had taken back.
+    /// The undo repeated an apply that an earlier undo had taken back.
     pub is_redo: bool,
-    /// What is kept of what it replaced and removed; `None` if nothing is to be.
+    /// The replaced and removed objects that are kept; `None` if none are to be kept.
     pub kept: Option<Vec<KeptCopy>>,
 }
 
 impl Report {
-    /// What was applied, and the session does not keep.
+    /// The changes that were made and that the session no longer has.
     pub fn done(&self) -> impl Iterator<Item = &AppliedChange> {
         let skipped: HashSet<_> = self.skipped.iter().map(|skipped| &skipped.path).collect();
         self.applied.iter().filter(move |applied| !skipped.contains(&applied.path))
@@ -166,10 +168,10 @@ impl Report {
     }
 }
 
-/// Says what would be done, and calls `each` for every difference of it.
+/// Makes a plan without applying it, and calls `each` for every difference in the plan.
 ///
 /// # Errors
-/// The session, the base or the directory `to` cannot be read, or not all can be done.
+/// The session, the base or the directory `to` cannot be read, or some change cannot be applied.
 pub fn plan(
     opened: &OpenSession,
     to: Option<&Path>,
@@ -183,7 +185,7 @@ pub fn plan(
     Ok(plan)
 }
 
-/// Adds how much the plan replaces and removes, if that is to be kept.
+/// Adds the bytes that are to be kept for undo, and the earlier apply whose undo the plan ends.
 fn measure(place: &ApplyTarget<'_>, plan: &mut ApplyPlan, options: &ApplyOptions) -> Result<()> {
     if options.keep.is_some() {
         plan.kept_bytes = keep::measure(place, &plan.steps)?;
@@ -192,12 +194,11 @@ fn measure(place: &ApplyTarget<'_>, plan: &mut ApplyPlan, options: &ApplyOptions
     Ok(())
 }
 
-/// Makes a plan, and applies what of it there is `consent` to.
+/// Makes a plan, and applies the changes to which the user gives `consent`.
 ///
 /// # Errors
-/// As [`plan`]; something drifted, and is not to be overwritten; work of another run is there to
-/// be finished; or the host refuses. Unless the error is [`InspectError::Unfinished`], nothing
-/// has changed.
+/// As [`plan`]; drift that must not be overwritten; unfinished work of another run; or the host
+/// refuses. If the journal is written already, [`resume`] finishes the work.
 pub fn apply(
     opened: &OpenSession,
     to: Option<&Path>,
@@ -222,7 +223,8 @@ pub fn apply(
     }
 }
 
-/// Writes the journal, and what is left out; whether it was not broken off.
+/// Writes the left-out changes to the notes, and then the journal. `false` if the watcher stopped
+/// it.
 fn begin(
     staging: &Staging,
     journal: &Journal,
@@ -230,7 +232,7 @@ fn begin(
     bookkeeper: Option<&mut (dyn SessionUpdater + '_)>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<bool> {
-    // As late as it may be: who writes to a large file while we prepare is served too.
+    // As late as possible: clients may write to large files while objects are made.
     if finish_copy_up::bring_in(bookkeeper, watch)?.is_break() {
         return Ok(false);
     }
@@ -244,14 +246,14 @@ fn begin(
     Ok(true)
 }
 
-/// Leaves everything as it was, before the first step.
+/// Cleans up after a run that ends before its journal is written.
 fn give_up(place: &ApplyTarget<'_>, staging: Staging, why: Result<()>) -> Result<Report> {
     clear_up(&place.target, staging, Some(&plan::attrs_of(&place.top)))?;
     keep::remove_empty(place);
     why.map(|()| Report { broken_off: Some((0, 0)), ..Report::default() })
 }
 
-/// Makes everything that will be placed, and says how; `None` if it was broken off.
+/// Makes all new objects, and returns the journal; `None` if the run was stopped.
 fn prepare(
     opened: &OpenSession,
     place: &ApplyTarget<'_>,
@@ -324,19 +326,19 @@ fn prepare(
     Ok(Some((journal, staged)))
 }
 
-/// What an interrupted run of a session has left to do.
+/// The work that an interrupted run left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InterruptedApply {
-    /// The number of steps.
+    /// The number of all steps in the journal, done or not.
     pub steps: usize,
-    /// Whether it is an undo.
+    /// The run is an undo.
     pub is_undo: bool,
 }
 
-/// What an interrupted run of this session left, if there was one.
+/// The unfinished work of an interrupted run of this session, if there is any.
 ///
 /// # Errors
-/// It was another session's, or cannot be read.
+/// The run is another session's, or cannot be read.
 pub fn interrupted(opened: &OpenSession, to: Option<&Path>) -> Result<Option<InterruptedApply>> {
     let place = ApplyTarget::open(opened, to)?;
     let Some(staging) = open(&place.target, false)? else { return Ok(None) };
@@ -345,10 +347,11 @@ pub fn interrupted(opened: &OpenSession, to: Option<&Path>) -> Result<Option<Int
         .map(|journal| InterruptedApply { steps: journal.steps.len(), is_undo: journal.is_undo }))
 }
 
-/// Clears away what a run left that was killed before it had begun, or after it had ended.
+/// Removes the staging of a run that was killed before its journal was written, or after it was
+/// removed.
 ///
 /// # Errors
-/// Another apply is at work, or the host refuses.
+/// Another apply is running, or the host refuses.
 pub fn clear(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
     let place = ApplyTarget::open(opened, to)?;
     let Some(staging) = open(&place.target, false)? else { return Ok(()) };
@@ -360,10 +363,10 @@ pub fn clear(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Finishes what an interrupted run of this session left; `None` if there was none.
+/// Finishes an interrupted run of this session; `None` if there is none.
 ///
 /// # Errors
-/// It was another session's, or the host refuses.
+/// The run is another session's, or the host refuses.
 pub fn resume(
     opened: &OpenSession,
     to: Option<&Path>,
@@ -376,7 +379,7 @@ pub fn resume(
     run_journal(opened, &place, staging, &journal, Staged::default(), bookkeeper, watch).map(Some)
 }
 
-/// Does what the journal says, from where that was left.
+/// Does the remaining steps of the journal, and completes the apply.
 fn run_journal(
     opened: &OpenSession,
     place: &ApplyTarget<'_>,
@@ -386,9 +389,9 @@ fn run_journal(
     mut bookkeeper: Option<&mut dyn SessionUpdater>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
-    // A change that a client began before the journal was there may still read the base. The writer
-    // makes changes one after the other, so this request ends after that one, and what it left to
-    // be copied is in the session then.
+    // A client's change that began before the journal was written may still read the base. The
+    // session's writer makes one change at a time, so this request runs after that change and
+    // copies the content that the change left pending.
     if finish_copy_up::bring_in(bookkeeper.as_deref_mut(), watch)?.is_break() {
         let broken_off = Some((0, journal.steps.len()));
         return Ok(Report { broken_off, ..Report::default() });
@@ -409,7 +412,7 @@ fn journal_of(opened: &OpenSession, target: &Target, staging: &Staging) -> Resul
     Ok(Some(journal))
 }
 
-/// Does what the journal says, tells the session, and clears up.
+/// Does the steps, keeps what they replaced, updates the session, and removes the staging.
 fn finish(
     place: &ApplyTarget<'_>,
     staging: Staging,
@@ -474,7 +477,7 @@ fn finish(
         report.skipped.extend(kept.map(|path| Skipped { path, why: why.to_owned() }));
         session.drop_unchanged(&journal.unchanged);
     }
-    // Last: the session looks into the base while it forgets.
+    // Last, because the session reads the base while it forgets changes.
     if !closed.is_empty() {
         staging.note(Notes::CLOSING)?;
         locked_dirs::close(target, &closed)?;
@@ -486,12 +489,12 @@ fn finish(
     Ok(report)
 }
 
-/// Removes the staging, and gives the top what it is to have.
+/// Removes the staging, and sets the attributes of the target's top.
 fn clear_up(target: &Target, staging: Staging, top: Option<&Attrs>) -> Result<Unset> {
     if let Some(top) = top
         && let Err(error) = target.note_top_mtime(&staging, top.mtime)
     {
-        // Only a run that is killed needs it.
+        // Only a run after a kill needs the time.
         tracing::debug!(%error, "the time of the top is not noted");
     }
     target.remove(staging)?;

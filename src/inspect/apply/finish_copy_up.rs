@@ -1,8 +1,9 @@
-//! What large files of the session still have in the base.
+//! Finishes pending copy-ups before an apply changes the base.
 //!
-//! It can be read only while the base file is as it was when its copy-up began, so the session has
-//! to have all of it before anything in the base changes: also of what is not applied, which may
-//! be another name of the same file, and of what is, which somebody may go on writing to.
+//! Pending chunks can be read only while the base file is as it was at copy-up. So the session must
+//! have all of them before anything in the base changes: also those of files that are not applied,
+//! which may be hard links of an applied file, and those of applied files, which clients may go on
+//! writing to.
 
 use std::ops::ControlFlow;
 
@@ -10,11 +11,11 @@ use super::{ApplyEvent, ApplyWatch, SessionUpdater};
 use crate::delta::Ino;
 use crate::inspect::error::Result;
 
-/// Copies all of it into the session, if there is one to be kept; it may be broken off. What is
-/// lost already, as the base changed otherwise, is left as it is.
+/// Copies all pending chunks into the session, if there is a `bookkeeper`; `Break` if `watch` broke
+/// it off. Chunks that are lost because their base file changed stay lost.
 ///
 /// # Errors
-/// The session does not take it.
+/// The session cannot be changed.
 pub(super) fn bring_in(
     bookkeeper: Option<&mut (dyn SessionUpdater + '_)>,
     watch: &mut ApplyWatch<'_>,
@@ -30,7 +31,7 @@ pub(super) fn bring_in(
                 return Ok(ControlFlow::Break(()));
             }
         }
-        // A client may have begun another one behind us meanwhile.
+        // A client may have started another copy-up at an inode that this round had passed.
         if !has_copied {
             return Ok(ControlFlow::Continue(()));
         }

@@ -1,8 +1,8 @@
 //! Changes that are applied only in part: see [`hunks`].
 //!
-//! What the base gets is what the session began with and the chosen hunks, merged with what the
-//! base has now where that is something else. The session keeps the file whole; what it began
-//! with becomes that with the chosen hunks.
+//! The base gets the session's original with the chosen hunks, merged with the base's current
+//! content if that differs. The session keeps the file whole, and the chosen hunks become part of
+//! its original.
 
 use super::Skipped;
 use super::merge::{Merge, StepContent};
@@ -14,17 +14,17 @@ use crate::inspect::hunks::{self, Choice, ChosenPart, Pick};
 use crate::overlay::{Change, TreeObject};
 use crate::writeback::Attrs;
 
-/// Why a file is left out if a hunk that was chosen in it is gone.
+/// Why a file is left out if a hunk chosen in it no longer exists.
 const NO_SUCH_HUNK: &str = "it changed after its hunks were chosen";
 
 impl Planner<'_> {
-    /// Whether anything of a change is chosen, where hunks are.
+    /// Whether the user chose this change or hunks of it; true if the user chose none at all.
     pub(super) fn is_picked(&self, change: &Change) -> bool {
         self.chosen.as_ref().is_none_or(|chosen| chosen.contains_key(&change.path))
     }
 
-    /// Leaves out, by name, a file of which a chosen hunk is not there any more; whether it is left
-    /// out.
+    /// Records the chosen hunks of a file. If one of them no longer exists, the file goes to
+    /// `left_out`; returns whether it did.
     pub(super) fn leave_out_if_vanished(&mut self, change: &Change) -> Result<bool> {
         let pick = self.chosen.as_ref().and_then(|chosen| chosen.get(&change.path));
         let Some(Pick::Hunks(ids)) = pick.cloned() else { return Ok(false) };
@@ -44,12 +44,12 @@ impl Planner<'_> {
         Ok(false)
     }
 
-    /// The part of a change that is applied, if that is not all of it.
+    /// The part of a change that is applied; `None` if all of it is.
     pub(super) fn part_of(&self, change: &Change) -> Option<&ChosenPart> {
         self.parts.get(&change.path)
     }
 
-    /// The content of a file that is applied only in part, over a base that did not change.
+    /// Content and attributes of a partly applied file whose base file did not change.
     pub(super) fn made_of_part(&self, difference: &Difference) -> Option<Merge> {
         let change = &difference.change;
         let (part, after) = (self.part_of(change)?, change.after.as_ref()?);
@@ -65,7 +65,7 @@ impl Planner<'_> {
     }
 }
 
-/// The attributes that the session's side of a file has.
+/// Attributes of the session's side of a file: the chosen ones if only a part is applied.
 pub(super) fn side_attrs(after: &TreeObject, part: Option<&ChosenPart>) -> Attrs {
     let own = attrs(after);
     match part {

@@ -1,9 +1,9 @@
-//! Kept files that have further names in the target: each is replaced by a copy, since the file may
-//! change under those names.
+//! Replaces kept files that have further hard links in the target by copies, since the files may
+//! change through those links.
 //!
-//! Which files that are is noted durably before the first copy takes its place. After that nothing
-//! else tells that they were one file with what is in the target, and an interrupted run would have
-//! a record of separate files, which an undo puts back as such.
+//! The list of these files is synced before the first copy replaces one. Afterwards nothing else
+//! shows that they were hard links of files in the target: a resumed run would record separate
+//! files, and an undo would restore them as such.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -18,25 +18,25 @@ use crate::base::BasePath;
 use crate::inspect::error::Result;
 use crate::writeback::{Attrs, Cloner, Staging, StagingSlot, Target, TargetObject};
 
-/// The mode bits with which an owner may make and remove entries of a directory.
+/// Mode bits that let an owner create and remove entries of a directory.
 const OWNER_RIGHTS: u32 = 0o700;
 
-/// All of them.
+/// The kept files with further hard links in the target.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct SharedFiles {
-    /// The names of one file follow each other.
+    /// The names of one file are adjacent.
     pub files: Vec<KeptHardLink>,
-    /// The directories that these are kept in.
+    /// The kept directories that contain them.
     pub dirs: Vec<KeptDir>,
 }
 
 /// A kept directory, in which files are replaced.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct KeptDir {
-    /// What is kept, and the path of the directory in that.
+    /// The kept object's slot, and the path of the directory below it.
     pub slot: StagingSlot,
     pub below: BasePath,
-    /// What it has before a file in it is replaced.
+    /// Attributes before a file in it is replaced.
     pub attrs: Attrs,
 }
 
@@ -74,7 +74,7 @@ impl SharedFiles {
 /// A file in an item: the item's number, and the path below it.
 type KeptFile = (usize, BasePath);
 
-/// A path in something that is kept.
+/// Joins the path of a kept object and a path below it.
 fn below(top: &BasePath, path: &BasePath) -> BasePath {
     match path.is_root() {
         true => top.clone(),
@@ -86,8 +86,8 @@ fn below(top: &BasePath, path: &BasePath) -> BasePath {
 }
 
 impl Keeping<'_> {
-    /// Moves items to the directory for what is kept, and separates them from what stays in the
-    /// target; `None` if it was broken off.
+    /// Moves items to the undo directory, and replaces hard links of files in the target by copies.
+    /// `None` if `watch` broke it off.
     pub fn receive(
         &self,
         items: &[KeptItem],
@@ -129,7 +129,7 @@ impl Keeping<'_> {
         })
     }
 
-    /// Files that have further names which are not kept.
+    /// Finds files with further hard links that are not kept.
     fn shared_files(&self, items: &[KeptItem]) -> Result<SharedFiles> {
         let mut files: BTreeMap<(u64, u64), (TargetObject, Vec<KeptFile>)> = BTreeMap::new();
         for (number, item) in items.iter().enumerate() {
@@ -162,7 +162,7 @@ impl Keeping<'_> {
         Ok(shared)
     }
 
-    /// Replaces the kept names of each file by those of a copy, as far as that is not done.
+    /// Replaces the kept names of each file by those of one copy; skips names already replaced.
     fn separate(
         &self,
         shared: &SharedFiles,
@@ -185,7 +185,8 @@ impl Keeping<'_> {
         for KeptHardLink { slot, below, seen } in &shared.files {
             let Some(path) = path_of(slot, below) else { continue };
             let Some(now) = target.object(&path)? else { continue };
-            // What came from another filesystem, or was replaced by an interrupted run, is a copy.
+            // A file from another filesystem, or one that an interrupted run replaced, is already a
+            // copy.
             if now.id() == (self.place.top.dev, seen.ino) {
                 if self.tell(watch).is_break() {
                     return Ok(ControlFlow::Break(()));
@@ -194,7 +195,7 @@ impl Keeping<'_> {
             }
             copies.entry(seen.ino).or_insert(path);
         }
-        // A directory's mtime is that of its last change.
+        // Restores the mtime too, which the replacements changed.
         set_dirs(0)?;
         Ok(ControlFlow::Continue(()))
     }

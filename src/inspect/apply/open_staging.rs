@@ -10,16 +10,16 @@ use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
 use crate::writeback::{Staging, Target, TargetError};
 
-/// What to do about a target whose filesystem is read-only.
+/// Hint for a target on a read-only filesystem.
 pub(super) const READ_ONLY_HINT: &str =
     "nothing was changed; mount it read-write, or apply to a copy of the base: --to DIR";
 
 /// An apply, or undo, of a session to its base that has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnfinishedApply {
-    /// Its process was killed, or stopped; the next apply does the rest.
+    /// Its process was killed or stopped; the next apply finishes it.
     Interrupted,
-    /// Another process is at it.
+    /// Another process is running it.
     Running,
 }
 
@@ -34,8 +34,8 @@ impl fmt::Display for UnfinishedApply {
     }
 }
 
-/// Whether an apply to the base of a session has not ended. Until it has, the base holds some of
-/// the changes of the session, which look like drift. `None` where that cannot be known.
+/// The unfinished apply to the session's base, if there is one. Until it ends, the base holds some
+/// of the session's changes, which look like drift. `None` also if the staging cannot be read.
 pub fn unfinished(opened: &OpenSession) -> Option<UnfinishedApply> {
     opened.base_path()?;
     let place = ApplyTarget::open(opened, None).ok()?;
@@ -51,8 +51,8 @@ pub fn unfinished(opened: &OpenSession) -> Option<UnfinishedApply> {
     }
 }
 
-/// Refuses an operation that would be wrong while an apply to the base has not ended: what the
-/// apply has moved out of the base is neither there nor in the session.
+/// Refuses an operation while an apply to the base is unfinished: an object that the apply moved to
+/// staging is neither in the base nor in the session.
 ///
 /// # Errors
 /// [`InspectError::Refused`]: an apply was interrupted, or is running.
@@ -65,7 +65,7 @@ pub fn check_finished(opened: &OpenSession) -> Result<()> {
     Err(InspectError::Refused { what: apply.to_string(), hint })
 }
 
-/// Opens a staging that no interrupted run left work in.
+/// Opens or creates the staging, and refuses one with the journal of an interrupted run.
 pub(super) fn open_new(target: &Target) -> Result<Staging> {
     let staging = open(target, true)?.ok_or_else(|| vanished(target))?;
     if staging.journal()?.is_some() {
@@ -76,7 +76,8 @@ pub(super) fn open_new(target: &Target) -> Result<Staging> {
     Ok(staging)
 }
 
-/// Opens the staging, unless another process has it.
+/// Opens the staging, and creates it if `made` is set. `None` if it does not exist. Fails while
+/// another process has it open.
 pub(super) fn open(target: &Target, made: bool) -> Result<Option<Staging>> {
     let not_written = |error: TargetError, hint| InspectError::Refused {
         what: format!("{}: cannot be written: {}", shown(target), error.source),

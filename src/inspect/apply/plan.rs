@@ -1,4 +1,4 @@
-//! What is to be done.
+//! The plan of an apply: options, steps, and the changes that are left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,85 +22,85 @@ use crate::overlay::{Change, TreeObject};
 use crate::vfs::FileKind;
 use crate::writeback::{Attrs, StagingSlot};
 
-/// What is applied.
+/// Which changes are applied, and how drift is handled.
 #[derive(Debug, Clone, Default)]
 pub struct ApplyOptions {
-    /// Only what is at, below, or came from what is chosen. What has to go together goes whole,
-    /// or stays.
+    /// Only changes at, below or moved from the selected paths. A directory is removed or moved
+    /// whole, or stays.
     pub selection: Selection,
-    /// Of that only these changes, or these hunks of them.
+    /// Of these, only the chosen changes, or the chosen hunks of them.
     pub chosen: Option<Arc<ChosenHunks>>,
-    /// Also what clients leave behind for themselves.
+    /// Also apply files that clients create for themselves, such as `.nfs*`.
     pub client_temp_files: bool,
-    /// Also over what is not any more as the session saw it.
+    /// Overwrite drifted objects.
     pub force: bool,
-    /// Leave out what is not any more as the session saw it and cannot be merged.
+    /// Leave out drifted objects that cannot be merged.
     pub skip_drifted: bool,
     /// Merge text with conflict markers, as git does, where lines conflict.
     pub conflict_markers: bool,
-    /// Overwrite what drifted at and below these paths.
+    /// Overwrite drifted objects at and below these paths.
     pub take_session: Vec<MergedPath>,
-    /// Leave out what drifted at and below these paths.
+    /// Leave out drifted objects at and below these paths.
     pub take_base: Vec<MergedPath>,
-    /// Also set-user-ID and set-group-ID files, and device nodes.
+    /// Also apply set-user-ID and set-group-ID files, and device nodes.
     pub special: bool,
-    /// Keep what is replaced and removed, up to so many bytes on disk, so that it can be put back;
-    /// `None` keeps nothing, also of an earlier apply.
+    /// Keep replaced and removed objects for an undo, up to this many bytes on disk. `None` keeps
+    /// nothing, and removes what an earlier apply kept.
     pub keep: Option<u64>,
 }
 
-/// What would be done.
+/// What an apply would do.
 #[derive(Debug, Default)]
 pub struct ApplyPlan {
-    /// What the session made different; nothing is to be done where there is nothing.
+    /// The session's changes that have steps; if empty, there is nothing to apply.
     pub changes: Vec<AppliedChange>,
-    /// What is not any more as the session saw it, sorted by path.
+    /// Drifted objects, sorted by path.
     pub drifted: Vec<Drifted>,
-    /// Files that the session and the base changed, merged.
+    /// Files that both the session and the base changed, and that are merged.
     pub merged: Vec<Merged>,
-    /// Copies that the session drops when the rest is applied, because it changed nothing of them.
+    /// Copies without a change, which the session drops when the rest is applied.
     pub unchanged: Vec<DroppedCopy>,
-    /// What is left out, and why: the options or the paths do not ask for it.
+    /// Changes that are left out, with the reason.
     pub left_out: Vec<Skipped>,
-    /// The directories among that of which something is not chosen: they go whole, or stay.
+    /// Directories in `left_out` that hold entries that are not selected.
     pub split: Vec<MergedPath>,
-    /// What is made set-user-ID or set-group-ID, or is a device node.
+    /// Set-user-ID files, set-group-ID files and device nodes that are made.
     pub special: Vec<Special>,
-    /// What the host's files have, and their replacements will not.
+    /// Extended attributes of host files that their replacements do not get.
     pub losses: Vec<Loss>,
-    /// Sizes of the files that are written, in bytes.
+    /// Total size of the files that are written, in bytes.
     pub bytes: u64,
-    /// How much of that is data, in bytes: the rest are holes.
+    /// Data in these files, in bytes: the rest are holes.
     pub data_bytes: u64,
-    /// How many files, links and other objects are written.
+    /// Number of files, links and other objects that are written.
     pub files: u64,
-    /// How many things are removed, each with all that is in it.
+    /// Number of removed objects; a directory counts once, with all that is in it.
     pub deletions: u64,
-    /// How many of these are directories.
+    /// Number of directories among the removed objects.
     pub deleted_dirs: u64,
-    /// What stays as it is but for attributes.
+    /// Objects of which only attributes change.
     pub attributes: AttributeCounts,
-    /// What is replaced and removed, in bytes on disk, where that is kept.
+    /// Replaced and removed objects, in bytes on disk; 0 if they are not kept.
     pub kept_bytes: u64,
-    /// The last apply, if that was to another directory: what is kept of it goes.
+    /// The last apply, if it was to another directory: what it kept is removed.
     pub ends_undo_of: Option<LastApply>,
-    /// Changes that are left out though they have steps: number and reason.
+    /// Changes with steps that are left out: number and reason.
     pub(super) refused: Vec<(usize, Skipped)>,
-    /// What is left out because a client changed it after the plan was shown.
+    /// Changes that are left out because a client changed them after the plan was shown.
     pub(super) changed: Vec<Skipped>,
-    /// The fingerprints of its changes.
+    /// [`fingerprint`] of each change.
     pub(super) fingerprints: HashSet<u64>,
-    /// What drifted and is left out, to keep what the base has, with the change that it is of.
+    /// Drifted objects that [`ApplyOptions::take_base`] leaves out, with the change of each.
     pub(super) kept_in_base: BTreeMap<MergedPath, KeptInBase>,
-    /// The changes that are left out with that, and what is in directories among them.
+    /// The paths of those changes, and of all changes in directories among them.
     pub(super) left_to_base: BTreeSet<MergedPath>,
     pub(super) steps: Steps,
     pub(super) makes: Vec<Make>,
-    /// What the top gets when all is done.
+    /// Attributes of the top after the last step.
     pub(super) top: Option<Attrs>,
 }
 
-/// How much a change is.
+/// The share of one change in the totals of [`ApplyPlan`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ChangeSize {
     pub bytes: u64,
@@ -111,7 +111,7 @@ pub(super) struct ChangeSize {
     pub attributes: AttributeCounts,
 }
 
-/// How many objects get attributes and nothing else, each counted once.
+/// Numbers of objects of which only attributes change, each counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AttributeCounts {
     /// Files that get permission bits.
@@ -125,7 +125,7 @@ pub struct AttributeCounts {
 }
 
 impl AttributeCounts {
-    /// Counts a file that has these attributes and gets others.
+    /// Counts a file whose attributes change from `old` to `new`.
     pub(super) fn add_file(&mut self, old: &BaseAttr, new: &Attrs) {
         let count = if old.mode != new.mode {
             &mut self.modes
@@ -139,7 +139,7 @@ impl AttributeCounts {
 }
 
 impl ApplyPlan {
-    /// Adds up how much its changes are.
+    /// Adds the shares of the changes to the totals.
     pub(super) fn count<'c>(&mut self, counts: impl Iterator<Item = &'c ChangeSize>) {
         for counts in counts {
             self.bytes = self.bytes.saturating_add(counts.bytes);
@@ -154,54 +154,54 @@ impl ApplyPlan {
         }
     }
 
-    /// Whether what drifted is left out because an option names it ([`ApplyOptions::take_base`]).
+    /// Whether [`ApplyOptions::take_base`] leaves a drifted object out.
     pub fn is_taken_from_base(&self, drifted: &Drifted) -> bool {
         self.kept_in_base.contains_key(&drifted.path)
     }
 
-    /// Whether what is at a path drifted.
+    /// Whether the object at a path drifted.
     pub fn has_drifted(&self, path: &MergedPath) -> bool {
         self.drifted.binary_search_by(|drifted| drifted.path.cmp(path)).is_ok()
     }
 
-    /// Whether nothing of it is written: each change is left out.
+    /// Whether each change is left out, so that nothing is written.
     pub(super) fn writes_nothing(&self) -> bool {
         self.refused.len() == self.changes.len()
     }
 
-    /// What is left out before it has steps.
+    /// Changes that were left out before they got steps.
     pub(super) fn left_out_without_steps(&self) -> Vec<Skipped> {
         let refused: HashSet<_> = self.refused.iter().map(|(_, refused)| &refused.path).collect();
         self.left_out.iter().filter(|left| !refused.contains(&left.path)).cloned().collect()
     }
 
-    /// How many changes are left out, but for those that an option leaves to the base.
+    /// Number of changes that are left out for another reason than [`ApplyOptions::take_base`].
     pub fn left_out_unasked(&self) -> usize {
         self.left_out.iter().filter(|left| !self.left_to_base.contains(&left.path)).count()
     }
 
-    /// The paths of what an option leaves to the base ([`ApplyOptions::take_base`]): changes, and
-    /// all changes in a directory among them.
+    /// Paths of the changes that [`ApplyOptions::take_base`] leaves out, and of all changes in
+    /// directories among them.
     pub fn left_to_base(&self) -> &BTreeSet<MergedPath> {
         &self.left_to_base
     }
 
-    /// The changes that are left out for that reason.
+    /// The changes that [`ApplyOptions::take_base`] leaves out.
     pub fn kept_in_base(&self) -> impl Iterator<Item = &KeptInBase> {
         self.kept_in_base.values()
     }
 }
 
-/// A change that is left out because an option leaves it to the base.
+/// A change that [`ApplyOptions::take_base`] leaves out.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeptInBase {
     /// Where it is in the merged tree.
     pub path: MergedPath,
-    /// It is the mode or owner of a directory that both sides have, and not what is in it.
+    /// Only the mode or owner of a directory that both sides have, not its entries.
     pub is_attributes: bool,
 }
 
-/// A file that gets something of the base's later state too.
+/// A file that is merged with the base's change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
     /// Where it is in the merged tree.
@@ -210,16 +210,16 @@ pub struct Merged {
     pub has_conflicts: bool,
 }
 
-/// Something that gives rights away to those who run it, or to a device.
+/// A set-user-ID file, set-group-ID file or device node that is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Special {
     /// Where it is in the merged tree.
     pub path: MergedPath,
-    /// What it is.
+    /// Its kind, as a noun phrase.
     pub what: &'static str,
 }
 
-/// Attributes of a host's object that its replacement does not get.
+/// Extended attributes that an object of the target loses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
     /// Where it is in the merged tree.
@@ -230,26 +230,25 @@ pub struct Loss {
     pub why: &'static str,
 }
 
-/// What is made before it is placed.
+/// An object that is made in staging before it is placed.
 #[derive(Debug, Clone)]
 pub(super) struct Make {
     pub slot: StagingSlot,
     pub path: MergedPath,
-    /// It is one more name of what was made for this slot.
+    /// Slot of the object that this one is a hard link to.
     pub link: Option<StagingSlot>,
-    /// The change that it is a part of.
+    /// Number of its change.
     pub change: usize,
-    /// What it replaces in the target, whose extended attributes it gets.
+    /// The target object that it replaces, and whose extended attributes it gets.
     pub replaces: Option<BasePath>,
     /// Where its content comes from.
     pub content: StepContent,
-    /// Its attributes.
     pub attrs: Attrs,
 }
 
-/// A hash of a change, to tell whether it is the same in a later plan: its path, where it came
-/// from, and the object with its ctime; of a directory, whose times follow its entries, the mode
-/// and owner instead. What the base has is not in it: see [`Drifted`].
+/// A hash of a change, to recognise it in a later plan. It covers the path, the old path, and the
+/// object's number and ctime; of a directory, whose ctime follows its entries, the mode and owner
+/// instead. It does not cover the base's state: see [`Drifted`].
 pub(super) fn fingerprint(change: &Change) -> u64 {
     let mut hasher = DefaultHasher::new();
     change.path.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Going through the session: which changes are chosen, and what comes along with them.
+//! Makes the plan of an apply: which changes are chosen, and which others they require.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use crate::writeback::{Attrs, StagingSlot};
 /// Why a change is left out that differs from the one that was shown.
 const NOT_AS_SHOWN: &str = "it changed after the plan was shown";
 
-/// A directory that is to be removed.
+/// A base directory that the plan removes.
 #[derive(Debug, Clone)]
 pub(super) struct RemovedBaseDir {
     pub top: BasePath,
-    /// Since when it is gone in the session; ever, where nothing tells.
+    /// When the session removed it; the greatest time if unknown, so that no entry counts as newer.
     pub since: Time,
     /// The change that removes it.
     pub change: usize,
@@ -39,20 +39,20 @@ pub(super) struct RemovedBaseDir {
 /// A move that is left out.
 #[derive(Debug, Clone)]
 pub(super) struct LeftOutMove {
-    /// Where the session has what moved.
+    /// The object's path in the session.
     pub to: MergedPath,
-    /// The base does not have it any more. The session still finds it by its old path.
+    /// The base no longer has the object; its origin still has the old path.
     pub is_removed: bool,
 }
 
-/// Paths for which an option says what becomes of what drifted.
+/// Paths at and below which drifted objects are overwritten (`session`) or left out (`base`).
 #[derive(Debug, Default)]
 pub(super) struct ConflictSides {
     pub session: Vec<MergedPath>,
     pub base: Vec<MergedPath>,
 }
 
-/// Makes the plan.
+/// Makes an [`ApplyPlan`].
 pub(super) struct Planner<'a> {
     pub opened: &'a OpenSession,
     pub view: &'a TreeView<'a>,
@@ -60,57 +60,57 @@ pub(super) struct Planner<'a> {
     pub options: diff::DiffOptions,
     /// Only these changes and hunks are applied.
     pub(super) chosen: Option<Arc<ChosenHunks>>,
-    /// The content of files that are applied only in part, by the paths of the changes.
+    /// Content of files that are applied only in part, by the change's path.
     pub(super) parts: BTreeMap<MergedPath, ChosenPart>,
-    /// What drifted is to be overwritten.
+    /// Drifted objects are overwritten.
     pub is_forced: bool,
-    /// Set-user-ID files and devices are to be made.
+    /// Set-user-ID files, set-group-ID files and devices are made.
     pub makes_special: bool,
     /// Text with conflicts is merged, with markers.
     pub(super) marks_conflicts: bool,
-    /// What drifted is left out.
+    /// Drifted objects are left out.
     pub(super) skips_drifted: bool,
-    /// The paths where an option decides: drifted objects are overwritten, or left out.
     pub(super) sides: ConflictSides,
-    /// How much each change is, by number.
+    /// Share of each change in the plan's totals, by number.
     pub(super) counts: BTreeMap<usize, ChangeSize>,
     /// The changes of directories that stay where they are, by number.
     pub(super) attributes_of_dirs: HashSet<usize>,
-    /// What drifted, with the number of its change.
+    /// Drifted objects, with the number of their change.
     pub(super) drifted_changes: Vec<(usize, Drifted)>,
     pub plan: ApplyPlan,
-    /// The plan that was shown, where no more than that is to be done.
+    /// The plan that the user agreed to; changes that differ from it are left out.
     shown: Option<&'a ApplyPlan>,
     each: &'a mut dyn FnMut(&Difference),
-    /// What changed and is left out.
+    /// Paths of changes that are left out.
     pub(super) left_out: BTreeSet<MergedPath>,
-    /// The directories among that, with the change.
+    /// Changes in `left_out` whose object is a directory.
     dirs: HashMap<MergedPath, Change>,
-    /// Base objects whose moves are among that.
+    /// Left-out moves, by the old path of the base object.
     pub(super) staying: HashMap<BasePath, LeftOutMove>,
-    /// Where the base had what changes moved and it does not have any more, by their numbers.
+    /// Old base paths of moved objects that the base no longer has, by change number.
     pub(super) removed_sources: HashMap<usize, BasePath>,
-    /// Base files that a client renamed because they are open: they go when they are closed.
+    /// Base files under a silly rename (`.nfs*`): the client removes them at close.
     pub(super) renamed_open_files: HashSet<BasePath>,
-    /// What was taken, and from where.
+    /// Slots of taken objects, by their path in the base.
     pub taken: HashMap<BasePath, StagingSlot>,
-    /// Directories that are gone, to be gone through.
+    /// Removed directories, whose entries are still to be checked.
     pub removed_dirs: Vec<RemovedBaseDir>,
-    /// What is in them, and may not have been shown to the client that removed them.
+    /// Their descendants, which the removing client may not have seen.
     pub removed_descendants: Vec<RemovedDescendant>,
-    /// What changed in the base in the second in which it was removed in the session.
+    /// Base objects that changed in the second in which the session removed them.
     pub same_second: Vec<RemovedDescendant>,
     /// Base objects that the session hides, and that may have changed since.
     pub hidden: Vec<HiddenObject>,
     /// When the audit log begins, if there is one.
     pub log_begun: Option<Time>,
-    /// Whether objects have their content from the base.
+    /// Whether an object has the content of its base file.
     pub(super) kept: HashMap<Locator, bool>,
-    /// Changes of files with further names that are left out.
+    /// Left-out changes of files with several hard links.
     pub(super) unchosen_names: Vec<Change>,
-    /// Objects that are made, for their further names; with the base file that each is merged with.
+    /// Slots of made objects, for their other hard links; by the base file that each is merged
+    /// with.
     pub(super) made: HashMap<(Locator, Option<FileId>), StagingSlot>,
-    /// The changes that are left out though they have steps, by number.
+    /// Numbers of changes with steps that are left out.
     pub(super) refused: HashSet<usize>,
     pub(super) slots: StagingSlot,
 }
@@ -170,12 +170,12 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Leaves out what the plan that was `shown` does not have as it is now.
+    /// Leaves out changes that the plan that was `shown` does not have in their current form.
     pub fn with_consent_to(self, shown: &'a ApplyPlan) -> Self {
         Self { shown: Some(shown), ..self }
     }
 
-    /// Goes through the session.
+    /// Walks the session's changes and makes the plan.
     pub fn make(mut self) -> Result<ApplyPlan> {
         self.log_begun = audit_drift::begun(self.opened)?;
         self.top()?;
@@ -209,7 +209,7 @@ impl<'a> Planner<'a> {
             && (steps.takes.iter().any(|take| of_top(&take.from))
                 || steps.puts.iter().any(|put| of_top(&put.to)))
         {
-            // Its entries change.
+            // Its entries change, so its times do too.
             self.plan.top = None;
         }
         steps.sort();
@@ -219,7 +219,7 @@ impl<'a> Planner<'a> {
         Ok(self.plan)
     }
 
-    /// The top, which is in no directory.
+    /// Compares the top, which is no entry of a directory.
     fn top(&mut self) -> Result<()> {
         let (root, top) = (MergedPath::root(), BasePath::root());
         let is_asked = self.options.selection.has(self.view, &root, true)
@@ -239,7 +239,7 @@ impl<'a> Planner<'a> {
         let mut differs =
             diff::differences(self.opened, self.view, &self.options, &before, &after)?;
         let mut top = attrs(&after);
-        // It is in the session from the beginning, so the host's may be later.
+        // Its row exists since the session was created, so the host's mode and owner may be newer.
         if (differs.mode || differs.owner) && !is_top_set(self.opened)? {
             top = Attrs { mtime: top.mtime, ..attrs_of(&before.attr) };
             (differs.mode, differs.owner) = (false, false);
@@ -287,11 +287,12 @@ impl<'a> Planner<'a> {
         self.chosen(change)
     }
 
-    /// Leaves out, by name, a change that is not as it was shown; whether it is left out.
+    /// Leaves out a change that differs from the plan that was shown, and adds it to `changed`;
+    /// returns whether it is left out.
     fn leave_out_if_changed(&mut self, change: &Change) -> Result<bool> {
         let Some(shown) = self.shown else { return Ok(false) };
         let is_shown = shown.fingerprints.contains(&fingerprint(change));
-        // What is in a directory that moves has no place without it.
+        // Without the move of its directory, the change has no path in the target.
         let is_in_moved = self.moved_above(&change.path).is_some();
         if is_shown && !is_in_moved {
             return Ok(false);
@@ -358,7 +359,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Notes a difference as one that is applied.
+    /// Adds a difference to the plan's changes.
     fn note(&mut self, difference: &Difference) -> Result<()> {
         (self.each)(difference);
         let change = &difference.change;
@@ -383,8 +384,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Directories above a chosen path that are there only in the session come along. What is in
-    /// one that moved has no place without it.
+    /// Also chooses directories above a path that only the session has. Refuses a path in a
+    /// directory that moved and is left out: the target does not have that path.
     fn directories_above(&mut self, path: &MergedPath) -> Result<()> {
         if let Some(moved) = self.moved_above(path) {
             let what = format!("{}: in {}, which was moved", path.display(), moved.display());
@@ -435,8 +436,8 @@ impl<'a> Planner<'a> {
         self.left_out.contains(path) || path.first_below(&self.left_out).is_some()
     }
 
-    /// A directory that is not in the session keeps its times, though a file in it changed by
-    /// another of its names, or was whited out by another program.
+    /// Keeps the times of directories that have no row in the session, though a file in them
+    /// changed through another hard link, or another program whited it out.
     fn directories_as_they_were(&mut self) -> Result<()> {
         let known: BTreeSet<_> = self.plan.steps.sets.iter().map(|set| set.path.clone()).collect();
         let dirs: BTreeSet<_> =
@@ -456,7 +457,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// What the base has at a path, whatever is written to.
+    /// Attributes of the base's object at a path, also if the target is a copy.
     pub fn base_stat(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
         super::target_dir::stat_in(self.opened.base(), path)
             .map_err(|source| diff::base_error(self.opened, path, source))
@@ -469,7 +470,7 @@ fn is_moved(change: &Change, base: &BaseObject, after: &TreeObject) -> bool {
     is_elsewhere && !change.is_link && !change.moved_with_parent
 }
 
-/// Where the base had what a change moved, if the base does not have it any more.
+/// Old base path of a moved object that the base no longer has.
 fn removed_source(change: &Change) -> Option<&BasePath> {
     let is_removed = change.before.is_none() && change.is_moved && !change.is_link;
     let origin = change.after.as_ref().filter(|_| is_removed)?.origin()?;

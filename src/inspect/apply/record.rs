@@ -1,8 +1,7 @@
-//! What an apply did, as far as it has to be known to take it back: lines of JSON beside the
-//! session.
+//! The record of an apply, from which it is undone: lines of JSON in the undo directory.
 //!
 //! Paths are either those *before* the apply, or those *after* it: directories may have moved in
-//! between, and [`Moves`] turns the one into the other.
+//! between. [`Moves`] converts one into the other.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,10 +18,10 @@ use crate::delta::MergedPath;
 use crate::vfs::{FileKind, Time};
 use crate::writeback::{Attrs, SeenObject, StagingSlot};
 
-/// The version of the lines.
+/// Format version, in the first line.
 const VERSION: u64 = 1;
 
-/// All of it.
+/// The parsed record.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Record {
     /// The session's id.
@@ -31,62 +30,62 @@ pub(super) struct Record {
     pub target: PathBuf,
     /// The device and inode number of that directory; records of earlier versions have none.
     pub top: Option<(u64, u64)>,
-    /// When that was begun: names the directory that has what is kept.
+    /// When the apply began; names the directory of the kept objects ([`round`]).
     pub begun: Time,
-    /// The apply was taken back: an undo does it again.
+    /// The apply was undone: the next undo repeats it.
     pub is_taken_back: bool,
     /// The paths of the changes, by number.
     pub changes: Vec<MergedPath>,
-    /// The numbers of those of which only hunks were applied: the session has the file still, and
-    /// what it began with is no longer what is kept.
+    /// Numbers of changes of which only hunks were applied: the session still has the file, and its
+    /// original is no longer the kept file.
     pub parts: Vec<usize>,
     pub placed: Vec<Placed>,
     pub removed: Vec<RemovedByApply>,
-    /// What is in directories that an undo put back as a whole.
+    /// Descendants of directories that an undo put back as a whole.
     pub inside: Vec<PlacedDescendant>,
     pub before: Vec<Before>,
     pub shared: Vec<KeptHardLink>,
 }
 
-/// What the apply put somewhere.
+/// An object that the apply placed.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Placed {
-    /// Where, after.
+    /// Path after.
     pub path: BasePath,
-    /// Where it was before, if it was moved.
+    /// Path before, if it was moved.
     pub from: Option<BasePath>,
-    /// What is kept of the file that it replaced.
+    /// Slot of the kept file that it replaced.
     pub over: Option<StagingSlot>,
-    /// What was left there; `None` if it was gone at once.
+    /// The object after the apply; `None` if it disappeared at once.
     pub left: Option<Left>,
-    /// The change that it is a part of.
+    /// Number of its change.
     pub change: usize,
 }
 
-/// What was left of an object.
+/// The state in which the apply left an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Left {
     pub seen: SeenObject,
     pub attrs: Attrs,
-    /// A digest of its content or target, if it has little.
+    /// Digest of its content or link target, unless that is large.
     pub digest: Option<Vec<u8>>,
 }
 
-/// What the apply took away.
+/// An object that the apply removed.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RemovedByApply {
-    /// Where it was before.
+    /// Path before.
     pub path: BasePath,
-    /// What is kept of it.
+    /// Slot of the kept object.
     pub slot: StagingSlot,
-    /// The change that it is a part of.
+    /// Number of its change.
     pub change: usize,
 }
 
-/// What is in a directory that was put somewhere as a whole.
+/// A descendant of a directory that was placed as a whole.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PlacedDescendant {
-    /// Where it goes, in a journal; where it is after, in a record.
+    /// Path after the steps.
     pub path: BasePath,
     pub seen: SeenObject,
     pub mode: u32,
@@ -94,22 +93,22 @@ pub(super) struct PlacedDescendant {
     pub digest: Option<Vec<u8>>,
 }
 
-/// Attributes of an object from before the first step, which steps set or moved.
+/// Attributes, before the first step, of an object that steps set or moved.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Before {
-    /// Where it was before.
+    /// Path before.
     pub path: BasePath,
     pub attrs: Attrs,
-    /// What it had after the last step; `None` if it was removed.
+    /// Attributes after the last step; `None` if it was removed.
     pub left: Option<Attrs>,
-    /// The change that it is a part of; none where only what is in it changed.
+    /// Number of its change; `None` for a directory of which only entries changed.
     pub change: Option<usize>,
 }
 
-/// A kept file that had further names, which stayed where they are.
+/// A kept file with further hard links, which stayed in the target.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct KeptHardLink {
-    /// What is kept, and the path of the file in that.
+    /// The kept object's slot, and the path of the file below it.
     pub slot: StagingSlot,
     pub below: BasePath,
     pub seen: SeenObject,
@@ -167,23 +166,23 @@ impl Before {
 }
 
 impl Record {
-    /// The name of the directory that has what is kept.
+    /// Name of the directory of the kept objects.
     pub fn round(&self) -> String {
         round(self.begun)
     }
 }
 
-/// Where everything went: paths before, and paths after.
+/// Maps paths before the apply to paths after it, and back.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// By the path after, of all that was put somewhere: the path before, if it was moved.
+    /// Of each placed object, by its path after: its path before, if it was moved.
     placed: HashMap<BasePath, Option<BasePath>>,
-    /// By the path before, of all that left its place: the path after, if it was not removed.
+    /// Of each moved or removed object, by its path before: its path after; `None` if removed.
     left: HashMap<BasePath, Option<BasePath>>,
 }
 
 impl Moves {
-    /// Notes what was put somewhere.
+    /// Adds a placed object.
     pub fn place(&mut self, after: BasePath, before: Option<BasePath>) {
         if let Some(before) = &before {
             self.left.insert(before.clone(), Some(after.clone()));
@@ -191,35 +190,35 @@ impl Moves {
         self.placed.insert(after, before);
     }
 
-    /// Notes what was removed.
+    /// Adds a removed object.
     pub fn remove(&mut self, before: BasePath) {
         self.left.entry(before).or_insert(None);
     }
 
-    /// The path before of what has this path after; `None` if it was not there.
+    /// Path before of the object with this path after; `None` if it did not exist.
     pub fn before(&self, after: &BasePath) -> Option<BasePath> {
         nearest(after, &self.placed)
     }
 
-    /// The path after of what had this path before; `None` if it was removed.
+    /// Path after of the object with this path before; `None` if it was removed.
     pub fn after(&self, before: &BasePath) -> Option<BasePath> {
         nearest(before, &self.left)
     }
 
-    /// The path that an entry of a directory had before, if the entry did not move by itself.
+    /// Path before of a directory entry that did not move by itself.
     pub fn entry_before(&self, after: &BasePath) -> Option<BasePath> {
         let (dir, name) = after.split()?;
         Some(self.before(&dir)?.join(&name))
     }
 
-    /// The path at which something is in the way of an object with this path before.
+    /// Path after of the name to which an undo returns an object with this path before.
     pub fn entry_after(&self, before: &BasePath) -> Option<BasePath> {
         let (dir, name) = before.split()?;
         Some(self.after(&dir)?.join(&name))
     }
 }
 
-/// A path as the nearest of `known` at or above it says; itself where there is none.
+/// Maps a path by the entry of `known` for it or its nearest ancestor; unchanged without one.
 fn nearest(path: &BasePath, known: &HashMap<BasePath, Option<BasePath>>) -> Option<BasePath> {
     let mut above = Some(path.clone());
     while let Some(at) = above {
@@ -233,13 +232,13 @@ fn nearest(path: &BasePath, known: &HashMap<BasePath, Option<BasePath>>) -> Opti
     Some(path.clone())
 }
 
-/// The name of the directory for what is kept of the apply that was begun then.
+/// Name of the directory of the objects kept by the apply that began at this time.
 pub(super) fn round(begun: Time) -> String {
     format!("{}.{:09}", begun.secs, begun.nanos)
 }
 
 impl Record {
-    /// Whether nothing changed but times of directories, which follow what is in them.
+    /// Whether only times of directories changed, which follow their entries.
     pub fn changes_nothing(&self) -> bool {
         let is_time = |before: &Before| {
             let (was, is_dir) = (&before.attrs, before.attrs.kind == FileKind::Directory);
@@ -249,7 +248,6 @@ impl Record {
         self.placed.is_empty() && self.removed.is_empty() && self.before.iter().all(is_time)
     }
 
-    /// Where everything went.
     pub fn moves(&self) -> Moves {
         let mut moves = Moves::default();
         for placed in &self.placed {

@@ -1,8 +1,8 @@
 //! Changes that a plan leaves out by default, and attributes of host objects that it loses.
 //!
-//! Set-user-ID files and device nodes of a client would give away rights of the user who applies:
-//! an option allows them. A directory that holds entries which the client that removed it never
-//! saw is removed only if it is named. What the session hides is never overwritten, nor removed.
+//! Set-user-ID files and device nodes of a client would grant rights of the user who applies: they
+//! need an option. A directory with entries that the removing client never saw is removed only if
+//! it is named. Hidden paths are never overwritten or removed.
 
 use std::collections::HashSet;
 
@@ -25,8 +25,8 @@ const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 
 impl Planner<'_> {
-    /// Leaves out, by name, a change at a path that the session hides, and one that moves a
-    /// directory of the base so that what is hidden in it would show; whether it is left out.
+    /// Leaves out a change at a hidden path, and a move of a base directory that would reveal a
+    /// hidden path in it; returns whether it did.
     pub(super) fn leave_out_if_hidden(&mut self, change: &Change) -> Result<bool> {
         let hidden = self.opened.session().hidden();
         let Some(after) = change.after.as_ref().filter(|_| !hidden.is_empty()) else {
@@ -51,8 +51,8 @@ impl Planner<'_> {
         Ok(true)
     }
 
-    /// Whether the directory `from` has something hidden that would not be hidden in `to`. Only a
-    /// pattern with a slash tells two directories apart.
+    /// Whether the directory `from` has a hidden entry that would not be hidden in `to`. Only a
+    /// pattern with a slash depends on the directory.
     fn uncovers(&self, from: &BasePath, to: &BasePath) -> Result<bool> {
         let hidden = self.opened.session().hidden();
         if !hidden.patterns().iter().any(|pattern| pattern.as_str().contains('/')) {
@@ -79,8 +79,8 @@ impl Planner<'_> {
         Ok(false)
     }
 
-    /// Leaves out, by name, a change that makes something which only an option allows, and that is
-    /// not given; whether it is left out.
+    /// Leaves out a change that makes a special object, unless an option allows these; returns
+    /// whether it did.
     pub(super) fn leave_out_if_special(&mut self, change: &Change) -> Result<bool> {
         let Some(what) = self.special(change)? else { return Ok(false) };
         let path = change.path.clone();
@@ -93,8 +93,8 @@ impl Planner<'_> {
         Ok(true)
     }
 
-    /// Leaves out, by name, a change that takes a directory away with something in it that is not
-    /// chosen; whether it is left out.
+    /// Leaves out a change that removes or moves a directory with an entry that is not selected;
+    /// returns whether it did.
     pub(super) fn leave_out_if_split(&mut self, change: &Change) -> Result<bool> {
         let kept = split::first_unselected(self.opened, self.view, &self.options, change)?;
         let Some(kept) = kept else { return Ok(false) };
@@ -105,7 +105,7 @@ impl Planner<'_> {
         Ok(true)
     }
 
-    /// What a change makes that gives rights away, and that the host does not have already.
+    /// The kind of special object that a change makes; `None` if the base already has the same.
     fn special(&self, change: &Change) -> Result<Option<&'static str>> {
         let Some(after) = &change.after else { return Ok(None) };
         let (attr, before) = (after.attr(), change.before.as_ref());
@@ -127,7 +127,7 @@ impl Planner<'_> {
         Ok((!is_known).then_some(what))
     }
 
-    /// Names the attributes of what is replaced that its replacement does not get.
+    /// Records the extended attributes that the replacement of an object does not get.
     pub(super) fn note_losses(&mut self, difference: &Difference, is_carried: bool) -> Result<()> {
         let change = &difference.change;
         let before = change.before.as_ref().filter(|_| !change.is_link);
@@ -145,7 +145,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The same where an object stays and gets another owner: the kernel takes its capabilities.
+    /// Records lost file capabilities: the kernel removes them when the owner changes.
     pub(super) fn note_loss_by_owner(
         &mut self,
         base: &BaseObject,
@@ -167,8 +167,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Leaves out the removal of directories that hold something whose removal by a client is not
-    /// in the audit log: it may have been hidden from the client. Naming a directory removes it.
+    /// Leaves out the removal of a directory with an entry whose removal is not in the audit log:
+    /// it may have been hidden from the client. A directory selected by its path is removed.
     pub(super) fn refuse_removal_of_unseen(&mut self) -> Result<()> {
         let inside = std::mem::take(&mut self.removed_descendants);
         let opened = self.opened;
@@ -184,8 +184,8 @@ impl Planner<'_> {
             let asked = &self.options.selection;
             asked.names(&home) || removed.as_ref().is_some_and(|removed| asked.names(removed))
         };
-        // What came later than it was removed is drift, with all that is in it. What drifted above
-        // what is removed, or in another change, tells nothing of it.
+        // An object newer than its removal is drift, with all its descendants. Drift above a
+        // removed object, or in another change, says nothing about it.
         let late: HashSet<_> = self.drifted_changes.iter().map(|(c, d)| (*c, &d.path)).collect();
         let is_late = |inside: &RemovedDescendant| {
             let home = MergedPath::of_base(&inside.path);
@@ -199,7 +199,7 @@ impl Planner<'_> {
         for (RemovedDescendant { path, change, .. }, place) in
             audit_drift::never_removed(self.opened, inside)?
         {
-            // With a directory that a client moved it moved on, and is there.
+            // It moved with a directory that a client moved, and still shows.
             let there = self.view.find(&place).map_err(|source| diff::at(&place, source));
             if there?.is_some() {
                 continue;
@@ -223,7 +223,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Leaves out a change that has steps already; once.
+    /// Leaves out a change that already has steps; repeated calls have no effect.
     pub(super) fn refuse(&mut self, change: usize, skipped: Skipped) {
         if !self.refused.insert(change) {
             return;

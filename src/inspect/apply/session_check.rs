@@ -1,8 +1,8 @@
-//! What clients change in the session while it is applied.
+//! Detects changes that clients make in the session during an apply.
 //!
-//! Before each step the session's rows are compared with what the plan saw: a change whose name
-//! or object is another one is left out. Content of large files that a client has begun to write
-//! to since is copied into the session before the base changes.
+//! Before each step, the session's rows are compared with those that the plan saw: a change whose
+//! name or object differs is left out. Copy-ups that clients started since are finished before the
+//! base changes.
 
 use std::ops::ControlFlow;
 
@@ -19,12 +19,12 @@ use crate::overlay::TreeView;
 /// Why a change is left out.
 pub(super) const CHANGED: &str = "a client changed it after the plan was made";
 
-/// The session that is applied, and who changes it.
+/// The session that is applied, and its updater.
 pub(super) struct SessionCheck<'a, 'b> {
     opened: &'a OpenSession,
-    /// `None` where a copy of the base is written to: the session and its base stay as they are.
+    /// `None` if the target is a copy of the base: the session and its base do not change.
     bookkeeper: Option<&'a mut (dyn SessionUpdater + 'b)>,
-    /// What cannot be copied into the session, as its base file changed otherwise.
+    /// Pending chunks that are lost because their base file changed.
     lost: PendingCopies,
 }
 
@@ -36,13 +36,13 @@ impl<'a, 'b> SessionCheck<'a, 'b> {
         Self { opened, bookkeeper, lost: PendingCopies::default() }
     }
 
-    /// Whether the session forgets what is applied.
+    /// Whether the session drops the applied changes.
     pub fn is_kept_in_step(&self) -> bool {
         self.bookkeeper.is_some()
     }
 
-    /// Whether a change is still to be made, right before a step of it; Break, where `watch` broke
-    /// off the copying of content that the step would take away.
+    /// Whether a change is still as planned, right before a step of it. `Break` if `watch` broke
+    /// off a copy-up that has to finish before the step.
     pub fn before_step(
         &mut self,
         change: Option<&AppliedChange>,
@@ -69,7 +69,7 @@ impl<'a, 'b> SessionCheck<'a, 'b> {
         Ok(ControlFlow::Continue(is_same))
     }
 
-    /// Tells the session what was applied. Returns the changes that it keeps.
+    /// Drops applied changes from the session. Returns the paths of those that it keeps.
     pub fn forget(&mut self, applied: &[AppliedChange], is_first: bool) -> Result<Vec<MergedPath>> {
         match self.bookkeeper.as_deref_mut() {
             Some(bookkeeper) => bookkeeper.forget(applied, is_first),
@@ -77,7 +77,7 @@ impl<'a, 'b> SessionCheck<'a, 'b> {
         }
     }
 
-    /// Has the session drop copies in which it changed nothing.
+    /// Drops copies without a change from the session.
     pub fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
         if let Some(bookkeeper) = self.bookkeeper.as_deref_mut().filter(|_| !copies.is_empty()) {
             bookkeeper.drop_unchanged(copies);
@@ -85,7 +85,7 @@ impl<'a, 'b> SessionCheck<'a, 'b> {
     }
 }
 
-/// Whether the session's rows say of a change's path what they said when the plan was made.
+/// Whether the session's rows for a change's path are those that the plan saw.
 fn is_as_planned(view: &TreeView<'_>, change: &AppliedChange) -> Result<bool> {
     let failed = |source| diff::at(&change.path, source);
     let Some(planned) = change.planned else { return Ok(true) };

@@ -1,5 +1,5 @@
-//! Making everything that is to be placed, beside the tree: until that is done, nothing of the
-//! tree has changed. What cannot be made is left out, and the rest is made all the same.
+//! Makes the objects that an apply places, in the staging: the tree does not change before all are
+//! made. An object that cannot be made is left out, and the others are made.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
 use crate::writeback::{Staging, StagingSlot, TargetError, Unset, Xattrs};
 
-/// How often something could not be set.
+/// Numbers of objects on which an attribute could not be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NotSet {
     /// Owner or group.
@@ -34,17 +34,17 @@ impl NotSet {
     }
 }
 
-/// What came of making everything.
+/// Result of [`stage`].
 #[derive(Debug, Default)]
 pub(super) struct Staged {
     pub not_set: NotSet,
-    /// The changes that are left out, by number where the plan has them.
+    /// The changes that are left out, with their number if the plan has them.
     pub skipped: Vec<(Option<usize>, Skipped)>,
     /// Extended attributes that the host refuses.
     pub losses: Vec<Loss>,
 }
 
-/// Makes what the plan says; `None` if it was broken off.
+/// Makes the plan's objects; `None` if `watch` broke it off.
 pub(super) fn stage(
     view: &TreeView<'_>,
     place: &ApplyTarget<'_>,
@@ -74,11 +74,11 @@ struct StagingRun<'a, 'w> {
     place: &'a ApplyTarget<'a>,
     staging: &'a Staging,
     watch: &'a mut ApplyWatch<'w>,
-    /// Bytes of data, and how many of them are written.
+    /// Bytes of data to write, and those written so far.
     all: u64,
     done: u64,
     staged: Staged,
-    /// What could not be made, and why.
+    /// Why an object could not be made, by its slot.
     failed: HashMap<StagingSlot, String>,
 }
 
@@ -99,7 +99,7 @@ impl StagingRun<'_, '_> {
         let attr = object.attr();
         match attr.kind {
             FileKind::Directory => {
-                // Its attributes come when all is in it.
+                // Its attributes are set after its entries are placed.
                 self.staging.directory(make.slot)?;
                 return Ok(ControlFlow::Continue(()));
             }
@@ -127,7 +127,7 @@ impl StagingRun<'_, '_> {
             Some(path) => self.place.xattrs(path)?,
             None => Xattrs::default(),
         };
-        // The plan names these.
+        // The plan already lists these as losses.
         carried.take_bound();
         let (unset, names) = self.staging.set(make.slot, &make.attrs, &carried)?;
         self.staged.not_set.add(unset);
@@ -138,7 +138,7 @@ impl StagingRun<'_, '_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Writes a content that is not all of what the session has.
+    /// Writes merged content, or the chosen part of the session's content.
     fn write(
         &mut self,
         slot: StagingSlot,
@@ -170,7 +170,7 @@ impl StagingRun<'_, '_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Notes that something cannot be made, and why; gives its space back.
+    /// Leaves out an object that cannot be made, with the reason, and removes the partial object.
     fn leave_out(&mut self, make: &Make, error: &InspectError) -> Result<()> {
         self.staging.discard_partial(make.slot)?;
         let why = match error {

@@ -1,9 +1,9 @@
-//! The steps that make one tree of the other, and their order.
+//! The steps of an apply, and their order.
 //!
-//! First everything that leaves its place is taken away, the deepest first, so that every path
-//! is as the base has it; then everything is put where it belongs, directories before what is in
-//! them; then directories get their attributes, the deepest first, for what is put into one
-//! moves its times.
+//! First, all objects that leave their path are taken to staging, the deepest first, so that each
+//! path is still as in the base. Then objects are put at their paths, directories before their
+//! entries. Last, attributes are set, the deepest first: an entry that is put into a directory
+//! changes the directory's times.
 
 use std::collections::BTreeSet;
 
@@ -14,50 +14,49 @@ use crate::overlay::PathRows;
 use crate::vfs::{FileId, Time};
 use crate::writeback::{Attrs, SeenObject, StagingDir, StagingSlot};
 
-/// What is taken from where the base has it.
+/// Takes an object from its path in the target to staging.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Take {
-    /// Where it goes.
+    /// Its slot in staging.
     pub slot: StagingSlot,
-    /// Where it is.
+    /// Its path in the target.
     pub from: BasePath,
-    /// Only one more name of it is taken.
+    /// The object stays, and staging gets a hard link to it.
     pub stays: bool,
-    /// What was seen there.
+    /// The object that the plan saw there.
     pub seen: SeenObject,
-    /// The change that it is a part of.
+    /// Number of its change.
     pub change: usize,
 }
 
-/// What is put to where it belongs.
+/// Puts an object from staging at its path in the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PutStep {
-    /// Where it comes from.
+    /// Its slot in staging.
     pub slot: StagingSlot,
     /// Whether it was made, or taken.
     pub shelf: StagingDir,
-    /// Where it goes.
+    /// Its path in the target.
     pub to: BasePath,
-    /// The file that it takes the place of.
+    /// The file that it replaces.
     pub over: Option<SeenObject>,
-    /// The change that it is a part of.
+    /// Number of its change.
     pub change: usize,
 }
 
-/// What gets attributes where it is.
+/// Sets attributes of an object in the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Set {
-    /// Where it is in the end.
+    /// Its path after all puts.
     pub path: BasePath,
-    /// What it gets.
     pub attrs: Attrs,
-    /// What was seen of it, if it is a file.
+    /// The file that the plan saw; `None` for a directory.
     pub seen: Option<SeenObject>,
-    /// The change that it is a part of; none where only what is in it changed.
+    /// Number of its change; `None` for a directory of which only entries changed.
     pub change: Option<usize>,
 }
 
-/// All steps.
+/// All steps, in the order of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Steps {
     pub takes: Vec<Take>,
@@ -65,28 +64,27 @@ pub(super) struct Steps {
     pub sets: Vec<Set>,
 }
 
-/// A change that is applied, for the session, which forgets it then.
+/// A change that is applied, and that the session then drops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppliedChange {
-    /// Where it is in the merged tree, or would be if it was not gone.
+    /// Path in the merged tree; of a removed object, the path that it had.
     pub path: MergedPath,
-    /// Where it was before, if it moved.
+    /// Path before, if it moved.
     pub from: Option<MergedPath>,
-    /// What the session has there, as it was applied: its number, and when it last changed. If
-    /// that is no longer so, it must not be forgotten. `None` if it is gone.
+    /// Number and ctime of the session's object when the plan was made; `None` if it is removed. If
+    /// they differ later, the session must keep its object.
     pub object: Option<(FileId, Time)>,
-    /// What the session's rows said of the path when the plan was made; `None` in a journal of an
-    /// older version, which does not say.
+    /// The session's rows for the path when the plan was made; `None` in a journal of an older
+    /// version.
     pub planned: Option<PathRows>,
-    /// The ctime with which it was left in the base; `None` before it is applied.
+    /// The base object's ctime after the apply; `None` before.
     pub base_ctime: Option<Time>,
-    /// Nothing below it that the session changed was left out: whatever the session knows of
-    /// what is below may go with it.
+    /// No change below it is left out: the session may drop all its rows below.
     pub is_whole: bool,
     /// Only this part of a file is applied: the session keeps the rest.
     pub part: Option<ChosenPart>,
-    /// How many paths it stands for, as `diff` counts them: of a directory that is gone, with all
-    /// that was in it; none where only a directory's time differs, which follows what is in it.
+    /// Number of paths that it counts for, as in `diff`: for a removed directory, all its entries
+    /// too; 0 if only a directory's times differ, which follow its entries.
     pub paths: u64,
 }
 
@@ -96,8 +94,8 @@ impl AppliedChange {
         self.planned.is_some_and(|planned| planned.entry.is_some())
     }
 
-    /// How many paths these changes stand for; directories of which only the time differs count
-    /// where there is nothing else.
+    /// Number of paths that these changes count for. Directories of which only the times differ
+    /// count only if nothing else does.
     pub fn count_paths<'c>(changes: impl Iterator<Item = &'c Self>) -> u64 {
         let (mut paths, mut times) = (0, 0);
         for change in changes {
@@ -107,10 +105,12 @@ impl AppliedChange {
         if paths == 0 { times } else { paths }
     }
 
-    /// The requests, of at most `most` changes each, that let the session forget changes.
+    /// Splits changes into requests of at most `most` changes each, by which the session drops
+    /// them.
     pub fn in_requests(mut applied: Vec<&Self>, most: usize) -> Vec<Vec<&Self>> {
-        // What moved comes first, with the directories above it: the base has all of it at its new
-        // place already, and the session finds what is at the old one, or in it, only after that.
+        // Moves come first, with the directories above them: the base already has the moved objects
+        // at their new paths, and the session finds objects at or below the old paths only
+        // afterwards.
         let mut first = BTreeSet::new();
         for moved in applied.iter().filter(|applied| applied.from.is_some()) {
             let mut path = moved.path.clone();
@@ -118,7 +118,7 @@ impl AppliedChange {
                 path = path.parent();
             }
         }
-        // A directory before what is in it.
+        // A directory before its entries.
         applied.sort_by(|a, b| a.path.cmp(&b.path));
         applied.sort_by_key(|applied| !first.contains(&applied.path));
         let mut requests: Vec<_> = applied.chunks(most).map(<[_]>::to_vec).collect();
@@ -130,14 +130,13 @@ impl AppliedChange {
 }
 
 impl Steps {
-    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.takes.len() + self.puts.len() + self.sets.len()
     }
 
-    /// Puts them into their order.
+    /// Sorts the steps into the order in which they run.
     pub(super) fn sort(&mut self) {
-        // Further names before anything moves; their files' ctimes move with that.
+        // Hard links before any move; they change the files' ctimes, which are not compared then.
         let linked: Vec<(u64, u64)> =
             self.takes.iter().filter(|t| t.stays).map(|t| (t.seen.dev, t.seen.ino)).collect();
         let linked: std::collections::HashSet<_> = linked.into_iter().collect();

@@ -1,4 +1,4 @@
-//! The directory that is written to: the base itself, or a copy of it.
+//! The directory that an apply writes to: the base itself, or a copy of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use crate::inspect::error::Result;
 use crate::inspect::opened::{OpenSession, below};
 use crate::writeback::{Attrs, Target, Xattrs};
 
-/// A directory to write to, and what of it must not be written.
+/// The target, and the paths in it that must not be written.
 pub(super) struct ApplyTarget<'a> {
     pub target: Target,
     opened: &'a OpenSession,
-    /// The top as it was when nothing was done yet.
+    /// The top before the first step.
     pub top: BaseAttr,
-    /// The same, with the mode that the host has.
+    /// Its attributes with the mode that the host reports.
     pub host_top: Attrs,
-    /// Where it is not the base.
+    /// Reads the copy; `None` if the target is the base.
     copy: Option<HostDir>,
-    /// The base then, for what only the host's calls tell of it.
+    /// The base, if the target is a copy: for its ACLs.
     base: Option<Target>,
-    /// The session's own files, and what this tool needs.
+    /// Paths of the session's files, and acetate's own paths.
     reserved: Vec<BasePath>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> ApplyTarget<'a> {
     /// Opens the base, or the directory `to`.
     ///
     /// # Errors
-    /// There is none, or it cannot be written to because it is the base or a part of it.
+    /// It does not exist, or `to` is the base, in it, or above it.
     pub fn open(opened: &'a OpenSession, to: Option<&Path>) -> Result<Self> {
         let given = directory(opened, to)?;
         let real = match (fs::canonicalize(&given), to) {
@@ -59,7 +59,6 @@ impl<'a> ApplyTarget<'a> {
         let target = Target::open(&real)?;
         let reader = copy.as_ref().map_or(opened.whole_base(), |copy| copy as &dyn Base);
         let top = match reader.stat(&BasePath::root()) {
-            // A session without a base has none that it could be written to.
             Ok(top) => top,
             Err(source) => return Err(base_error(&given, source)),
         };
@@ -68,13 +67,13 @@ impl<'a> ApplyTarget<'a> {
         Ok(Self { target, opened, top, host_top, copy, base: other, reserved })
     }
 
-    /// The directory for what an apply replaces and removes.
+    /// The undo directory.
     pub fn undo_dir(&self) -> PathBuf {
         self.opened.session().undo_dir()
     }
 
-    /// The extended attributes of what is at a path, for what replaces it. Where a copy has no
-    /// access control list and the base has one, that counts: the session's mode is of that.
+    /// Extended attributes of the object at a path, for its replacement. If a copy has no ACL and
+    /// the base has one, the base's is used: the session's mode comes from that.
     pub fn xattrs(&self, path: &BasePath) -> Result<Xattrs> {
         if self.target.look(path)?.is_none() {
             return Ok(Xattrs::default());
@@ -103,7 +102,7 @@ impl<'a> ApplyTarget<'a> {
         self.copy.is_some()
     }
 
-    /// What is read to see what is there, with what the session hides.
+    /// Reads the target, including paths that the session hides.
     pub fn reader(&self) -> &dyn Base {
         match &self.copy {
             Some(copy) => copy,
@@ -111,18 +110,18 @@ impl<'a> ApplyTarget<'a> {
         }
     }
 
-    /// What is at a path now.
+    /// Current attributes of the object at a path.
     pub fn stat(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
         stat_in(self.reader(), path).map_err(|source| base_error(&self.shown(path), source))
     }
 
-    /// The path for people.
+    /// The path on the host, for messages.
     pub fn shown(&self, path: &BasePath) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
         self.target.path().join(std::ffi::OsStr::from_bytes(path.as_bytes()))
     }
 
-    /// Refuses to write over what must stay.
+    /// Refuses to write at or below a reserved path.
     pub fn check_free(&self, path: &BasePath) -> Result<()> {
         match self.reserved.iter().any(|reserved| is_within(path, reserved)) {
             true => Err(self.is_reserved(path)),
@@ -130,7 +129,7 @@ impl<'a> ApplyTarget<'a> {
         }
     }
 
-    /// Refuses to take away what must stay, or what holds it.
+    /// Refuses to remove or move a reserved path; also a directory above one, unless it `stays`.
     pub fn check_may_go(&self, path: &BasePath, stays: bool) -> Result<()> {
         let holds = !stays && self.reserved.iter().any(|reserved| is_within(reserved, path));
         if holds { Err(self.is_reserved(path)) } else { self.check_free(path) }
@@ -144,7 +143,7 @@ impl<'a> ApplyTarget<'a> {
     }
 }
 
-/// What is at a path of a tree.
+/// Attributes of the object at a path; `None` if there is none.
 pub(super) fn stat_in(
     tree: &dyn Base,
     path: &BasePath,
@@ -156,7 +155,7 @@ pub(super) fn stat_in(
     }
 }
 
-/// A failure of the directory that is written to, where it is read.
+/// The error of a failed read of the target.
 pub(super) fn base_error(path: &Path, source: BaseError) -> InspectError {
     InspectError::Base { path: path.to_owned(), is_recorded: false, source }
 }
@@ -165,7 +164,7 @@ fn real(path: &Path) -> Result<PathBuf> {
     fs::canonicalize(path).map_err(|source| base_error(path, source.into()))
 }
 
-/// A copy of the base is neither the base nor in it, nor around it.
+/// Refuses a copy that is the base, in it, or above it.
 fn check_apart(copy: &Path, base: &Path, given: &Path) -> Result<()> {
     let (what, hint) = if copy == base {
         ("is the base", "leave --to out to write to the base")

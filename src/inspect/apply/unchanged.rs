@@ -1,6 +1,6 @@
-//! Copies in which the session changed nothing, and what it made and the base then got alike: they
-//! hide what the base has, or gets later. With them go directories that the base does not have any
-//! more, and that hold nothing else.
+//! Session objects without a change: copies that equal their original, and new objects that the
+//! base then got too. They hide what the base has or gets later, so an apply drops them.
+//! Directories that the base no longer has go with them, if nothing else is in them.
 
 use std::collections::HashSet;
 
@@ -18,12 +18,12 @@ use crate::vfs::FileKind;
 pub struct DroppedCopy {
     /// The copy.
     pub copy: UnchangedCopy,
-    /// The base has something else than the copy, or nothing any more.
+    /// The base has another object than the copy, or none.
     pub is_drifted: bool,
 }
 
 impl DroppedCopy {
-    /// What a journal says of it.
+    /// Its entry in the journal.
     pub(super) fn json(&self) -> Value {
         let path = journal::bytes(self.copy.path.as_bytes());
         let object = journal::object(self.copy.object);
@@ -40,8 +40,9 @@ impl DroppedCopy {
 }
 
 impl Planner<'_> {
-    /// The copy of a change that would be dropped if nothing differs: not where the session keeps
-    /// its changes, or what the session has is to be written whatever the base has.
+    /// The copy to drop if the change has no difference. `None` if the target is a copy of the
+    /// base, if an option writes the session's object whatever the base has, or if more changed
+    /// than the content (a move, a hard link).
     pub(super) fn copy_of(&self, change: &Change, is_hollow: bool) -> Option<DroppedCopy> {
         let after = change.after.as_ref()?;
         let is_named = self.sides.session.iter().any(|named| change.path.is_within(named));
@@ -60,7 +61,7 @@ impl Planner<'_> {
         Some(DroppedCopy { copy, is_drifted: change.is_drifted })
     }
 
-    /// Notes a change that is left out, if its file has further names, which may be applied.
+    /// Records a left-out change of a file with several hard links: another one may be applied.
     pub(super) fn note_unchosen_name(&mut self, change: &Change) {
         let row = change.after.as_ref().and_then(TreeObject::row);
         if row.is_some_and(|row| row.kind != FileKind::Directory && row.nlink > 1) {
@@ -68,8 +69,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Drops the copies at names that are not chosen where the base has the file of another name
-    /// that is applied, which the base's file gets: it is one file with all that the session has.
+    /// Drops copies at names that are not chosen if another name of the file is applied as a hard
+    /// link of the base file: the base file is then the session's file.
     pub(super) fn drop_other_names(&mut self) {
         let takes = self.plan.steps.takes.iter().filter(|take| take.stays);
         let linked: HashSet<_> = takes
@@ -88,8 +89,8 @@ impl Planner<'_> {
         self.plan.unchanged.extend(dropped);
     }
 
-    /// Whether a difference is a time alone, of what a copy of the base does not have, or has as
-    /// both sides made it.
+    /// Whether only times differ, of an object that the target, a copy of the base, does not have,
+    /// or has as both sides made it.
     pub(super) fn is_time_of_nothing(&self, difference: &Difference) -> Result<bool> {
         let Some(old) = difference.old.as_ref().filter(|_| self.place.is_copy()) else {
             return Ok(false);
@@ -106,13 +107,12 @@ impl Planner<'_> {
     }
 }
 
-/// Whether an object that the base changed, or removed, differs from its original in nothing but
-/// the time.
+/// Whether an object that the base changed or removed differs from its original only in times.
 pub(super) fn is_as_it_began(difference: &Difference) -> bool {
     is_time_alone(difference) && drifted_original(&difference.change).is_some()
 }
 
-/// Whether the session made an object, and the base then got the same, but for the time.
+/// Whether the session made an object, and the base then got an equal one, times apart.
 pub(super) fn is_made_alike(difference: &Difference) -> bool {
     let change = &difference.change;
     let is_made = change.original.is_none()
@@ -120,7 +120,7 @@ pub(super) fn is_made_alike(difference: &Difference) -> bool {
     is_made && change.is_drifted && is_time_alone(difference)
 }
 
-/// Whether an object is at its own place, and differs in nothing but the time.
+/// Whether an object is at its own path and differs only in times.
 fn is_time_alone(difference: &Difference) -> bool {
     let (change, differs) = (&difference.change, difference.differs);
     let is_at_its_place = match difference.kind {

@@ -1,8 +1,8 @@
-//! Taking the last apply back.
+//! Undoes the last apply.
 //!
-//! An undo is an apply of its own: it makes what it puts back in the staging, writes a journal, and
-//! then does steps of which each can be done again. What it replaces and removes is kept in turn,
-//! so that the next undo does the apply again.
+//! An undo is itself an apply: it makes the objects that it puts back in staging, writes a journal,
+//! and runs steps that can each be repeated. It keeps what it replaces and removes, so that the
+//! next undo repeats the apply.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -25,10 +25,10 @@ use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
 use crate::writeback::{Cloner, Hooks, Staging, StagingDir, UndoDir};
 
-/// Says what taking the last apply back would do; `None` if nothing of one is kept.
+/// Plans the undo of the last apply; `None` if no apply is kept.
 ///
 /// # Errors
-/// It was applied to another directory, or what is kept or the directory cannot be read.
+/// That apply was to another directory, or the kept objects or the target cannot be read.
 pub fn plan_undo(
     opened: &OpenSession,
     to: Option<&Path>,
@@ -40,11 +40,11 @@ pub fn plan_undo(
     while_open(&place, (&dir, &record), plan).map(Some)
 }
 
-/// Takes the last apply back, as `shown`; without it, as it is planned now.
+/// Undoes the last apply as in the plan `shown`; without one, as it is planned now.
 ///
 /// # Errors
-/// As [`plan_undo`]; something changed since the apply, or since the plan was shown; there is no
-/// room to keep what is replaced; or the host refuses. Unless the error is
+/// As [`plan_undo`]; an object changed since the apply, or since the plan was shown; there is no
+/// room to keep the replaced objects; or the host refuses. Unless the error is
 /// [`InspectError::Unfinished`], nothing has changed.
 pub fn undo(
     opened: &OpenSession,
@@ -70,7 +70,7 @@ pub fn undo(
     }
 }
 
-/// What is kept of the last apply of this session to this directory.
+/// The undo directory and the record of this session's last apply to this target.
 fn kept(opened: &OpenSession, place: &ApplyTarget<'_>) -> Result<Option<(UndoDir, Record)>> {
     let Some(dir) = UndoDir::open(&place.undo_dir(), false)? else { return Ok(None) };
     let Some(record) = keep::read(&dir)? else { return Ok(None) };
@@ -109,7 +109,7 @@ fn make_plan(
     Ok(plan)
 }
 
-/// Makes everything that will be placed; `None` if it was broken off.
+/// Makes the objects to place; `None` if `watch` broke it off.
 fn prepare(
     opened: &OpenSession,
     place: &ApplyTarget<'_>,
@@ -139,7 +139,7 @@ fn refused<T>(what: String) -> Result<T> {
     Err(InspectError::Refused { what, hint })
 }
 
-/// The same, while the directories `opened` are open.
+/// As [`prepare`], while the directories `opened` are open.
 fn prepare_open(
     place: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
@@ -196,7 +196,7 @@ fn prepare_open(
     Ok(Some((journal, staged)))
 }
 
-/// What was made in directories.
+/// The descendants of restored directories, by their paths after the undo.
 fn inside(place: &ApplyTarget<'_>, restores: &[Restore]) -> Result<Vec<PlacedDescendant>> {
     let mut inside = Vec::new();
     for restore in restores {
@@ -220,7 +220,7 @@ fn inside(place: &ApplyTarget<'_>, restores: &[Restore]) -> Result<Vec<PlacedDes
     Ok(inside)
 }
 
-/// What is left out, and why.
+/// The changes that are left out, with the reason.
 fn left_out(plan: &UndoPlan, record: &Record) -> Vec<(Option<usize>, Skipped)> {
     let mut skipped = Vec::new();
     let mut named = HashSet::new();
@@ -236,7 +236,7 @@ fn left_out(plan: &UndoPlan, record: &Record) -> Vec<(Option<usize>, Skipped)> {
     skipped
 }
 
-/// Makes what is put back of what is kept; whether it was not broken off.
+/// Copies the kept objects to staging; false if `watch` broke it off.
 fn restore(
     place: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),

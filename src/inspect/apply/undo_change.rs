@@ -1,4 +1,4 @@
-//! What an undo changes, and what stands against it.
+//! The changes of an undo, and the drift that prevents some of them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,53 +12,53 @@ use crate::inspect::error::Result;
 use crate::vfs::FileKind;
 use crate::writeback::{Target, TargetObject, UndoDir};
 
-/// What becomes of a path.
+/// What an undo does at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UndoChange {
-    /// The path, as it is when all is done; of what is removed, as it is now.
+    /// Path after the undo; of a removed object, its current path.
     pub path: MergedPath,
-    /// What becomes of it.
+    /// Kind of the change.
     pub kind: UndoKind,
     /// It is a directory.
     pub is_dir: bool,
-    /// What comes or goes with it, of a directory.
+    /// Of a directory: descendants that are restored or removed with it.
     pub held: DirContents,
 }
 
-/// What is in a directory, and comes or goes with it.
+/// Counts of descendants that are restored or removed with a directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DirContents {
-    /// Files, links and other things that are no directories.
+    /// Files, symbolic links and other objects that are no directories.
     pub files: u64,
     /// Directories.
     pub dirs: u64,
-    /// Sizes of the files, in bytes.
+    /// Total size of the regular files, in bytes.
     pub bytes: u64,
 }
 
-/// How.
+/// Kind of an undo's change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UndoKind {
-    /// It is there again.
+    /// A removed object is restored.
     Restored,
-    /// It has its old content or attributes again.
+    /// The old content or attributes are restored.
     Changed,
-    /// It goes.
+    /// The object is removed.
     Removed,
-    /// It is moved back from this path.
+    /// The object is moved back from this path.
     Moved(MergedPath),
 }
 
-/// What changed since the apply.
+/// A change of the target since the apply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UndoDrift {
-    /// Where it is.
+    /// Path of the object.
     pub path: MergedPath,
-    /// What happened.
+    /// What changed.
     pub why: &'static str,
-    /// Nothing can bring it back.
+    /// The object cannot be restored, not even with `force`.
     pub is_lost: bool,
-    /// The change of the apply that it is about.
+    /// Number of the apply's change.
     pub(super) change: usize,
 }
 
@@ -80,7 +80,7 @@ impl DirContents {
         self.bytes = self.bytes.saturating_add(more.bytes);
     }
 
-    /// What is below `top`, without `moved`, which leave it first.
+    /// Counts the objects below `top`, without those in `moved`, which leave it first.
     fn below(target: &Target, top: &BasePath, moved: &HashSet<BasePath>) -> Result<Self> {
         let mut held = Self::default();
         target.walk(top, &mut |path, object| {
@@ -94,7 +94,7 @@ impl DirContents {
     }
 }
 
-/// Counts what comes and goes with the directories of a plan.
+/// Counts the descendants of directories that a plan restores or removes.
 pub(super) fn count_held(
     place: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
@@ -103,7 +103,7 @@ pub(super) fn count_held(
     let moved: HashSet<_> = plan.moved().cloned().collect();
     let restores: HashMap<_, _> =
         plan.restores.iter().map(|r| (MergedPath::of_base(&r.path), &r.name)).collect();
-    // The directory that goes, or the one that comes, in which the next changes are.
+    // The removed directory, and the index of the restored one, that contain the next changes.
     let (mut going, mut coming): (Option<MergedPath>, Option<usize>) = (None, None);
     for at in 0..plan.changes.len() {
         let UndoChange { path, kind, is_dir, .. } = &plan.changes[at];

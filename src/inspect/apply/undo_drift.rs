@@ -9,19 +9,19 @@ use crate::overlay::BlobDigest;
 use crate::vfs::FileKind;
 use crate::writeback::{SeenObject, Target, TargetObject};
 
-/// What was left of an object, as far as it tells a change.
+/// The state in which an apply left an object, as far as it is compared.
 pub(super) struct LeftObject<'a> {
     seen: &'a SeenObject,
     mode: u32,
     digest: Option<&'a [u8]>,
 }
 
-/// How many names of each file go, by inode number.
+/// Number of hard links of each file that an undo removes, by inode number.
 #[derive(Debug, Default)]
 pub(super) struct GoingNames(HashMap<u64, u64>);
 
 impl GoingNames {
-    /// The names that were put where nothing comes back from.
+    /// Counts the names of placed objects that were not moved there.
     pub fn of(record: &Record) -> Self {
         let mut going = Self::default();
         let placed = record.placed.iter().filter(|placed| placed.from.is_none());
@@ -32,7 +32,7 @@ impl GoingNames {
         going
     }
 
-    /// Whether a file has further names, which stay and keep its mode.
+    /// Whether a file has hard links that stay and keep its mode.
     fn leave(&self, now: &TargetObject) -> bool {
         !now.is_dir() && self.0.get(&now.seen.ino).is_some_and(|going| *going < now.nlink)
     }
@@ -51,8 +51,8 @@ impl<'a> From<&'a PlacedDescendant> for LeftObject<'a> {
 }
 
 impl LeftObject<'_> {
-    /// Whether what is at `path` now has the type, content and mode that was left; of a directory,
-    /// the type. A mode that another name keeps is not lost.
+    /// Whether the object at `path` has the type, content and mode that were left; of a directory,
+    /// only the type is compared. The mode may differ if another hard link keeps it.
     pub fn is_now(
         &self,
         target: &Target,
@@ -70,7 +70,7 @@ impl LeftObject<'_> {
         if !has_mode && !going.leave(now) {
             return Ok(false);
         }
-        // Device numbers may be others after a restart.
+        // Device numbers may differ after a reboot.
         let seen = SeenObject { dev: now.seen.dev, ..self.seen.clone() };
         if seen.is_as_seen(&now.seen) {
             return Ok(true);

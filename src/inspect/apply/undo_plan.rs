@@ -1,7 +1,7 @@
-//! The steps that take an apply back, and what stands against them.
+//! The steps that undo an apply, and the drift that prevents some of them.
 //!
-//! What the apply put somewhere is taken away, or back to where it came from; what it replaced or
-//! removed is made of what is kept, and put where it was; then attributes are as they were.
+//! Placed objects are removed, or moved back to their old paths. Replaced and removed objects are
+//! made from the kept ones, and put at their old paths. Then the old attributes are set.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,39 +18,40 @@ use crate::inspect::error::Result;
 use crate::vfs::FileKind;
 use crate::writeback::{Attrs, SeenObject, StagingDir, StagingSlot, TargetObject};
 
-/// What is done about what changed since the apply.
+/// How an undo treats objects that changed since the apply.
 #[derive(Debug, Clone, Default)]
 pub struct UndoOptions {
-    /// Take it away or overwrite it too.
+    /// Remove or overwrite them too.
     pub force: bool,
-    /// Leave it out.
+    /// Leave them out.
     pub skip_drifted: bool,
-    /// Keep what the undo itself replaces and removes, up to so many bytes; `None` keeps nothing.
+    /// Keep objects that the undo itself replaces and removes, up to this many bytes; `None` keeps
+    /// nothing.
     pub keep: Option<u64>,
 }
 
-/// What would be done.
+/// What an undo would do.
 #[derive(Debug, Default)]
 pub struct UndoPlan {
-    /// The apply was taken back already, and is done again.
+    /// The apply was already undone, and is repeated.
     pub is_redo: bool,
-    /// What becomes of each path.
+    /// Changes, sorted by path.
     pub changes: Vec<UndoChange>,
-    /// What changed since the apply, and would be lost.
+    /// Objects that changed since the apply, and that the undo would lose.
     pub drifted: Vec<UndoDrift>,
-    /// How many directories only get their times back.
+    /// Number of directories of which only the times are restored.
     pub times: u64,
-    /// What the undo itself replaces and removes, in bytes on disk.
+    /// Objects that the undo itself replaces and removes, in bytes on disk.
     pub kept_bytes: u64,
     pub(super) steps: Steps,
     pub(super) restores: Vec<Restore>,
     pub(super) top: Option<Attrs>,
-    /// Changes that are left out.
+    /// Numbers of the changes that are left out.
     pub(super) left_out: HashSet<usize>,
 }
 
 impl UndoPlan {
-    /// What is moved back, by the paths where it is.
+    /// Current paths of the objects that are moved back.
     pub(super) fn moved(&self) -> impl Iterator<Item = &BasePath> {
         let puts = self.steps.puts.iter().filter(|put| put.shelf == StagingDir::Taken);
         let put: HashSet<StagingSlot> = puts.map(|put| put.slot).collect();
@@ -59,15 +60,15 @@ impl UndoPlan {
     }
 }
 
-/// What is made of something that is kept.
+/// An object that is made from a kept one.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Restore {
-    /// Where it is made.
+    /// Its slot in staging.
     pub slot: StagingSlot,
-    /// What is kept.
+    /// Slot and name of the kept object.
     pub kept: StagingSlot,
     pub name: Vec<u8>,
-    /// Where it belongs.
+    /// Its path in the target.
     pub path: BasePath,
 }
 
@@ -77,23 +78,23 @@ const CAME: &str = "came there since the apply";
 const HUNKS: &str = "only hunks of it were applied";
 const NO_DIRECTORY: &str = "its directory is gone since it was applied";
 
-/// Makes the plan.
+/// Makes an [`UndoPlan`].
 pub(super) struct UndoPlanner<'a> {
     place: &'a ApplyTarget<'a>,
     record: &'a Record,
     options: &'a UndoOptions,
     moves: Moves,
-    /// What is in directories that were put somewhere as a whole.
+    /// Descendants of directories that were placed as a whole.
     inside: HashMap<&'a BasePath, &'a PlacedDescendant>,
-    /// What directories have that are open just now.
+    /// Attributes, while closed, of the directories that are open now.
     opened: HashMap<&'a BasePath, &'a Attrs>,
-    /// The names that go.
+    /// Hard links that the undo removes.
     going: GoingNames,
-    /// What is at each placed path now.
+    /// The current object at each placed path.
     now: Vec<Option<TargetObject>>,
     drifts: BTreeMap<(usize, MergedPath), UndoDrift>,
     left_out: HashSet<usize>,
-    /// What is in the way, and goes, by its path.
+    /// Objects in the way, which are removed, with the change's number; by path.
     in_the_way: BTreeMap<BasePath, (TargetObject, usize)>,
     slots: StagingSlot,
 }
@@ -130,7 +131,7 @@ impl<'a> UndoPlanner<'a> {
             self.compare(placed, now.as_ref())?;
             self.now.push(now);
         }
-        // What is left out may be in the way of more.
+        // A change that is left out may obstruct others.
         loop {
             let known = (self.left_out.len(), self.in_the_way.len());
             self.look_for_others()?;
@@ -154,7 +155,7 @@ impl<'a> UndoPlanner<'a> {
         Ok(plan)
     }
 
-    /// Notes what changed since the apply. It is left out, but with force.
+    /// Records drift. Its change is left out, unless `force` is set and nothing is lost.
     fn note(&mut self, path: &BasePath, why: &'static str, is_lost: bool, change: usize) {
         let path = MergedPath::of_base(path);
         if is_lost || !self.options.force {
@@ -164,16 +165,17 @@ impl<'a> UndoPlanner<'a> {
         self.drifts.entry((change, path)).or_insert(drift);
     }
 
-    /// Compares what is at a placed path with what was left there.
+    /// Compares the object at a placed path with the one that was left there.
     fn compare(&mut self, placed: &Placed, now: Option<&TargetObject>) -> Result<()> {
         let is_needed = placed.from.is_some() || placed.over.is_some();
         match (&placed.left, now) {
-            // Gone already, as it is to be.
+            // Already removed, as by the undo.
             (_, None) if !is_needed => {}
             (_, None) => self.note(&placed.path, GONE, placed.from.is_some(), placed.change),
             (None, Some(_)) => self.note(&placed.path, CAME, false, placed.change),
             (Some(left), Some(now)) => {
-                // What is moved back keeps its mode: no other name may change that.
+                // An object that is moved back keeps its mode, so no other hard link may have
+                // changed that.
                 let going =
                     if placed.from.is_none() { &self.going } else { &GoingNames::default() };
                 let left = LeftObject::from(left);
@@ -187,7 +189,7 @@ impl<'a> UndoPlanner<'a> {
         Ok(())
     }
 
-    /// The placed paths that are taken away or back, with what is there.
+    /// Placed paths whose objects are removed or moved back, with the current object.
     fn taken(&self) -> HashMap<&'a BasePath, &TargetObject> {
         let placed = self.record.placed.iter().zip(&self.now);
         let taken = placed.filter(|(placed, _)| !self.left_out.contains(&placed.change));
@@ -195,7 +197,7 @@ impl<'a> UndoPlanner<'a> {
         taken.filter_map(|(placed, now)| Some((&placed.path, now.as_ref()?))).collect()
     }
 
-    /// Looks for what is in directories that go, and for what is in the way.
+    /// Finds unknown entries of removed directories, and objects in the way.
     fn look_for_others(&mut self) -> Result<()> {
         let record = self.record;
         let mut found = Vec::new();
@@ -239,7 +241,7 @@ impl<'a> UndoPlanner<'a> {
         Ok(())
     }
 
-    /// Whether the directory is there into which something goes back, or comes back with it.
+    /// Whether the directory to which an object returns exists, or is restored too.
     fn has_directory(&self, before: &BasePath) -> Result<bool> {
         let Some((dir, _)) = before.split() else { return Ok(true) };
         let is_above = |removed: &RemovedByApply| {
@@ -253,7 +255,7 @@ impl<'a> UndoPlanner<'a> {
         Ok(dir.is_root() || self.object(&dir)?.is_some_and(|object| object.is_dir()))
     }
 
-    /// What is at a path; `None` also where a directory above it is something else.
+    /// The object at a path; `None` also if a parent is no directory.
     fn object(&self, path: &BasePath) -> Result<Option<TargetObject>> {
         match self.place.target.object(path) {
             Err(error) if error.is_of_object() => Ok(None),
@@ -264,7 +266,7 @@ impl<'a> UndoPlanner<'a> {
         }
     }
 
-    /// Calls `each` for what is in a directory that goes, and is not to go with it.
+    /// Calls `each` for entries of a removed directory that came or changed since the apply.
     fn look_inside(
         &self,
         placed: &Placed,
@@ -353,7 +355,8 @@ impl<'a> UndoPlanner<'a> {
         plan.restores.push(Restore { slot, kept, name, path });
     }
 
-    /// What each object had before, where it still has what was left; else what it has now.
+    /// Restores each attribute that is still as the apply left it; the others keep their current
+    /// value.
     fn add_sets(&mut self, plan: &mut UndoPlan) -> Result<()> {
         for before in &self.record.before {
             if before.change.is_some_and(|change| self.left_out.contains(&change)) {
@@ -382,7 +385,7 @@ impl<'a> UndoPlanner<'a> {
         Ok(())
     }
 
-    /// A file that gets one more name has another ctime then.
+    /// Drops the expected ctimes of files that get another hard link, which changes the ctime.
     fn forget_ctimes(&self, plan: &mut UndoPlan) {
         let shared: HashSet<u64> = self.record.shared.iter().map(|s| s.seen.ino).collect();
         let takes = plan.steps.takes.iter_mut().map(|take| &mut take.seen);
@@ -392,7 +395,7 @@ impl<'a> UndoPlanner<'a> {
         }
     }
 
-    /// The lines for people.
+    /// Fills `changes` and `times`, which are shown.
     fn list(&self, plan: &mut UndoPlan) {
         let steps = &plan.steps;
         let before: HashMap<&BasePath, &Before> =
@@ -453,7 +456,7 @@ impl<'a> UndoPlanner<'a> {
     }
 }
 
-/// What an object had before, in all that it has as it was left.
+/// The old attributes that are still as the apply left them; the others as they are now.
 fn merged(before: &Before, now: &Attrs) -> Attrs {
     let left = before.left.as_ref().unwrap_or(now);
     let number = |before: u32, left: u32, now: u32| if now == left { before } else { now };
@@ -466,7 +469,7 @@ fn merged(before: &Before, now: &Attrs) -> Attrs {
     }
 }
 
-/// The files of the target that kept files are further names of, by inode number.
+/// The files of the target that are hard links of kept files, by inode number.
 pub(super) fn other_names(
     place: &ApplyTarget<'_>,
     record: &Record,

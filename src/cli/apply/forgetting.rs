@@ -1,4 +1,4 @@
-//! How a session follows what was applied.
+//! Drops applied changes from the session.
 
 use crate::cli::change::SessionChanger;
 use crate::cli::error::CliError;
@@ -8,7 +8,7 @@ use crate::inspect::InspectError;
 use crate::inspect::apply::{AppliedChange, DroppedCopy, SessionUpdater};
 use crate::overlay::CopyStep;
 
-/// Lets the session, or the server that has it, forget what was applied.
+/// Drops applied changes from the session, itself or through its server.
 pub(super) struct Forgetting<'a>(pub(super) &'a mut SessionChanger);
 
 impl SessionUpdater for Forgetting<'_> {
@@ -53,7 +53,7 @@ impl SessionUpdater for Forgetting<'_> {
     }
 
     fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
-        // What is in a directory goes before it.
+        // Entries before their directory.
         for some in copies.rchunks(limits::MAX_PATHS) {
             let copies = some.iter().map(|dropped| {
                 let (id, time) = dropped.copy.object;
@@ -68,7 +68,7 @@ impl SessionUpdater for Forgetting<'_> {
 }
 
 impl Forgetting<'_> {
-    /// Lets the session keep a file that was applied only in part.
+    /// Keeps a partly applied file in the session, with the applied part as its original.
     fn keep_rest(&mut self, applied: &AppliedChange, is_first: bool) -> Result<(), CliError> {
         let Some(part) = &applied.part else { return Ok(()) };
         let attributes = part.attributes;

@@ -1,4 +1,4 @@
-//! `acetate apply`: writes what a session changed to its base.
+//! `acetate apply`: writes the session's changes to its base.
 
 mod forgetting;
 mod printing;
@@ -115,11 +115,11 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Shows, asks, applies.
+/// Shows the plan, asks, and applies it.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     args.picking.check(args.json)?;
     let opened = args.source.open()?;
-    // The session could not be told of what is applied to another base.
+    // The session cannot drop changes that are applied to another base than its own.
     if let Some(base) = args.source.base.as_ref().filter(|_| args.to.is_none()) {
         check_base(opened.session(), base)?;
     }
@@ -185,7 +185,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     write(args, &opened, &options, &plan)
 }
 
-/// Finishes an apply or undo that was interrupted, and does no more.
+/// Finishes an interrupted apply or undo, and starts no other.
 fn finish_interrupted(
     args: &Args,
     opened: &OpenSession,
@@ -206,7 +206,7 @@ fn finish_interrupted(
     finish(args, opened)
 }
 
-/// Writes what was agreed to, and says what came of it.
+/// Applies the plan, and prints the report.
 fn write(
     args: &Args,
     opened: &OpenSession,
@@ -248,7 +248,7 @@ fn command(args: &Args) -> String {
     format!("acetate apply {session}{}", to.unwrap_or_default())
 }
 
-/// Says what to do about what drifted and was left out.
+/// Prints the options for drifted objects that were left out.
 fn note_next(args: &Args) {
     let command = command(args);
     let gives_up = if args.to.is_none() { " and gives up what the session has" } else { "" };
@@ -259,12 +259,12 @@ fn note_next(args: &Args) {
     ));
 }
 
-/// How a run ends that writes nothing of its plan.
+/// The ending of a run that writes nothing of its plan.
 fn ending_of(plan: &ApplyPlan) -> Ending {
     if plan.left_out_unasked() == 0 { Ending::Done } else { Ending::Findings }
 }
 
-/// Names the files that were written with conflict markers; whether there are any.
+/// Prints the files that have conflict markers; returns whether there are any.
 fn name_marked(plan: &ApplyPlan) -> bool {
     let marked: Vec<_> = plan.merged.iter().filter(|merged| merged.has_conflicts).collect();
     for merged in &marked {
@@ -274,7 +274,7 @@ fn name_marked(plan: &ApplyPlan) -> bool {
     !marked.is_empty()
 }
 
-/// Lets the user choose from what would be applied.
+/// Lets the user choose changes and hunks of the plan.
 fn choose(
     args: &Args,
     opened: &OpenSession,
@@ -297,7 +297,7 @@ fn choose(
     args.picking.pick(&offer)
 }
 
-/// What the options say.
+/// Converts the arguments.
 fn options(
     args: &Args,
     opened: &OpenSession,
@@ -338,8 +338,8 @@ fn options(
     Ok(options)
 }
 
-/// Gives up what the session has of what is to stay in the base as it is; with --to, the session
-/// keeps it.
+/// Discards the session's changes where `--take base` keeps the base's state; with --to, the
+/// session keeps them.
 fn give_up(args: &Args, kept: &BTreeSet<KeptInBase>, ending: Ending) -> Result<Ending, CliError> {
     if kept.is_empty() {
         return Ok(ending);
@@ -376,8 +376,8 @@ fn give_up(args: &Args, kept: &BTreeSet<KeptInBase>, ending: Ending) -> Result<E
     Ok(ending)
 }
 
-/// Calls `f` with what removes applied changes from the session; `None` with --to. It is opened
-/// first: if the session cannot be changed, nothing is written.
+/// Calls `f` with the updater of the session; `None` with --to. The session is opened for changes
+/// first: if that fails, nothing is written.
 fn with_book<T>(
     args: &Args,
     opened: &OpenSession,
@@ -399,7 +399,7 @@ fn finish(args: &Args, opened: &OpenSession) -> Result<Ending, CliError> {
         progress.end();
         match report? {
             Some(mut report) => {
-                // No plan has named it.
+                // No plan was printed that lists these.
                 report.skipped.append(&mut report.left_out);
                 tell(args, opened, &report)
             }
@@ -408,12 +408,12 @@ fn finish(args: &Args, opened: &OpenSession) -> Result<Ending, CliError> {
     })
 }
 
-/// The directory that is written to.
+/// The target.
 fn target<'a>(args: &'a Args, opened: &'a OpenSession) -> &'a Path {
     args.to.as_deref().or(opened.base_path()).unwrap_or(Path::new(""))
 }
 
-/// Asks the person at the terminal whether the plan is to be applied.
+/// Asks on the terminal whether to apply the plan.
 fn is_wanted(args: &Args, opened: &OpenSession, shown: u64) -> Result<bool, CliError> {
     if args.json || !asking::can_ask() {
         let what = "cannot ask without a terminal: nothing was written";

@@ -1,4 +1,4 @@
-//! How a plan is printed.
+//! Prints the plan of an apply.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,12 +16,12 @@ use crate::inspect::apply::{AppliedChange, ApplyPlan, AttributeCounts, ShowPlan}
 use crate::inspect::diff::{Difference, DifferenceKind, is_time_of_directory};
 use crate::inspect::opened::OpenSession;
 
-/// Collects the lines of a plan, and prints them.
+/// Collects the differences of a plan, and prints it.
 pub(super) struct PlanPrinter<'a> {
     args: &'a Args,
     opened: &'a OpenSession,
     differences: Vec<Difference>,
-    /// Whether the plan leaves something out, once it is there.
+    /// Whether the plan leaves changes out; `None` before there is a plan.
     pub leaves_out: Option<bool>,
     /// Why the plan could not be printed.
     pub failed: Option<CliError>,
@@ -32,7 +32,7 @@ impl<'a> PlanPrinter<'a> {
         Self { args, opened, differences: Vec::new(), leaves_out: None, failed: None }
     }
 
-    /// How many paths are shown and not left out.
+    /// Number of paths that are shown and not left out.
     pub fn count(plan: &ApplyPlan) -> u64 {
         let left: HashSet<_> = plan.left_out.iter().map(|left| &left.path).collect();
         AppliedChange::count_paths(plan.changes.iter().filter(|c| !left.contains(&c.path)))
@@ -42,7 +42,7 @@ impl<'a> PlanPrinter<'a> {
         let json = |d: &Difference| output::json_text(&Value::Object(diff::json(d)));
         let lines = match self.args.json {
             true => self.differences.iter().map(json).collect(),
-            // By a view of its own: an apply shows its plan while it looks at the session.
+            // Through a session opened again: `apply` shows its plan while it holds a view.
             false => {
                 let opened = self.args.source.open()?;
                 let left: HashSet<_> = plan.left_out.iter().map(|left| &left.path).collect();
@@ -57,7 +57,7 @@ impl<'a> PlanPrinter<'a> {
 
 impl ShowPlan for PlanPrinter<'_> {
     fn difference(&mut self, difference: &Difference) {
-        // Every directory with a changed entry.
+        // Each directory with a changed entry has other times.
         if self.args.json || !is_time_of_directory(difference) {
             self.differences.push(difference.clone());
         }
@@ -138,7 +138,7 @@ fn print_plan(
     out.end()
 }
 
-/// Says how a directory is applied of which something is not chosen.
+/// Prints how to apply a directory that holds entries that are not chosen.
 fn note_split(args: &Args, path: &MergedPath) {
     let (command, path) = (super::command(args), quoted(&path.display().to_string()));
     output::line(format_args!(
@@ -147,7 +147,7 @@ fn note_split(args: &Args, path: &MergedPath) {
     ));
 }
 
-/// What a plan comes to, in a list.
+/// The totals of a plan, as a list.
 fn sum(args: &Args, plan: &ApplyPlan) -> String {
     let mut parts = Vec::new();
     if plan.files > 0 {
@@ -190,13 +190,13 @@ fn sum(args: &Args, plan: &ApplyPlan) -> String {
         parts.push(format!("{left_out} left out"));
     }
     if parts.is_empty() {
-        // Moves, further names and new directories.
+        // Only moves, hard links and new directories.
         parts.push(text::count(plan.changes.len(), "change"));
     }
     parts.join(", ") + &args.keep.note(plan.kept_bytes)
 }
 
-/// Names what gives rights away, what is left out, and what of the host's objects is lost.
+/// Prints merged, unchanged, special and left-out objects, and lost attributes.
 fn print_notes(args: &Args, plan: &ApplyPlan, out: &mut Out) -> Result<(), CliError> {
     let mut note = |kind, sign, path: &MergedPath, why: &str| {
         if args.json {
@@ -233,8 +233,8 @@ fn print_notes(args: &Args, plan: &ApplyPlan, out: &mut Out) -> Result<(), CliEr
     Ok(())
 }
 
-/// Whether a difference has its line among what drifted, or is left out. The old name of a rename
-/// is only in its own line.
+/// Whether a difference is printed as drifted or left out instead. A rename keeps its own line,
+/// which alone has the old name.
 fn is_told_otherwise(
     plan: &ApplyPlan,
     left_out: &HashSet<&MergedPath>,

@@ -1,4 +1,4 @@
-//! How far an apply is, on the terminal.
+//! Shows the progress of an apply on the terminal.
 
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
@@ -9,7 +9,7 @@ use crate::cli::text;
 use crate::delta::PendingCopies;
 use crate::inspect::apply::ApplyEvent;
 
-/// How far it is, and whether to go on.
+/// The progress lines, and the signals that break an apply off.
 pub(super) struct ApplyProgress<'a> {
     interrupts: &'a Interrupts,
     making: ProgressLine,
@@ -25,7 +25,7 @@ impl<'a> ApplyProgress<'a> {
         Self { interrupts, making, copying, applying: progress("applying") }
     }
 
-    /// Shows an event; Break, once a signal asks to end.
+    /// Shows an event; `Break` after a signal that ends the process.
     pub fn tell(&mut self, event: ApplyEvent) -> ControlFlow<()> {
         match event {
             ApplyEvent::Making { done, all } => self.making.tell(done, all),
@@ -39,7 +39,7 @@ impl<'a> ApplyProgress<'a> {
                 self.applying.tell(done as u64, all as u64);
             }
         }
-        // What is done to its end has not been interrupted.
+        // After the last step, there is nothing to break off.
         let is_done = matches!(event, ApplyEvent::Step { done, all } if done == all);
         match self.interrupts.came() && !is_done {
             true => ControlFlow::Break(()),
@@ -47,7 +47,7 @@ impl<'a> ApplyProgress<'a> {
         }
     }
 
-    /// Leaves the terminal as it was.
+    /// Clears the progress lines.
     pub fn end(&self) {
         self.making.end();
         self.copying.end();

@@ -1,4 +1,4 @@
-//! What an apply came to, in words or JSON.
+//! Prints the result of an apply, as text or JSON.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::cli::{Ending, text};
 use crate::inspect::apply::{AppliedChange, Loss, NotSet, Report};
 use crate::inspect::opened::OpenSession;
 
-/// Says what came of it.
+/// Prints the report, and returns the ending.
 pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result<Ending, CliError> {
     match report.broken_off {
         Some((0, 0)) => return Err(CliError::new("interrupted: nothing was written")),
@@ -33,7 +33,7 @@ pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result
     if report.kept.is_some() && report.applied.iter().any(is_undone_whole) {
         note_undo(args, report);
     }
-    // A closed stdout ends nothing that is still to be done.
+    // A closed stdout is no error: the apply is complete.
     if let Some(error) = shown.err().filter(|error| !error.is_closed()) {
         return Err(error.after(done(report)));
     }
@@ -44,7 +44,7 @@ pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result
     })
 }
 
-/// Prints what was skipped, and the sum.
+/// Prints the skipped changes and the total.
 fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliError> {
     let mut out = Out::new();
     for skipped in &report.skipped {
@@ -84,7 +84,7 @@ fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliErr
     out.end()
 }
 
-/// What was done, in words.
+/// The result, as a participle.
 fn done(report: &Report) -> &'static str {
     match (report.is_undo, report.is_redo) {
         (_, true) => "applied again",
@@ -100,7 +100,7 @@ pub(in crate::cli) fn undo_command(session: &Path, copy: Option<&Path>) -> Strin
     format!("acetate apply --undo {}{to}", quoted(session))
 }
 
-/// Says how to take it back.
+/// Prints the command that undoes the apply, or repeats it.
 fn note_undo(args: &Args, report: &Report) {
     let command = undo_command(&args.source.session, args.to.as_deref());
     match report.is_undo && !report.is_redo {
@@ -113,7 +113,7 @@ fn note_undo(args: &Args, report: &Report) {
     }
 }
 
-/// Says what we may not set, once for all of it.
+/// Prints a warning for each attribute that could not be set on some objects.
 fn warn(not_set: NotSet) {
     let whats =
         [(not_set.owners, "owner"), (not_set.modes, "mode"), (not_set.times, "modification time")];
@@ -125,7 +125,7 @@ fn warn(not_set: NotSet) {
     }
 }
 
-/// What is lost of an object, in words.
+/// The text for lost extended attributes.
 pub(super) fn lost(loss: &Loss) -> String {
     format!("loses {}: {}", loss.names.join(", "), loss.why)
 }

@@ -1,4 +1,4 @@
-//! `acetate apply --undo`: takes the last apply back.
+//! `acetate apply --undo`: undoes the last apply.
 
 use std::path::PathBuf;
 
@@ -47,12 +47,12 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 impl KeepArgs {
-    /// Bytes that are kept at most; `None` if nothing is to be.
+    /// Maximum bytes to keep; `None` if nothing is kept.
     pub(super) fn limit(&self) -> Option<u64> {
         (!self.no_keep).then(|| self.keep_limit.unwrap_or(KEEP_LIMIT_BYTES))
     }
 
-    /// Says that a plan has more to keep than it may, in a list.
+    /// Text for a plan that would keep more than the limit; else empty.
     pub(super) fn note(&self, bytes: u64) -> String {
         match self.limit().is_some_and(|limit| bytes > limit) {
             true => format!(", {} replaced: more than --undo may keep", text::bytes(bytes)),
@@ -61,7 +61,7 @@ impl KeepArgs {
     }
 }
 
-/// Shows, asks, takes back.
+/// Shows the plan, asks, and undoes the last apply.
 pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError> {
     let to = args.to.as_deref();
     let options =
@@ -104,7 +104,7 @@ pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError>
     })
 }
 
-/// Says where the copies of what drifted are, and was overwritten or left out.
+/// Prints the paths of the kept copies of drifted objects.
 pub(super) fn tell_copies<'p>(
     args: &Args,
     drifted: impl Iterator<Item = &'p MergedPath>,
@@ -128,7 +128,7 @@ pub(super) fn tell_copies<'p>(
     out.end()
 }
 
-/// Where the copy of what was at a path is, if this is it or holds it.
+/// Path of the kept copy of the object at `path`, if `kept` is or contains it.
 fn copy_of(path: &MergedPath, kept: &KeptCopy) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     if *path == kept.path || *path == kept.change {
@@ -193,7 +193,7 @@ fn print(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Result<(), CliEr
     out.end()
 }
 
-/// What comes or goes with a directory, as `diff` says it.
+/// Counts of the descendants restored or removed with a directory, in `diff`'s form.
 fn held(change: &UndoChange) -> String {
     match change.held {
         DirContents { files: 0, dirs: 0, .. } => String::new(),

@@ -45,7 +45,7 @@ pub struct ApplyOptions {
     /// Also apply set-user-ID and set-group-ID files, and device nodes.
     pub special: bool,
     /// Keep replaced and removed objects for an undo, up to this many bytes on disk. `None` keeps
-    /// nothing, and removes what an earlier apply kept.
+    /// nothing, and removes the objects that an earlier apply kept.
     pub keep: Option<u64>,
 }
 
@@ -78,11 +78,11 @@ pub struct ApplyPlan {
     pub deletions: u64,
     /// Number of directories among the removed objects.
     pub deleted_dirs: u64,
-    /// Objects of which only attributes change.
+    /// Objects that only get other attributes.
     pub attributes: AttributeCounts,
     /// Replaced and removed objects, in bytes on disk; 0 if they are not kept.
     pub kept_bytes: u64,
-    /// The last apply, if it was to another directory: what it kept is removed.
+    /// The last apply, if it was to another directory: the objects that it kept are removed.
     pub ends_undo_of: Option<LastApply>,
     /// Changes with steps that are left out: number and reason.
     pub(super) refused: Vec<(usize, Skipped)>,
@@ -111,7 +111,7 @@ pub(super) struct ChangeSize {
     pub attributes: AttributeCounts,
 }
 
-/// Numbers of objects of which only attributes change, each counted once.
+/// Numbers of objects that only get other attributes, each counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AttributeCounts {
     /// Files that get permission bits.

@@ -36,8 +36,8 @@ pub(super) struct Record {
     pub is_taken_back: bool,
     /// The paths of the changes, by number.
     pub changes: Vec<MergedPath>,
-    /// Numbers of changes of which only hunks were applied: the session still has the file, and its
-    /// original is no longer the kept file.
+    /// Numbers of partly applied changes: the session still has the file, and its original is no
+    /// longer the kept file.
     pub parts: Vec<usize>,
     pub placed: Vec<Placed>,
     pub removed: Vec<RemovedByApply>,
@@ -101,7 +101,7 @@ pub(super) struct Before {
     pub attrs: Attrs,
     /// Attributes after the last step; `None` if it was removed.
     pub left: Option<Attrs>,
-    /// Number of its change; `None` for a directory of which only entries changed.
+    /// Number of its change; `None` for a directory in which only entries changed.
     pub change: Option<usize>,
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Set {
     pub attrs: Attrs,
     /// The file that the plan saw; `None` for a directory.
     pub seen: Option<SeenObject>,
-    /// Number of its change; `None` for a directory of which only entries changed.
+    /// Number of its change; `None` for a directory in which only entries changed.
     pub change: Option<usize>,
 }
 
@@ -94,8 +94,8 @@ impl AppliedChange {
         self.planned.is_some_and(|planned| planned.entry.is_some())
     }
 
-    /// Number of paths that these changes count for. Directories of which only the times differ
-    /// count only if nothing else does.
+    /// Number of paths that these changes count for. Directories that differ only in times count
+    /// only if nothing else does.
     pub fn count_paths<'c>(changes: impl Iterator<Item = &'c Self>) -> u64 {
         let (mut paths, mut times) = (0, 0);
         for change in changes {

@@ -1,6 +1,6 @@
 //! Session objects without a change: copies that equal their original, and new objects that the
-//! base then got too. They hide what the base has or gets later, so an apply drops them.
-//! Directories that the base no longer has go with them, if nothing else is in them.
+//! base then got too. They hide later changes of the base, so an apply drops them. Directories that
+//! the base no longer has go with them, if nothing else is in them.
 
 use std::collections::HashSet;
 

@@ -1,8 +1,8 @@
 //! Undoes the last apply.
 //!
 //! An undo is itself an apply: it makes the objects that it puts back in staging, writes a journal,
-//! and runs steps that can each be repeated. It keeps what it replaces and removes, so that the
-//! next undo repeats the apply.
+//! and runs steps that can each be repeated. It keeps the objects that it replaces and removes, so
+//! that the next undo repeats the apply.
 
 use std::collections::HashSet;
 use std::path::Path;

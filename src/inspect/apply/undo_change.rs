@@ -54,7 +54,7 @@ pub enum UndoKind {
 pub struct UndoDrift {
     /// Path of the object.
     pub path: MergedPath,
-    /// What changed.
+    /// The kind of drift, in words.
     pub why: &'static str,
     /// The object cannot be restored, not even with `force`.
     pub is_lost: bool,

@@ -39,7 +39,7 @@ pub struct UndoPlan {
     pub changes: Vec<UndoChange>,
     /// Objects that changed since the apply, and that the undo would lose.
     pub drifted: Vec<UndoDrift>,
-    /// Number of directories of which only the times are restored.
+    /// Number of directories that only get their times back.
     pub times: u64,
     /// Objects that the undo itself replaces and removes, in bytes on disk.
     pub kept_bytes: u64,
@@ -155,7 +155,7 @@ impl<'a> UndoPlanner<'a> {
         Ok(plan)
     }
 
-    /// Records drift. Its change is left out, unless `force` is set and nothing is lost.
+    /// Records drift and leaves its change out, unless `force` is set and nothing is lost.
     fn note(&mut self, path: &BasePath, why: &'static str, is_lost: bool, change: usize) {
         let path = MergedPath::of_base(path);
         if is_lost || !self.options.force {
@@ -355,8 +355,7 @@ impl<'a> UndoPlanner<'a> {
         plan.restores.push(Restore { slot, kept, name, path });
     }
 
-    /// Restores each attribute that is still as the apply left it; the others keep their current
-    /// value.
+    /// Restores each attribute that is as the apply left it; others keep their current value.
     fn add_sets(&mut self, plan: &mut UndoPlan) -> Result<()> {
         for before in &self.record.before {
             if before.change.is_some_and(|change| self.left_out.contains(&change)) {

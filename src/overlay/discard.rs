@@ -1,6 +1,4 @@
-//! Giving up what the session holds.
-//!
-//! `discard` makes paths show the base again, whatever the session has there.
+//! Drops the session's changes at paths, so that the base shows there again.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -20,11 +18,11 @@ use super::tree::TreeView;
 use super::undo::{Undo, is_in};
 
 impl Overlay {
-    /// Makes `paths`, and what they take along ([`TreeView::undo`]), show the base again. What
-    /// the session has there is lost; it is one change, synced before this returns.
+    /// Drops the session's changes at `paths`, and at the paths that must go with them
+    /// ([`TreeView::undo`]). It is one change, synced before this returns.
     ///
     /// # Errors
-    /// The session takes no changes, or it or the base cannot be read: nothing has changed.
+    /// The session cannot be changed, or it or the base cannot be read: nothing has changed.
     /// [`FsError::TryLater`] while the base has the journal of an unfinished apply.
     pub async fn discard(
         &self,
@@ -44,8 +42,8 @@ impl Overlay {
         .await
     }
 
-    /// Gives directories of the session the mode, owner and group that the base has; what is in
-    /// them stays. It is one change, synced before this returns.
+    /// Resets directories to the base's mode, owner and group; their entries stay. It is one
+    /// change, synced before this returns.
     ///
     /// # Errors
     /// As [`Overlay::discard`].
@@ -76,7 +74,7 @@ impl Overlay {
         mut f: impl FnMut(&mut Edit<'_>) -> Result<T> + Send + 'static,
     ) -> std::result::Result<T, FsError> {
         let change = self.change(caller, Cost::Offload, 0, true, move |edit| {
-            // It gives room back, or follows what the base has already.
+            // It frees space, or follows the base: no quota refuses it.
             edit.is_unlimited = true;
             let done = edit.check_writable().and_then(|()| f(edit));
             Outcome { result: done.map_err(|error| error.into_fs()), context: () }
@@ -86,9 +84,10 @@ impl Overlay {
 }
 
 impl Edit<'_> {
-    /// Refuses a discard while an apply changes the base: at its end, the apply would take what is
-    /// discarded for what a client removed, and hide what it wrote there. An apply writes its
-    /// journal before it waits for earlier changes, so none comes between this and the commit.
+    /// Refuses a discard while an apply changes the base: at its end, the apply would take a
+    /// discarded object for one that a client removed, and hide the object that it wrote. An apply
+    /// writes its journal before it waits for earlier changes, so none starts between this and the
+    /// commit.
     fn refuse_during_apply(&self) -> Result<()> {
         match self.core.base.has_unfinished_apply()? {
             true => Err(FsError::TryLater.into()),
@@ -96,7 +95,8 @@ impl Edit<'_> {
         }
     }
 
-    /// Gives a directory the mode, owner and group of the base's. It goes if nothing differs then.
+    /// Resets a directory to the base's mode, owner and group, and drops it if nothing differs
+    /// then.
     fn reset_attributes(&mut self, path: &MergedPath) -> Result<()> {
         let Some(place) = self.visible_dir(path)? else { return Ok(()) };
         let (Some(ino), Some(base)) = (place.ino, &place.base) else { return Ok(()) };
@@ -136,7 +136,7 @@ impl Edit<'_> {
         self.settle(paths.iter().map(MergedPath::parent).collect(), false)
     }
 
-    /// Makes the base show at one path; what has further names elsewhere is added to `kept`.
+    /// Makes the base show at one path; inodes with hard links elsewhere are added to `kept`.
     fn forget(&mut self, path: &MergedPath, kept: &mut BTreeSet<Ino>) -> Result<()> {
         self.txn.remove_whiteouts_below(path)?;
         let Some(name) = path.name() else {
@@ -150,14 +150,14 @@ impl Edit<'_> {
             && let Some(ino) = self.txn.dentry(parent, &name)?
         {
             self.drop_tree(parent, &name, ino, kept)?;
-            // What comes next must not meet what was remembered of these.
+            // The next path must not use cached entries of these rows.
             self.invalidate(Invalidation::All);
         }
         Ok(())
     }
 
     /// Replaces the marks of opaque directories above a path by whiteouts, so that the whiteout of
-    /// one name can go.
+    /// one name can be removed.
     pub(super) fn replace_marks_above(&mut self, path: &MergedPath) -> Result<()> {
         if self.txn.opaque_dirs()?.is_empty() {
             return Ok(());
@@ -171,8 +171,8 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Hides what the base has at one path again where it shows through another directory, which
-    /// moved before the one that is there was made.
+    /// Hides the base object at a path again if the base directory shows elsewhere: it was moved
+    /// before the present directory was made.
     fn hide_elsewhere(&mut self, path: &MergedPath) -> Result<()> {
         let Some(name) = path.name() else { return Ok(()) };
         if let Some(place) = self.visible_dir(&path.parent())?
@@ -194,7 +194,7 @@ impl Edit<'_> {
         Ok(self.txn.put_inode(&row)?)
     }
 
-    /// Takes away an entry with all below it.
+    /// Removes an entry with all below it; inodes with hard links elsewhere are added to `kept`.
     fn drop_tree(
         &mut self,
         parent: Ino,
@@ -229,8 +229,8 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Makes files of their own of those that were copied up from a name which shows the base
-    /// again, and that have names elsewhere: an object is in one layer.
+    /// Removes the origin of copied-up files that have names elsewhere, if a name of the origin
+    /// shows the base again: an object is in one layer. Finishes their copy-ups first.
     fn part_from_base(
         &mut self,
         mut kept: BTreeSet<Ino>,
@@ -253,7 +253,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Whether a base object shows at one of these paths.
+    /// Whether a base object shows at or below one of these paths.
     fn shows_again(&self, origin: &Origin, chosen: &HashSet<MergedPath>) -> Result<bool> {
         for path in self.names_in_base(origin.fileid, origin.nlink, &origin.path)? {
             if let Some(merged) = self.shown_at(&path)?
@@ -265,15 +265,15 @@ impl Edit<'_> {
         Ok(false)
     }
 
-    /// Sees to directories in which something was given up: one that was copied up and differs
-    /// in nothing any more goes; any other has changed entries, but for where the base has the
-    /// same ones by now (`is_applied`).
+    /// Updates directories in which entries were dropped. A copied-up directory that no longer
+    /// differs from the base is removed. Any other gets a new ctime, and a new mtime unless the
+    /// base now has the same entries (`is_applied`).
     pub(super) fn settle(
         &mut self,
         mut dirs: BTreeSet<MergedPath>,
         is_applied: bool,
     ) -> Result<()> {
-        // The path of what is in a directory is greater than its own.
+        // A directory's path sorts before those of its entries, which are handled first.
         while let Some(path) = dirs.pop_last() {
             let Some(place) = self.visible_dir(&path)? else { continue };
             let Some(ino) = place.ino else { continue };
@@ -305,8 +305,8 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// The base's attributes of a directory of the session that adds nothing to them. A time that
-    /// a client set while changes were applied (`is_applied`) counts as an addition.
+    /// The base's attributes of a directory whose row adds nothing to them. With `is_applied`,
+    /// another mtime is an addition: a client set it during the apply.
     fn bare(&self, place: &DirPlace, row: &InodeRow, is_applied: bool) -> Result<Option<BaseAttr>> {
         let Some(base) = &place.base else { return Ok(None) };
         let is_copy = match &row.origin {
@@ -327,11 +327,11 @@ impl Edit<'_> {
         Ok(attr.filter(same))
     }
 
-    /// Removes whiteouts of names that the base does not have, unless they hide what the session
-    /// moved, or removed and has the original of: the base may get that again (another branch).
+    /// Removes whiteouts of names that the base does not have. Those of moved objects, and of
+    /// removed ones with an original, stay: the base may get these again (another git branch).
     fn drop_idle_whiteouts(&mut self, dir: &DirPlace) -> Result<()> {
         if dir.base_missing {
-            // The base may get the directory again, with all that is hidden in it.
+            // The base may get the directory again, with the names that are whited out in it.
             return Ok(());
         }
         for name in self.txn.whiteouts_in(&dir.merged)? {
@@ -342,7 +342,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Whether a name hides what the session removed and has the original of, or shows elsewhere.
+    /// Whether the base object of a name shows elsewhere, or has an original in the session.
     fn may_come_back(&self, dir: &DirPlace, name: &Name) -> Result<bool> {
         let Some(path) = dir.base.as_ref().map(|base| base.join(name)) else { return Ok(false) };
         Ok(self.txn.redirected_to(&path)?.is_some() || self.txn.original(&path)?.is_some())

@@ -1,10 +1,9 @@
 //! Removes session rows whose content the base now has.
 //!
-//! `rebase` takes away only what the base shows alike, and a directory stays as long as something
-//! in it does. What a client changed since the plan was made stays as the client made it: an
-//! object whose number or time is another one stays, a name that the client removed or moved is
-//! hidden where the base got it, and a base directory that moved is followed to its new place
-//! from wherever it shows.
+//! `rebase` removes a row only if the base has the same object, and a directory only without
+//! entries. Changes that a client made since the plan stay: an object with another number or ctime
+//! is kept; a name that the client removed or moved is hidden if the base got it; a redirect or
+//! origin in a base directory that moved gets the new path, wherever it shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,27 +22,26 @@ use super::tree::TreeView;
 /// A path that `apply` wrote to the base, and the session object it replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RebaseItem {
-    /// Where it is in the merged tree, or would be if it were not gone.
+    /// Path in the merged tree; of a removed object, the path that it had.
     pub path: MergedPath,
-    /// Where the base had it before, if it moved.
+    /// Old path in the base, if it moved.
     pub from: Option<MergedPath>,
-    /// What the session has there, by its number and the time of its last change: anything else
-    /// stays. `None` where it is gone.
+    /// Number and ctime of the session's object; one with others stays. `None` if it is removed.
     pub object: Option<(FileId, Time)>,
-    /// The session had an entry there. Where the base shows instead, a client took that entry
-    /// away, and the name is hidden. Must be false where the rows were removed before.
+    /// The session had an entry there. If the base shows there now, a client removed that entry,
+    /// and the name is hidden. Must be false if an earlier request removed the rows.
     pub was_entry: bool,
-    /// The ctime with which `apply` left what it put there; `None` if it is not known.
+    /// ctime of the base object after `apply`; `None` if it is unknown.
     pub base_ctime: Option<Time>,
 }
 
 impl Overlay {
-    /// Removes the rows of what was applied, so that the base shows there: of each object that has
-    /// not changed since and that the base has. Returns the paths of objects that changed and
-    /// stay. It is one change, synced before this returns.
+    /// Removes the rows of applied objects that have not changed since and that the base has, so
+    /// that the base shows there. Returns the paths of objects that changed and stay. It is one
+    /// change, synced before this returns.
     ///
     /// # Errors
-    /// The session takes no changes, or it or the base cannot be read: nothing has changed.
+    /// The session cannot be changed, or it or the base cannot be read: nothing has changed.
     pub async fn rebase(
         &self,
         caller: &Caller,
@@ -65,10 +63,10 @@ impl Overlay {
 }
 
 impl Edit<'_> {
-    /// Removes the rows of what the base has alike; what changed since it was applied stays, and is
-    /// returned.
+    /// Removes the rows of unchanged objects that the base has. Returns the paths of objects that
+    /// changed since they were applied, which stay.
     fn let_go(&mut self, applied: &[RebaseItem], moves: &Moves) -> Result<Vec<MergedPath>> {
-        // All are looked at first: a file changes with each of its names.
+        // Compares all first: the removal of one name changes the inode of the others.
         let (mut paths, mut kept) = (BTreeSet::new(), BTreeMap::new());
         for applied in applied {
             match self.since_applied(applied)? {
@@ -81,7 +79,7 @@ impl Edit<'_> {
             self.advance_whiteout(applied)?;
         }
         let mut dirs = BTreeSet::new();
-        // A directory before what is in it: where that is in the base depends on it.
+        // A directory before its entries: their base paths depend on it.
         for path in &paths {
             self.replace_marks_above(path)?;
             dirs.insert(path.parent());
@@ -105,8 +103,8 @@ impl Edit<'_> {
         Ok(kept.into_keys().cloned().collect())
     }
 
-    /// Lets the originals follow what was applied: the base has that now. What a client changed
-    /// since is a change of what was applied.
+    /// Updates originals: they move with directories, and go with applied objects. An object that a
+    /// client changed since gets the applied state as its original.
     fn follow_originals(
         &mut self,
         applied: &[RebaseItem],
@@ -142,7 +140,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// The same, by the paths that they have now: a client may have moved a directory above since.
+    /// The items with their current paths: a client may have moved a directory above since.
     pub(super) fn as_named_now(&self, applied: &[RebaseItem]) -> Result<Vec<RebaseItem>> {
         let named_now = |applied: &RebaseItem| {
             let above = BasePath::from_bytes(base_bytes(&applied.path.parent()));
@@ -160,9 +158,9 @@ impl Edit<'_> {
     /// Points redirects into moved base directories at their new paths, including redirects that a
     /// client moved.
     ///
-    /// The number of the base directory tells whether that was done before. A base that was copied
-    /// has other numbers: then a directory that was applied is known by its redirect, and one
-    /// below it by its old path, where nothing is.
+    /// The base directory's number shows whether that was done before. A copied base has other
+    /// numbers: there, an applied directory is recognised by its redirect, and one below it by its
+    /// old path, where nothing is.
     fn follow_moves(&mut self, applied: &[RebaseItem], moves: &Moves) -> Result<()> {
         if moves.is_empty() {
             return Ok(());
@@ -201,11 +199,11 @@ impl Edit<'_> {
             }
             followed.push((row, new));
         }
-        // Directories that changed places: a base directory has one redirect at a time (R1).
+        // Directories may have swapped paths: a base directory has one redirect at a time (R1).
         for (row, _) in &followed {
             self.txn.remove_redirect(row.ino)?;
         }
-        // A directory before what is in it: where that is in the base depends on it.
+        // A directory before its entries: their base paths depend on it.
         followed.sort_by(|(_, a), (_, b)| a.cmp(b));
         for (row, new) in &followed {
             self.settle_other(new)?;
@@ -216,8 +214,8 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Takes its redirect from the directory that was at a base path before a directory moved
-    /// there, if it moved to its own place in the base: a later request is about it.
+    /// Removes the redirect of the directory that had this base path before another one moved
+    /// there, if it moved to its own path in the base: a later request handles it.
     fn settle_other(&mut self, path: &BasePath) -> Result<()> {
         let Some(ino) = self.txn.redirected_to(path)? else { return Ok(()) };
         let Some((parent, name)) = self.txn.name_of(ino)? else { return Ok(()) };
@@ -235,7 +233,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Hides what the base got at a path from which a client took the session's entry away before.
+    /// Hides the base's new object at a path from which a client removed the session's entry.
     pub(super) fn hide_again(&mut self, applied: &RebaseItem) -> Result<()> {
         let path = &applied.path;
         let Some(name) = path.name() else { return Ok(()) };
@@ -244,7 +242,7 @@ impl Edit<'_> {
         let is_other = applied.object.is_none_or(|(id, _)| id != child.node.fileid());
         if !child.has_dentry {
             self.ensure_dir(&place)?;
-            // Its entry in the session may have come with the directory's.
+            // `place` is outdated: `ensure_dir` may have added the directory's row.
             let place = self.visible_dir(&path.parent())?.ok_or(FsError::Stale)?;
             match child.node.is_dir() {
                 true => self.drop_entry(&place, None, &name)?,
@@ -258,7 +256,7 @@ impl Edit<'_> {
             && let Some(base) = &place.base
             && self.view().base_dir_at(base.join(&name))?.is_some()
         {
-            // A client made a directory there, with nothing in it.
+            // A client made a new directory there, which must hide the base's.
             let row = row.clone();
             self.make_opaque(&row)?;
             self.invalidate(Invalidation::All);
@@ -266,9 +264,9 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Moves the time of a whiteout that a client made during apply past the ctime with which apply
-    /// left the base object, if that still has it: the next apply would take this one's later steps
-    /// for a change of the host.
+    /// Sets the time of a whiteout that a client made during apply to at least the ctime of the
+    /// base object after apply, if the object still has that. Otherwise the next apply would take
+    /// this one's later steps for a change of the host.
     pub(super) fn advance_whiteout(&mut self, applied: &RebaseItem) -> Result<()> {
         let path = &applied.path;
         let (Some(ctime), Some(name)) = (applied.base_ctime, path.name()) else { return Ok(()) };
@@ -284,8 +282,8 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Lets what stays below a directory that moved in the base say where it is there now. The
-    /// directories among it are added to `dirs`.
+    /// Updates the origins of rows below a directory that moved in the base. The directories among
+    /// them are added to `dirs`.
     fn follow_base(
         &mut self,
         dir: &MergedPath,
@@ -302,8 +300,8 @@ impl Edit<'_> {
                 let now = base.join(&name);
                 let moved_along = moves.follow_dir_of(&origin.path).as_ref() == Some(&now);
                 let is_dir = row.kind == FileKind::Directory;
-                // A base that was copied has other numbers than the session knows. A directory that
-                // moved by itself may be a later request's, which has to find it as it was applied.
+                // A copied base has other numbers than the session's. A directory that moved by
+                // itself may belong to a later request, which has to find it as it was applied.
                 let is_there = self.view().base_attr_at(&now)?.is_some_and(|attr| {
                     (attr.fileid == origin.fileid && !is_dir)
                         || (attr.kind == row.kind && moved_along)
@@ -325,7 +323,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// What became of something since it was applied.
+    /// Whether an object changed since it was applied.
     fn since_applied(&self, applied: &RebaseItem) -> Result<Since> {
         let found = TreeView { view: self.view(), knows_base: true }.find(&applied.path)?;
         Ok(match (found, applied.object) {
@@ -333,15 +331,15 @@ impl Edit<'_> {
             (Some(found), Some((id, ctime))) => {
                 let attr = found.attr();
                 let is_base = found.row().is_none();
-                // What is in a directory stays or goes by itself.
+                // A directory's entries are compared by themselves, and change its ctime.
                 let is_dir = attr.kind == FileKind::Directory;
                 let is_same = attr.fileid == id && (is_dir || attr.ctime == ctime);
-                // A directory that is where it was may be the base's since an earlier request.
+                // A directory that did not move may show the base since an earlier request.
                 let may_be_base = !applied.was_entry || (is_dir && applied.from.is_none());
                 match (is_same, is_base) {
                     (true, false) => Since::Same,
                     (true, true) if may_be_base => Since::Same,
-                    // The name was only the base's, which has another object there.
+                    // Only the base had the name, and has another object there.
                     (false, true) if !applied.was_entry => Since::Same,
                     _ => Since::Changed,
                 }
@@ -351,8 +349,9 @@ impl Edit<'_> {
         })
     }
 
-    /// Removes the row of one name; whether that is a directory which the base now has. A file that
-    /// is still seen at another of its base names, one that `keeps` it, gets an entry there.
+    /// Removes the row of one name; returns whether it is a directory that the base now has, whose
+    /// row stays. A file that still shows at another of its base names, one that `keeps` it, gets
+    /// an entry there.
     fn let_go_of(
         &mut self,
         dir: &DirPlace,
@@ -385,7 +384,7 @@ impl Edit<'_> {
         if row.kind == FileKind::Directory {
             self.replace_mark(&row)?;
             self.txn.remove_redirect(ino)?;
-            // Not another directory that a person put there: what it holds is as unknown as before.
+            // Not if another directory was put there: its entries are as unknown as before.
             let is_other = |known: &Origin| known.path == base && known.fileid != attr.fileid;
             if !row.origin.as_ref().is_some_and(is_other) {
                 row.origin = Some(origin_of(base, &attr));
@@ -395,9 +394,9 @@ impl Edit<'_> {
             return Ok(true);
         }
         self.txn.delete_dentry(parent, name)?;
-        // Its ctime stays: its other names, which may be asked for later, are known by it.
+        // The ctime stays: later requests compare it for the file's other names.
         row.nlink = row.nlink.saturating_sub(1);
-        // Its other names in the base show what was applied too, if it is still one file there.
+        // Its other base names show the applied content too, if they are still one file.
         let is_one = row.origin.as_ref().is_some_and(|origin| origin.fileid == attr.fileid);
         if row.nlink > 0 && is_one {
             self.detect_new_links(&mut row)?;
@@ -411,9 +410,8 @@ impl Edit<'_> {
         Ok(false)
     }
 
-    /// Lets a directory know the base's by the ctime that it has since something in it was
-    /// applied; not where they have another mode or owner, because another process may have set
-    /// them.
+    /// Updates a directory's origin to the base's ctime, which changed with applied entries; not if
+    /// mode or owner differ, because another process may have set them.
     pub(super) fn know_again(&self, place: &DirPlace, row: &mut InodeRow) -> Result<()> {
         let Some((base, origin)) = place.base.as_ref().zip(row.origin.as_mut()) else {
             return Ok(());
@@ -428,11 +426,11 @@ impl Edit<'_> {
     }
 }
 
-/// What became of something since it was applied.
+/// The state of an object since it was applied.
 enum Since {
-    /// It is as it was, or the base shows there already.
+    /// Unchanged, or the base already shows there.
     Same,
-    /// A client changed it, or took it away.
+    /// A client changed or removed it.
     Changed,
 }
 
@@ -441,7 +439,7 @@ fn base_bytes(path: &MergedPath) -> &[u8] {
     path.as_bytes().get(1..).unwrap_or_default()
 }
 
-/// Where what was applied moved in the base: the new path of each that has another one.
+/// Applied moves in the base: old path to new path.
 struct Moves(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Moves {
@@ -455,7 +453,7 @@ impl Moves {
         self.0.is_empty()
     }
 
-    /// Where a path of the base is after the moves, if it is moved: the longest one decides.
+    /// Path after the moves, if it moves: the move of the longest prefix decides.
     fn follow(&self, path: &BasePath) -> Option<BasePath> {
         let bytes = path.as_bytes();
         let ends = (1..=bytes.len()).rev().filter(|&end| end == bytes.len() || bytes[end] == b'/');
@@ -464,7 +462,7 @@ impl Moves {
         BasePath::from_bytes(&[to, &bytes[end..]].concat())
     }
 
-    /// The same of a path whose directory is moved.
+    /// Path after the moves of its directory, ignoring a move of the path itself.
     fn follow_dir_of(&self, path: &BasePath) -> Option<BasePath> {
         let (dir, name) = path.split()?;
         Some(self.follow(&dir)?.join(&name))

@@ -1,5 +1,5 @@
-//! Follows an apply of a part of a file: the session keeps the file as it is, and what the file is
-//! compared with becomes what was applied.
+//! Updates the session after a part of a file was applied: the session keeps the file, and its
+//! original becomes the applied state.
 
 use std::collections::BTreeSet;
 use std::slice;
@@ -17,7 +17,7 @@ use super::error::Result;
 use super::original::BlobDigest;
 use super::rebase::RebaseItem;
 
-/// What a file began with, and the hunks of it that were applied.
+/// The applied state of a file: its original with the applied hunks.
 #[derive(Debug, Clone)]
 pub struct AppliedPart {
     /// Its content.
@@ -27,10 +27,10 @@ pub struct AppliedPart {
 }
 
 impl Overlay {
-    /// Makes what was applied of a file its original. It may be done again.
+    /// Makes the applied state of a file its original. Idempotent.
     ///
     /// # Errors
-    /// The session takes no changes, or it or the base cannot be read: nothing has changed.
+    /// The session cannot be changed, or it or the base cannot be read: nothing has changed.
     pub async fn rebase_part(
         &self,
         caller: &Caller,
@@ -62,7 +62,7 @@ impl Edit<'_> {
             Some(parent) => self.txn.dentry(parent, &name)?.is_some(),
             None => false,
         };
-        // Where it was given up since, the base shows again.
+        // If the file was discarded since, the base shows again.
         let is_shown = has_entry || self.txn.is_whited_out(&applied.path)?;
         if let Some(base) = place.base.as_ref().filter(|_| is_shown) {
             let path = base.join(&name);
@@ -74,8 +74,7 @@ impl Edit<'_> {
         self.settle(BTreeSet::from([dir]), true)
     }
 
-    /// The attributes of an original that is a part of what was applied: the base's, if that has
-    /// nothing else.
+    /// Attributes of the new original: the base file's, if that has this mode and content.
     fn attr_of_part(&self, path: &BasePath, part: &AppliedPart) -> Result<BaseAttr> {
         let [mode, uid, gid] = part.attributes;
         let size = part.content.len() as u64;
@@ -86,7 +85,7 @@ impl Edit<'_> {
         {
             return Ok(now);
         }
-        // No base file has these times: what the base has is told by its content.
+        // No base file has these times, so it is compared by its content.
         Ok(BaseAttr {
             kind: FileKind::Regular,
             mode,

@@ -1,7 +1,7 @@
-//! Removes copies that the session has changed nothing of: the base shows there again.
+//! Removes copies without a change, so that the base shows there again.
 //!
-//! Such a copy hides what the base gets later. It is left by changes that were taken back, and by
-//! further names of a file that were applied.
+//! Such a copy hides later changes of the base. It remains after changes that were reverted, and
+//! after an apply of other hard links of its file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,13 @@ use super::cache::Invalidation;
 use super::edit::Edit;
 use super::error::Result;
 
-/// A file or link of the session that is as it was in the base when the session began to change it,
-/// or a directory that was copied up and that the base does not have any more.
+/// A session's file or symbolic link without a change, or a copied-up directory that the base no
+/// longer has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnchangedCopy {
     /// Where it is in the merged tree.
     pub path: MergedPath,
-    /// Its number, and the time of its last change: anything else stays. Of a directory only the
-    /// number counts.
+    /// Number and ctime: an object with others stays. Of a directory, only the number counts.
     pub object: (FileId, Time),
 }
 
@@ -30,17 +29,17 @@ struct Entry {
     parent: Ino,
     name: Name,
     path: MergedPath,
-    /// Where the base shows through its directory.
+    /// The entry's path in the base.
     base: BasePath,
 }
 
 impl Overlay {
     /// Removes these copies from the session. A file with several entries stays unless all of them
-    /// are among these, each where the base had the file; so does a directory in which something is
-    /// left. It is one change, synced before this returns.
+    /// are given, each at its base path. A directory with entries or whiteouts stays. It is one
+    /// change, synced before this returns.
     ///
     /// # Errors
-    /// The session takes no changes, or it or the base cannot be read: nothing has changed.
+    /// The session cannot be changed, or it or the base cannot be read: nothing has changed.
     pub async fn drop_unchanged(
         &self,
         caller: &Caller,
@@ -74,7 +73,7 @@ impl Edit<'_> {
             self.txn.delete_inode(ino)?;
         }
         let mut lost: Vec<_> = copies.iter().collect();
-        // What is in a directory goes before it.
+        // Entries before their directory.
         lost.sort_by(|a, b| b.path.cmp(&a.path));
         for copy in lost {
             if self.drop_lost_dir(copy)? {
@@ -94,8 +93,8 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// The entry of a copy, if that is as it was told, and what the base has at its own place is
-    /// what it was copied from.
+    /// The entry of a copy, if its number and ctime match, and it was copied from its own base
+    /// path.
     fn entry_of(&self, copy: &UnchangedCopy) -> Result<Option<(Ino, Entry)>> {
         let Some(name) = copy.path.name() else { return Ok(None) };
         let Some(place) = self.visible_dir(&copy.path.parent())? else { return Ok(None) };
@@ -116,8 +115,8 @@ impl Edit<'_> {
         Ok(Some((ino, Entry { parent, name, path: copy.path.clone(), base })))
     }
 
-    /// Removes a directory that the base does not have any more, if the session has nothing in it;
-    /// whether it did. What is whited out in it stays hidden if the base gets it again.
+    /// Removes a directory that the base no longer has, if it has no entries and no whiteouts;
+    /// returns whether it did. A whiteout hides its name if the base gets the directory again.
     fn drop_lost_dir(&mut self, copy: &UnchangedCopy) -> Result<bool> {
         let Some(name) = copy.path.name() else { return Ok(false) };
         let Some(place) = self.visible_dir(&copy.path)? else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! What a discard must include so that paths show the base again.
+//! Finds the paths that a discard must include so that the base shows again.
 //!
 //! A rename changes two paths. Reverting one of them would show an object twice or not at all, so
 //! both are reverted, with everything below each, and so on transitively.

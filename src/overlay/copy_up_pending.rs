@@ -116,7 +116,7 @@ impl View<'_> {
                 ?path,
                 why,
                 hint = "what was not copied yet cannot be had while that lasts; if it stays so, \
-                    write the file anew, or cut or remove it",
+                    write the file again, or cut or remove it",
                 "cannot read the base file of an unfinished copy-up"
             );
         }

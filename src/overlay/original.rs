@@ -265,7 +265,7 @@ impl View<'_> {
     }
 
     /// Whether a base object is in a directory that came to its path after the session changed or
-    /// removed the object at that path. The closest ancestor of which the session has a record
+    /// removed the object at that path. The closest ancestor that the session has a record of
     /// decides; the root does not count.
     fn is_in_unseen_dir(&self, path: &BasePath) -> Result<bool> {
         let mut path = path.clone();

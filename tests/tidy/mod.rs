@@ -37,9 +37,6 @@ const EXCEPTIONS: &[Exception] = &[
     exception(Rule::CrateConfinement, "src/inspect/export/dir.rs", "rustix: fills a directory"),
     exception(Rule::CrateConfinement, "src/wal_shim/filesystem.rs", "rustix: which filesystem"),
     exception(Rule::NoUnsafe, "src/wal_shim/vfs", "a layer under SQLite"),
-    exception(Rule::Wording, "src/cli/apply", "still to be mended"),
-    exception(Rule::Wording, "src/inspect/apply", "still to be mended"),
-    exception(Rule::Wording, "src/overlay", "still to be mended"),
 ];
 
 /// One exception.

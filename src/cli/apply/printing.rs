@@ -153,7 +153,7 @@ fn sum(args: &Args, plan: &ApplyPlan) -> String {
     if plan.files > 0 {
         let mut written = text::bytes(plan.bytes);
         if plan.data_bytes < plan.bytes {
-            written.push_str(&format!(", of which {} are data", text::bytes(plan.data_bytes)));
+            written.push_str(&format!(", {} of that data", text::bytes(plan.data_bytes)));
         }
         parts.push(format!("{} to write ({written})", text::count(plan.files, "file")));
     }

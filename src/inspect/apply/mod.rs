@@ -145,8 +145,7 @@ pub struct Report {
     pub not_set: NotSet,
     /// Extended attributes that the host refuses to set.
     pub losses: Vec<Loss>,
-    /// Steps done and all steps, if the watcher stopped the run; (0, 0) if nothing is left to
-    /// finish, because the journal was not written.
+    /// Steps done and all steps, if the watcher stopped the run; (0, 0) without a journal.
     pub broken_off: Option<(usize, usize)>,
     /// The run was an undo.
     pub is_undo: bool,
@@ -223,8 +222,7 @@ pub fn apply(
     }
 }
 
-/// Writes the left-out changes to the notes, and then the journal. `false` if the watcher stopped
-/// it.
+/// Writes the left-out changes to the notes, and then the journal; `false` if it was stopped.
 fn begin(
     staging: &Staging,
     journal: &Journal,
@@ -347,8 +345,7 @@ pub fn interrupted(opened: &OpenSession, to: Option<&Path>) -> Result<Option<Int
         .map(|journal| InterruptedApply { steps: journal.steps.len(), is_undo: journal.is_undo }))
 }
 
-/// Removes the staging of a run that was killed before its journal was written, or after it was
-/// removed.
+/// Removes the staging of a run that was killed while it had no journal.
 ///
 /// # Errors
 /// Another apply is running, or the host refuses.

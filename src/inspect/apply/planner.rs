@@ -89,7 +89,8 @@ pub(super) struct Planner<'a> {
     pub(super) staying: HashMap<BasePath, LeftOutMove>,
     /// Old base paths of moved objects that the base no longer has, by change number.
     pub(super) removed_sources: HashMap<usize, BasePath>,
-    /// Base files under a silly rename (`.nfs*`): the client removes them at close.
+    /// Base files that a client moved to a name of its own temporary files (`.nfs*`), where they
+    /// stay until they are closed.
     pub(super) renamed_open_files: HashSet<BasePath>,
     /// Slots of taken objects, by their path in the base.
     pub taken: HashMap<BasePath, StagingSlot>,

@@ -11,6 +11,7 @@ use crate::config::ConfigError;
 use crate::delta::StoreError;
 use crate::delta::sqlite::OpenError;
 use crate::inspect::InspectError;
+use crate::mounting::error::with_causes;
 use crate::server::BindError;
 use crate::server::rpcbind::RpcbindError;
 use crate::worker::WorkError;
@@ -69,14 +70,7 @@ impl CliError {
 
     /// A failure with the chain of its causes.
     pub(super) fn caused(what: impl fmt::Display, cause: &dyn std::error::Error) -> Self {
-        let mut what = what.to_string();
-        let mut cause = Some(cause);
-        while let Some(error) = cause {
-            what.push_str(": ");
-            what.push_str(&error.to_string());
-            cause = error.source();
-        }
-        Self::new(what)
+        Self::new(with_causes(what, cause))
     }
 
     /// Puts what was already done before the message.

@@ -85,7 +85,7 @@ fn about_server(advice: ServerAdvice) -> Cow<'static, str> {
 
 /// A path for a command line that a user copies to a shell; control characters are escaped.
 fn shell_path(path: &Path) -> String {
-    quoted(&text::name(path.as_os_str().as_encoded_bytes()))
+    quoted(&text::line(path.as_os_str().as_encoded_bytes()))
 }
 
 fn about_place(advice: PlaceAdvice) -> Cow<'static, str> {

@@ -136,6 +136,18 @@ impl From<SystemAdvice> for MountAdvice {
     }
 }
 
+/// A message with the chain of causes behind it.
+pub(crate) fn with_causes(what: impl fmt::Display, cause: &dyn std::error::Error) -> String {
+    let mut what = what.to_string();
+    let mut cause = Some(cause);
+    while let Some(error) = cause {
+        what.push_str(": ");
+        what.push_str(&error.to_string());
+        cause = error.source();
+    }
+    what
+}
+
 impl MountError {
     /// A failure without advice.
     pub(super) fn new(what: impl fmt::Display) -> Self {
@@ -144,14 +156,7 @@ impl MountError {
 
     /// A failure with the chain of its causes.
     pub(super) fn caused(what: impl fmt::Display, cause: &dyn std::error::Error) -> Self {
-        let mut what = what.to_string();
-        let mut cause = Some(cause);
-        while let Some(error) = cause {
-            what.push_str(": ");
-            what.push_str(&error.to_string());
-            cause = error.source();
-        }
-        Self::new(what)
+        Self::new(with_causes(what, cause))
     }
 
     /// A base directory that cannot be opened.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::process::Output;
 
 use acetate::inspect::apply::{ApplyEvent, ApplyOptions, Consent, apply};
@@ -18,6 +19,18 @@ fn acetate(world: &World, args: &[&str]) -> Output {
     run(world.scratch(), &[&[*command, session.to_str().unwrap()], rest].concat())
 }
 
+/// Applies a session, and stops after the first step.
+fn break_off(world: &World, base: &Path, options: &ApplyOptions) {
+    let opened = OpenSession::open(&world.session(), Some(base)).unwrap();
+    let plan = planned(&opened, None, options).unwrap();
+    let mut stop = |event| match event {
+        ApplyEvent::Step { done: 1, .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    let report = apply(&opened, None, options, Consent::Shown(&plan), None, &mut stop).unwrap();
+    assert!(report.broken_off.is_some());
+}
+
 /// A session whose apply was broken off after it had written the first file to the base.
 fn interrupted() -> World {
     let mut world = World::new("a \"1\"\nb \"2\"\n");
@@ -26,14 +39,7 @@ fn interrupted() -> World {
     }
     world.close();
     let base = world.change_base();
-    let opened = OpenSession::open(&world.session(), Some(&base)).unwrap();
-    let plan = planned(&opened, None, &all()).unwrap();
-    let mut stop = |event| match event {
-        ApplyEvent::Step { done: 1, .. } => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    let report = apply(&opened, None, &all(), Consent::Shown(&plan), None, &mut stop).unwrap();
-    assert!(report.broken_off.is_some());
+    break_off(&world, &base, &all());
     assert_eq!(fs::read(base.join("a")).unwrap(), b"agent's");
     world
 }
@@ -99,16 +105,8 @@ fn what_is_finished_is_counted_as_what_is_applied_at_once() {
     world.close();
     let base = world.change_base();
     fs::write(base.join("other"), "a\nperson's\n").unwrap();
-    let opened = OpenSession::open(&world.session(), Some(&base)).unwrap();
     let options = ApplyOptions { skip_drifted: true, special: false, ..all() };
-    let plan = planned(&opened, None, &options).unwrap();
-    let mut stop = |event| match event {
-        ApplyEvent::Step { done: 1, .. } => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    let report = apply(&opened, None, &options, Consent::Shown(&plan), None, &mut stop).unwrap();
-    assert!(report.broken_off.is_some());
-    drop(opened);
+    break_off(&world, &base, &options);
     let (out, _) = said(&acetate(&world, &["apply", "--yes"]), 1);
     assert!(out.contains("\nskipped /set: a set-user-ID file: made only with"), "{out}");
     assert!(out.ends_with(": 5 applied, 2 skipped: the session keeps those\n"), "{out}");
@@ -121,15 +119,7 @@ fn a_moved_directory_is_not_copied_or_sealed_as_an_empty_one() {
     world.rename("big", "moved").unwrap();
     world.close();
     let base = world.change_base();
-    let opened = OpenSession::open(&world.session(), Some(&base)).unwrap();
-    let plan = planned(&opened, None, &all()).unwrap();
-    let mut stop = |event| match event {
-        ApplyEvent::Step { done: 1, .. } => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    };
-    let report = apply(&opened, None, &all(), Consent::Shown(&plan), None, &mut stop).unwrap();
-    assert!(report.broken_off.is_some());
-    drop(opened);
+    break_off(&world, &base, &all());
     let refused = "error: an apply of this session was interrupted";
     for args in [
         &["cp", "-r", ":/moved", "out"][..],

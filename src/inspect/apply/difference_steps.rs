@@ -39,14 +39,16 @@ impl Planner<'_> {
         self.place.check_free(&to)?;
         let is_dir = after.attr().kind == FileKind::Directory;
         let stays = before.is_some() && difference.kind != DifferenceKind::Retyped;
-        let stands = is_dir && !moves && self.has_directory(before.filter(|_| stays), change)?;
+        let in_copy = self.only_in_copy(change)?;
+        let is_there = self.has_directory(before.filter(|_| stays), in_copy.as_ref())?;
+        let stands = is_dir && !moves && is_there;
+        let replaced = self.replaced(change, is_dir, in_copy.filter(|_| !stands))?;
         if stands {
             let differs = difference.differs;
             self.counts().attributes.dirs += u64::from(differs.mode || differs.owner);
             self.attributes_of_dirs.insert(self.plan.changes.len() - 1);
             return Ok(());
         }
-        let replaced = self.replaced(change, is_dir)?;
         let kept = (stays && (!is_dir || moves)) || change.is_link;
         let kept = match &merge {
             Some(merge) => matches!(merge.content, StepContent::Base),
@@ -78,11 +80,15 @@ impl Planner<'_> {
 
     /// Whether the target has the directory, so that it stays with its entries: the base's, or, in
     /// a copy, one at a path where the base has nothing.
-    fn has_directory(&self, base: Option<&BaseObject>, change: &Change) -> Result<bool> {
+    fn has_directory(
+        &self,
+        base: Option<&BaseObject>,
+        in_copy: Option<&BaseObject>,
+    ) -> Result<bool> {
         let there = match base {
             Some(_) if !self.place.is_copy() => return Ok(true),
             Some(base) => self.place.stat(&base.path)?,
-            None => self.only_in_copy(change)?.map(|there| there.attr),
+            None => in_copy.map(|there| there.attr.clone()),
         };
         Ok(there.is_some_and(|there| there.kind == FileKind::Directory))
     }
@@ -98,8 +104,12 @@ impl Planner<'_> {
 
     /// The base object at the destination that is neither this object nor moved away. If neither
     /// is a directory, it is returned, to be replaced atomically; otherwise it is taken first.
-    fn replaced(&mut self, change: &Change, by_dir: bool) -> Result<Option<SeenObject>> {
-        let in_copy = self.only_in_copy(change)?;
+    fn replaced(
+        &mut self,
+        change: &Change,
+        by_dir: bool,
+        in_copy: Option<BaseObject>,
+    ) -> Result<Option<SeenObject>> {
         let Some(base) = change.replaced.as_ref().or(in_copy.as_ref()) else { return Ok(None) };
         if by_dir || base.attr.kind == FileKind::Directory {
             if let Some(slot) = self.take(base, false)? {

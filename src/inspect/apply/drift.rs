@@ -181,11 +181,7 @@ impl Planner<'_> {
             // The entries of both directories show.
             (Some(here), Some(after)) if after.origin().is_none() => {
                 let are_dirs = is_dir(here.attr.kind) && is_dir(after.attr().kind);
-                if are_dirs && (difference.differs.mode || difference.differs.owner) {
-                    self.drifted(place, DriftReason::Attributes);
-                } else if !are_dirs {
-                    self.note_replaced(Some(here), place)?;
-                }
+                self.note_replaced(Some(here).filter(|_| !are_dirs), place)?;
             }
             _ => {}
         }

@@ -138,14 +138,22 @@ impl Planner<'_> {
     /// Whether a change sets the mode, owner or group of an object that did not drift, and the base
     /// has set another value.
     pub(super) fn has_other_owner(&self, change: &Change) -> bool {
-        let (Some(original), Some(base), Some(after)) =
-            (&change.original, &change.before, &change.after)
-        else {
-            return false;
-        };
-        let ours = side_attrs(after, self.part_of(change));
-        [original.kind, base.attr.kind] == [ours.kind; 2]
-            && self.attributes_conflict(original, &base.attr, &ours)
+        let (Some(base), Some(after)) = (&change.before, &change.after) else { return false };
+        let (ours, theirs) = (side_attrs(after, self.part_of(change)), &base.attr);
+        match &change.original {
+            Some(original) => {
+                [original.kind, theirs.kind] == [ours.kind; 2]
+                    && self.attributes_conflict(original, theirs, &ours)
+            }
+            // Both sides made the directory.
+            None if after.origin().is_none() && change.replaced.is_none() => {
+                [FileKind::Directory; 2] == [ours.kind, theirs.kind]
+                    && (ours.mode != theirs.mode
+                        || !self.place.is_copy()
+                            && (ours.uid, ours.gid) != (theirs.uid, theirs.gid))
+            }
+            None => false,
+        }
     }
 
     /// Whether both sides changed the mode, the owner or the group, to different values.

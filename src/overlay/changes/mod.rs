@@ -178,16 +178,8 @@ impl ChangeSearch<'_> {
         };
         let is_moved =
             base.as_ref().is_some_and(|base| base.as_bytes() != &place.merged.as_bytes()[1..]);
-        let shows_none = is_sealed || is_masked;
-        Ok(SessionDir {
-            place,
-            ino,
-            lineage,
-            base,
-            is_moved,
-            hides_base_entries: shows_none,
-            is_masked,
-        })
+        let hides_base_entries = is_sealed || is_masked;
+        Ok(SessionDir { place, ino, lineage, base, is_moved, hides_base_entries, is_masked })
     }
 
     /// The base directory that would show through a directory without opaque marks at the directory
@@ -343,7 +335,7 @@ impl ChangeSearch<'_> {
             let Some(found) = found.filter(|found| found.base_path().is_some()) else { continue };
             let place = self.view().place(&found.node)?;
             let base = place.base.clone();
-            let (is_moved, shows_none, is_masked) = (false, false, false);
+            let (is_moved, hides_base_entries, is_masked) = (false, false, false);
             let lineage = Lineage::default();
             let dir = SessionDir {
                 base,
@@ -351,7 +343,7 @@ impl ChangeSearch<'_> {
                 ino: Ino(0),
                 lineage,
                 is_moved,
-                hides_base_entries: shows_none,
+                hides_base_entries,
                 is_masked,
             };
             if !self.whiteouts(&dir)? {

@@ -242,6 +242,9 @@ pub struct AppliedObject {
     /// The ctime that apply left in the base, in seconds and nanoseconds.
     #[serde(default)]
     pub base_ctime: Option<(i64, u32)>,
+    /// Whether the base file had further hard links before.
+    #[serde(default)]
+    pub was_linked: bool,
 }
 
 impl AppliedObject {
@@ -254,6 +257,7 @@ impl AppliedObject {
             object: self.object.map(object),
             was_entry: self.was_entry,
             base_ctime: self.base_ctime.map(|(secs, nanos)| Time { secs, nanos }),
+            was_linked: self.was_linked,
         })
     }
 }

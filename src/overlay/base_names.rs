@@ -4,6 +4,7 @@ use crate::base::{BaseAttr, BasePath};
 use crate::delta::{InodeRow, MergedPath};
 use crate::vfs::FileId;
 
+use super::cache::Invalidation;
 use super::edit::Edit;
 use super::error::Result;
 use super::node::is_linked;
@@ -61,6 +62,32 @@ impl Edit<'_> {
     pub fn shown_at(&self, path: &BasePath) -> Result<Option<MergedPath>> {
         let shown = self.view().shown_name(path)?;
         Ok(shown.map(|(place, name)| place.merged.join(&name)))
+    }
+
+    /// Gives a copied-up file an entry at each base name at which its base file shows and that
+    /// `is_fit` accepts. Returns these names. The row must be stored; searches the whole base.
+    pub fn add_entries_at_base_names(
+        &mut self,
+        row: &mut InodeRow,
+        is_fit: &dyn Fn(&MergedPath) -> bool,
+    ) -> Result<Vec<BasePath>> {
+        let Some(origin) = row.origin.clone() else { return Ok(Vec::new()) };
+        let mut added = Vec::new();
+        for path in self.names_in_base(origin.fileid, origin.nlink, &origin.path)? {
+            let Some((place, name)) = self.view().shown_name(&path)? else { continue };
+            if !is_fit(&place.merged.join(&name)) {
+                continue;
+            }
+            let parent = self.ensure_dir(&place)?;
+            self.txn.insert_dentry(parent, &name, row.ino)?;
+            self.touch_child(place.id(), &name);
+            self.txn.hide_link(origin.fileid, row.ctime)?;
+            row.nlink = row.nlink.saturating_add(1);
+            added.push(path);
+        }
+        self.txn.put_inode(row)?;
+        self.invalidate(Invalidation::All);
+        Ok(added)
     }
 
     /// Recounts the hidden names of all base files (invariant L1).

@@ -194,7 +194,8 @@ impl Edit<'_> {
         Ok(self.txn.put_inode(&row)?)
     }
 
-    /// Removes an entry with all below it; inodes with hard links elsewhere are added to `kept`.
+    /// Removes an entry with all below it; inodes that have, or may have, hard links elsewhere are
+    /// added to `kept`.
     fn drop_tree(
         &mut self,
         parent: Ino,
@@ -216,9 +217,10 @@ impl Edit<'_> {
                 self.txn.delete_inode(ino)?;
                 continue;
             }
+            self.detect_new_links(&mut row)?;
             row.nlink = row.nlink.saturating_sub(1);
             row.ctime = moved_on(row.ctime, self.now);
-            if row.nlink > 0 {
+            if row.nlink > 0 || self.view().base_links_left(&row)? > 0 {
                 self.txn.put_inode(&row)?;
                 kept.insert(ino);
             } else {
@@ -230,7 +232,9 @@ impl Edit<'_> {
     }
 
     /// Removes the origin of copied-up files that have names elsewhere, if a name of the origin
-    /// shows the base again: an object is in one layer. Finishes their copy-ups first.
+    /// shows the base again: an object is in one layer. Finishes their copy-ups first. Other base
+    /// names, at which such a file showed without an entry, get one, with the original. Files
+    /// without a name are deleted.
     fn part_from_base(
         &mut self,
         mut kept: BTreeSet<Ino>,
@@ -240,7 +244,19 @@ impl Edit<'_> {
         for ino in kept {
             let Some(mut row) = self.txn.inode(ino)? else { continue };
             let Some(origin) = row.origin.clone() else { continue };
-            if !self.shows_again(&origin, chosen)? {
+            let is_left = |path: &MergedPath| !is_in(path, chosen);
+            let shows_again = self.shows_again(&origin, chosen)?;
+            if shows_again {
+                for path in self.add_entries_at_base_names(&mut row, &is_left)? {
+                    self.copy_original(&origin.path, &path)?;
+                }
+            }
+            if row.nlink == 0 && (shows_again || !self.adopt_base_name(&mut row, &is_left)?) {
+                self.txn.delete_inode(ino)?;
+                continue;
+            }
+            if !shows_again {
+                self.txn.put_inode(&row)?;
                 continue;
             }
             while row.copy_up.is_some() {

@@ -196,6 +196,22 @@ impl Edit<'_> {
         self.keep_original(&path, &attr, content.as_deref(), known.is_some())
     }
 
+    /// Stores the original of one base path as that of `to` too, unless `to` has one.
+    pub fn copy_original(&mut self, path: &BasePath, to: &BasePath) -> Result<()> {
+        let Some(mut original) = self.txn.original(path)? else { return Ok(()) };
+        let content = match original.has_content {
+            true if self.has_room_for(original.size)? => self.txn.original_content(path)?,
+            _ => None,
+        };
+        (original.path, original.has_content) = (to.clone(), content.is_some());
+        if let (true, Some(content)) =
+            (self.txn.put_original(&original, content.as_deref())?, content)
+        {
+            self.core.originals.bytes.fetch_add(content.len() as u64, Relaxed);
+        }
+        Ok(())
+    }
+
     /// Deletes the originals of a base path and of all paths below it.
     pub fn forget_originals(&mut self, path: &BasePath) -> Result<()> {
         let freed = self.txn.remove_originals(path)?;

@@ -33,6 +33,8 @@ pub struct RebaseItem {
     pub was_entry: bool,
     /// ctime of the base object after `apply`; `None` if it is unknown.
     pub base_ctime: Option<Time>,
+    /// The base file had further hard links before `apply`.
+    pub was_linked: bool,
 }
 
 impl Overlay {
@@ -67,10 +69,10 @@ impl Edit<'_> {
     /// changed since they were applied, which stay.
     fn let_go(&mut self, applied: &[RebaseItem], moves: &Moves) -> Result<Vec<MergedPath>> {
         // Compares all first: the removal of one name changes the inode of the others.
-        let (mut paths, mut kept) = (BTreeSet::new(), BTreeMap::new());
+        let (mut paths, mut kept) = (BTreeMap::new(), BTreeMap::new());
         for applied in applied {
             match self.since_applied(applied)? {
-                Since::Same => drop(paths.insert(&applied.path)),
+                Since::Same => drop(paths.insert(&applied.path, applied.was_linked)),
                 Since::Changed => drop(kept.insert(&applied.path, applied)),
             }
         }
@@ -80,13 +82,13 @@ impl Edit<'_> {
         }
         let mut dirs = BTreeSet::new();
         // A directory before its entries: their base paths depend on it.
-        for path in &paths {
+        for (path, &was_linked) in &paths {
             self.replace_marks_above(path)?;
             dirs.insert(path.parent());
-            if let Some(name) = path.name()
-                && let Some(place) = self.visible_dir(&path.parent())?
-                && self.let_go_of(&place, &name, &|path| !paths.contains(path))?
-            {
+            let Some(name) = path.name() else { continue };
+            let Some(place) = self.visible_dir(&path.parent())? else { continue };
+            let keeps = |path: &MergedPath| !paths.contains_key(path);
+            if self.let_go_of(&place, &name, (was_linked, &keeps))? {
                 dirs.insert((*path).clone());
             }
         }
@@ -350,13 +352,13 @@ impl Edit<'_> {
     }
 
     /// Removes the row of one name; returns whether it is a directory that the base now has, whose
-    /// row stays. A file that still shows at another of its base names, one that `keeps` it, gets
-    /// an entry there.
+    /// row stays. If the base file had further names (`was_linked`), those that `keeps` accepts keep
+    /// the session's file: it gets entries there.
     fn let_go_of(
         &mut self,
         dir: &DirPlace,
         name: &Name,
-        keeps: &dyn Fn(&MergedPath) -> bool,
+        (was_linked, keeps): (bool, &dyn Fn(&MergedPath) -> bool),
     ) -> Result<bool> {
         let path = dir.merged.join(name);
         let there = match &dir.base {
@@ -402,12 +404,39 @@ impl Edit<'_> {
             self.detect_new_links(&mut row)?;
             self.refresh_origin_ctime(&mut row, &attr);
         }
+        if !is_one && was_linked {
+            self.move_to_other_names(&mut row, &base, keeps)?;
+        }
         if row.nlink > 0 || (!is_one && self.adopt_base_name(&mut row, keeps)?) {
             self.txn.put_inode(&row)?;
         } else {
             self.txn.delete_inode(ino)?;
         }
         Ok(false)
+    }
+
+    /// Gives a session file entries at the other names of its base file, after `apply` replaced the
+    /// base file at the name `applied`: with a single name left, the base file would show there.
+    /// The first of them becomes the origin, with the original.
+    fn move_to_other_names(
+        &mut self,
+        row: &mut InodeRow,
+        applied: &BasePath,
+        keeps: &dyn Fn(&MergedPath) -> bool,
+    ) -> Result<()> {
+        self.txn.put_inode(row)?;
+        let added = self.add_entries_at_base_names(row, keeps)?;
+        let Some(now) = added.first() else { return Ok(()) };
+        let Some(attr) = self.view().base_attr_at(now)? else { return Ok(()) };
+        if let Some(origin) = row.origin.as_mut() {
+            origin.nlink = attr.nlink;
+            if origin.path == *applied {
+                origin.path = now.clone();
+                self.copy_original(applied, now)?;
+            }
+        }
+        self.refresh_origin_ctime(row, &attr);
+        Ok(())
     }
 
     /// Updates a directory's origin to the base's ctime, which changed with applied entries; not if

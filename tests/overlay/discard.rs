@@ -41,6 +41,7 @@ fn applied(world: &World, paths: &[&str]) -> Vec<RebaseItem> {
         object: object(text).map(|attr| (attr.fileid, attr.ctime)),
         was_entry: true,
         base_ctime: None,
+        was_linked: false,
     };
     paths.iter().map(let_go).collect()
 }
@@ -147,6 +148,25 @@ fn a_file_with_several_names_goes_back_at_all_of_them() {
     assert_eq!((world.stat("one").nlink, world.stat("two").nlink), (1, 1));
     discard(&world, &["one"]).unwrap();
     assert_eq!((world.cat("one"), world.stat("one").nlink), ("linked".into(), 2));
+}
+
+/// The name at which the session has its entry is given up.
+#[test]
+fn the_other_names_of_a_file_keep_what_was_written() {
+    for further in [false, true] {
+        let mut world = World::new(BASE);
+        world.write("one", 0, b"LINKED").unwrap();
+        if further {
+            world.link("one", "more").unwrap();
+        }
+        discard(&world, &["one"]).unwrap();
+        assert_eq!((world.cat("one"), world.cat("two")), ("linked".into(), "LINKED".into()));
+        assert_eq!((world.stat("one").nlink, world.stat("two").nlink), (1, 1 + further as u32));
+        world.reopen();
+        assert_eq!(world.cat("two"), "LINKED");
+        discard(&world, &["two"]).unwrap();
+        assert_eq!((world.cat("two"), world.stat("two").nlink), ("linked".into(), 2));
+    }
 }
 
 #[test]

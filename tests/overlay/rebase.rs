@@ -22,6 +22,7 @@ fn moved(world: &World, from: &str, to: &str) -> RebaseItem {
         object: Some((attr.fileid, attr.ctime)),
         was_entry: true,
         base_ctime: None,
+        was_linked: false,
     }
 }
 
@@ -101,6 +102,7 @@ fn a_moved_directory_waits_for_its_own_request() {
         object: Some((first.fileid, first.ctime)),
         was_entry: true,
         base_ctime: None,
+        was_linked: false,
     };
     fs::write(base.join("top/a"), "new").unwrap();
     fs::rename(base.join("top/b"), base.join("top/c")).unwrap();

@@ -85,5 +85,6 @@ fn message(applied: &AppliedChange, is_first: bool) -> control::AppliedObject {
         object: applied.object.map(object),
         was_entry: is_first && applied.was_entry(),
         base_ctime: applied.base_ctime.map(|time| (time.secs, time.nanos)),
+        was_linked: applied.was_linked,
     }
 }

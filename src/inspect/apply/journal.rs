@@ -102,6 +102,7 @@ impl Journal {
                 "object": change.object.map(object),
                 "is_whole": change.is_whole,
                 "planned": change.planned.map(state),
+                "was_linked": change.was_linked,
                 "part": change.part.as_ref().map(part),
                 "paths": change.paths,
             }}))?;
@@ -171,6 +172,7 @@ impl Journal {
                 is_whole: value.get("is_whole")?.as_bool()?,
                 planned: optional(value.get("planned").unwrap_or(&Value::Null), to_state)?,
                 base_ctime: None,
+                was_linked: value.get("was_linked").and_then(Value::as_bool).unwrap_or(false),
                 part: optional(value.get("part").unwrap_or(&Value::Null), to_part)?,
                 // Older versions do not store it.
                 paths: value.get("paths").map_or(Some(1), Value::as_u64)?,

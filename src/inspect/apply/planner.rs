@@ -379,6 +379,8 @@ impl<'a> Planner<'a> {
             is_whole: true,
             planned: Some(planned),
             base_ctime: None,
+            was_linked: before
+                .is_some_and(|base| base.attr.kind != FileKind::Directory && base.attr.nlink > 1),
             part: self.part_of(change).cloned(),
             paths: u64::from(!diff::is_time_of_directory(difference)),
         });

@@ -79,6 +79,8 @@ pub struct AppliedChange {
     pub planned: Option<PathRows>,
     /// The base object's ctime after the apply; `None` before.
     pub base_ctime: Option<Time>,
+    /// The base file had further hard links when the plan was made.
+    pub was_linked: bool,
     /// No change below it is left out: the session may drop all its rows below.
     pub is_whole: bool,
     /// Only this part of a file is applied: the session keeps the rest.

@@ -176,6 +176,7 @@ fn prepare_open(
         object: None,
         planned: None,
         base_ctime: None,
+        was_linked: false,
         is_whole: true,
         part: None,
         paths: 1,

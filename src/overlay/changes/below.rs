@@ -1,7 +1,5 @@
 //! The changes below one directory of the session.
 
-use std::collections::HashSet;
-
 use super::{Change, ChangeSearch, ChangesError};
 use crate::delta::{Ino, MergedPath};
 use crate::overlay::error::Result;
@@ -18,8 +16,7 @@ impl TreeView<'_> {
         dir: &MergedPath,
         each: &mut dyn FnMut(Change) -> bool,
     ) -> std::result::Result<bool, ChangesError> {
-        let at = MergedPath::root();
-        let mut search = ChangeSearch { tree: self, each, visited: HashSet::new(), at };
+        let mut search = ChangeSearch::new(self, each);
         let found = search.below(dir);
         found.map_err(|error| ChangesError { path: search.at, source: error.into_fs() })
     }

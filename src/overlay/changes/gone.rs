@@ -1,8 +1,6 @@
 //! Deleted base objects: names that the session hides without an entry of its own, and whether the
 //! base changed the objects afterwards.
 
-use std::collections::HashSet;
-
 use super::{BaseObject, Change, ChangeSearch, SessionDir};
 use crate::base::{BaseError, BasePath};
 use crate::delta::{Ino, MergedPath};
@@ -29,8 +27,8 @@ impl TreeView<'_> {
     /// # Errors
     /// The session or the base cannot be read.
     pub fn gone(&self, base: BaseObject, path: MergedPath) -> std::result::Result<Change, FsError> {
-        let at = MergedPath::root();
-        let search = ChangeSearch { tree: self, each: &mut |_| true, visited: HashSet::new(), at };
+        let each = &mut |_| true;
+        let search = ChangeSearch::new(self, each);
         search.gone(base, path).map_err(|error| error.into_fs())
     }
 

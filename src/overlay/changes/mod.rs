@@ -7,7 +7,7 @@
 mod below;
 mod gone;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::base::{BaseAttr, BasePath};
@@ -77,8 +77,7 @@ impl TreeView<'_> {
         &self,
         each: &mut dyn FnMut(Change) -> bool,
     ) -> std::result::Result<bool, ChangesError> {
-        let at = MergedPath::root();
-        let mut search = ChangeSearch { tree: self, each, visited: HashSet::new(), at };
+        let mut search = ChangeSearch::new(self, each);
         let found = search.all();
         found.map_err(|error| ChangesError { path: search.at, source: error.into_fs() })
     }
@@ -88,8 +87,8 @@ impl TreeView<'_> {
     /// # Errors
     /// The session or the base cannot be read.
     pub fn is_moved_away(&self, object: &BaseObject) -> std::result::Result<bool, FsError> {
-        let at = MergedPath::root();
-        let search = ChangeSearch { tree: self, each: &mut |_| true, visited: HashSet::new(), at };
+        let each = &mut |_| true;
+        let search = ChangeSearch::new(self, each);
         search.moved_away(object).map_err(|error| error.into_fs())
     }
 }
@@ -100,6 +99,8 @@ struct ChangeSearch<'a> {
     each: &'a mut dyn FnMut(Change) -> bool,
     /// Directories whose whiteouts are done.
     visited: HashSet<MergedPath>,
+    /// Copied-up files whose base file got its first further hard link after the copy-up.
+    newly_linked: BTreeSet<Ino>,
     /// The current path, for errors.
     at: MergedPath,
 }
@@ -121,7 +122,12 @@ struct SessionDir {
     is_masked: bool,
 }
 
-impl ChangeSearch<'_> {
+impl<'a> ChangeSearch<'a> {
+    fn new(tree: &'a TreeView<'a>, each: &'a mut dyn FnMut(Change) -> bool) -> Self {
+        let (visited, newly_linked) = (HashSet::new(), BTreeSet::new());
+        Self { tree, each, visited, newly_linked, at: MergedPath::root() }
+    }
+
     fn view(&self) -> &View<'_> {
         &self.tree.view
     }
@@ -209,6 +215,9 @@ impl ChangeSearch<'_> {
             let is_dir = row.kind == FileKind::Directory;
             self.at = dir.place.merged.join(&name);
             let change = self.entry(dir, &name, row)?;
+            if is_newly_linked(&change) {
+                self.newly_linked.insert(ino);
+            }
             if !(self.each)(change) {
                 return Ok(false);
             }
@@ -354,7 +363,9 @@ impl ChangeSearch<'_> {
     }
 
     fn further_names(&mut self) -> Result<bool> {
-        for ino in self.view().txn.copied_links()? {
+        let mut linked = std::mem::take(&mut self.newly_linked);
+        linked.extend(self.view().txn.copied_links()?);
+        for ino in linked {
             let Some(row) = self.view().txn.inode(ino)? else { continue };
             let Some(origin) = row.origin.clone() else { continue };
             self.at = MergedPath::of_base(&origin.path);
@@ -481,4 +492,15 @@ fn drifted(origin: &Origin, base: &BaseObject, here: &Attr) -> bool {
         return !(is_alike || is_same);
     }
     !(is_same && (origin.size, origin.mtime) == (attr.size, attr.mtime))
+}
+
+/// Whether the base file of a copied-up file had a single name at copy-up and has several now.
+fn is_newly_linked(change: &Change) -> bool {
+    let origin = change.after.as_ref().and_then(TreeObject::origin);
+    change.before.as_ref().zip(origin).is_some_and(|(base, origin)| {
+        let kind = base.attr.kind;
+        base.attr.fileid == origin.fileid
+            && is_linked(kind, base.attr.nlink)
+            && !is_linked(kind, origin.nlink)
+    })
 }

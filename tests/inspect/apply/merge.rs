@@ -9,7 +9,7 @@ use acetate::inspect::InspectError;
 use acetate::inspect::apply::{ApplyOptions, DriftReason};
 use proptest::prelude::*;
 
-use super::{apply_served, open, path};
+use super::{apply_served, only, open, path};
 use crate::support::applied::{all, applied, planned};
 use crate::support::client::size;
 use crate::support::skip::skip;
@@ -409,6 +409,61 @@ fn names_of_one_file_that_are_two_files_in_the_base_are_merged_apart() {
     assert_eq!(read("two"), text([(3, "A"), (25, "there")]));
     let number = |name: &str| fs::metadata(base.join(name)).unwrap().ino();
     assert_eq!(number("two"), number("three"));
+}
+
+/// The person edits the file at the other name; `apply` of one name makes two files of it.
+#[test]
+fn the_other_name_of_a_file_keeps_the_change_after_one_name_was_applied() {
+    for further in [false, true] {
+        let mut world = World::new(&format!("{TREE} two = dir/text"));
+        change_first_line(&world);
+        if further {
+            world.link("two", "more").unwrap();
+        }
+        let base = world.change_base();
+        fs::write(base.join("two"), "one\ntwo\nthree\nfour\nFIVE\n").unwrap();
+        assert_eq!(apply_served(&world, &only(&["dir/text"])).skipped, []);
+        assert_eq!(base_text(&world), "ONE\ntwo\nthree\nfour\nFIVE\n");
+        assert_eq!(fs::read_to_string(base.join("two")).unwrap(), "one\ntwo\nthree\nfour\nFIVE\n");
+        assert_eq!(world.cat("two"), "ONE\ntwo\nthree\nfour\nfive\n");
+        assert_eq!(world.stat("two").nlink, 1 + u32::from(further));
+        world.reopen();
+        assert!(merged_paths(&world, &all()).contains(&("/two".to_owned(), false)));
+        assert_eq!(apply_served(&world, &all()).skipped, []);
+        assert_eq!(fs::read_to_string(base.join("two")).unwrap(), base_text(&world));
+    }
+}
+
+/// `discard` of one name leaves the change at the other, with what the session started from.
+#[test]
+fn the_other_name_of_a_file_is_merged_after_one_name_was_discarded() {
+    let mut world = World::new(&format!("{TREE} two = dir/text"));
+    change_first_line(&world);
+    world.wait(world.overlay.discard(&world.caller, vec![path("dir/text")])).unwrap();
+    let base = world.change_base();
+    fs::write(base.join("two"), "one\ntwo\nthree\nfour\nFIVE\n").unwrap();
+    assert_eq!(merged_paths(&world, &all()), [("/two".to_owned(), false)]);
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    assert_eq!(base_text(&world), "one\ntwo\nthree\nfour\nFIVE\n");
+    let two = fs::read_to_string(base.join("two")).unwrap();
+    assert_eq!(two, "ONE\ntwo\nthree\nfour\nFIVE\n");
+}
+
+/// Clients see the session's file at that name: so does a review.
+#[test]
+fn a_name_that_a_person_gave_a_copied_file_is_a_change() {
+    let mut world = World::new(TREE);
+    change_first_line(&world);
+    let base = world.change_base();
+    fs::hard_link(base.join("dir/text"), base.join("further")).unwrap();
+    assert!(world.cat("further").starts_with("ONE\n"));
+    let plan = planned(&open(&world), None, &all()).unwrap();
+    let paths: Vec<_> = plan.changes.iter().map(|c| c.path.display().to_string()).collect();
+    assert_eq!(&paths[paths.len() - 2..], ["/dir/text", "/further"]);
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    assert_eq!(fs::read_to_string(base.join("further")).unwrap(), base_text(&world));
+    let number = |name: &str| fs::metadata(base.join(name)).unwrap().ino();
+    assert_eq!(number("dir/text"), number("further"));
 }
 
 /// It may be a new one that got the number; clients see the base's.

@@ -31,7 +31,7 @@
 //!                  delta  writeback  the writable upper layer │ a host directory for `apply`
 //! ```
 //!
-//! [`json`] and `escape` (text for a terminal) belong to no layer: any module may use them.
+//! [`json`], `escape` (text for a terminal) and `run_queue` (woken calls) belong to no layer.
 //!
 //! # Life of a WRITE
 //!
@@ -54,6 +54,7 @@ pub mod json;
 mod mounting;
 pub mod nfs;
 pub mod overlay;
+mod run_queue;
 pub mod server;
 pub mod validation;
 pub mod vfs;

@@ -352,8 +352,8 @@ impl Edit<'_> {
     }
 
     /// Removes the row of one name; returns whether it is a directory that the base now has, whose
-    /// row stays. If the base file had further names (`was_linked`), those that `keeps` accepts keep
-    /// the session's file: it gets entries there.
+    /// row stays. Of the base file's further names, if it had some (`was_linked`), those that
+    /// `keeps` accepts keep the session's file: it gets entries there.
     fn let_go_of(
         &mut self,
         dir: &DirPlace,

@@ -1,10 +1,10 @@
-//! Runs a suspended call on the thread that wakes it instead of queueing it again.
+//! Runs a suspended call on the thread that wakes it, if that has a [`run_queue`].
 //!
 //! A call that changes something waits for the writer thread. Waking a task of the runtime for the
-//! answer costs more than sending the reply, and the writer thread is otherwise idle. So a thread
-//! outside the runtime runs the rest of the call itself
-//! (docs/decisions/0037-who-answers-goes-on.md). The call never blocks that thread: if the client
-//! does not read, the call is suspended again and continues as a task of the runtime.
+//! answer costs more than sending the reply, and the writer thread is otherwise idle. So that
+//! thread runs the rest of the call itself (docs/decisions/0037-who-answers-goes-on.md). The call
+//! never blocks it: if the client does not read, the call is suspended again and continues as a
+//! task of the runtime.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,6 +14,8 @@ use std::task::{Context, Wake, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
+
+use crate::run_queue::{self, WokenCall};
 
 /// The rest of a call.
 type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -31,12 +33,14 @@ enum TaskState {
     Woken,
     /// The work is suspended.
     Waiting(TaskFuture),
+    /// The work was woken, and no thread polls it yet.
+    Queued(TaskFuture),
     /// The work is finished, or was spawned as a task.
     Gone,
 }
 
-/// Polls `work` on this thread, which belongs to the runtime, until it is suspended. A thread
-/// outside the runtime that wakes it then runs it at once; otherwise the work becomes a task.
+/// Polls `work` on this thread, which belongs to the runtime, until it is suspended. Woken by a
+/// thread with a queue, it runs there; otherwise it becomes a task.
 pub(super) fn run_inline(work: impl Future<Output = ()> + Send + 'static) {
     let inline_task =
         InlineTask { state: Mutex::new(TaskState::Running), runtime: Handle::current() };
@@ -61,19 +65,29 @@ impl InlineTask {
         }
     }
 
-    /// Takes the work if it is suspended; otherwise records the wake-up.
-    fn wake_up(&self) -> Option<TaskFuture> {
+    /// Records a wake-up; returns whether the work was suspended, and now has to run.
+    fn enqueue(&self) -> bool {
         let mut state = self.state();
         match std::mem::replace(&mut *state, TaskState::Gone) {
             TaskState::Waiting(work) => {
-                *state = TaskState::Running;
-                Some(work)
+                *state = TaskState::Queued(work);
+                return true;
             }
-            TaskState::Running | TaskState::Woken => {
-                *state = TaskState::Woken;
+            TaskState::Running | TaskState::Woken => *state = TaskState::Woken,
+            other => *state = other,
+        }
+        false
+    }
+
+    /// Takes the work of a call that has to run.
+    fn take(&self, next: TaskState) -> Option<TaskFuture> {
+        let mut state = self.state();
+        match std::mem::replace(&mut *state, next) {
+            TaskState::Queued(work) => Some(work),
+            other => {
+                *state = other;
                 None
             }
-            TaskState::Gone => None,
         }
     }
 
@@ -85,19 +99,23 @@ impl InlineTask {
 
 impl Wake for InlineTask {
     fn wake(self: Arc<Self>) {
-        let Some(work) = self.wake_up() else { return };
-        // The context marks runtime threads and threads that already run inline work (see below).
-        // Such a thread spawns a task, so that work never runs inside other work.
-        if Handle::try_current().is_ok() {
-            *self.state() = TaskState::Gone;
+        if self.enqueue()
+            && !run_queue::push(Arc::clone(&self) as Arc<dyn WokenCall>)
+            && let Some(work) = self.take(TaskState::Gone)
+        {
             self.runtime.spawn(work);
-        } else {
-            let runtime = self.runtime.clone();
-            let _context = runtime.enter();
-            // As in a spawned task, a panic ends only this work, not the thread.
-            if catch_unwind(AssertUnwindSafe(|| self.poll(work))).is_err() {
-                tracing::error!("a call is not answered, because of a panic");
-            }
+        }
+    }
+}
+
+impl WokenCall for InlineTask {
+    fn run(self: Arc<Self>) {
+        let Some(work) = self.take(TaskState::Running) else { return };
+        let runtime = self.runtime.clone();
+        let _context = runtime.enter();
+        // As in a spawned task, a panic ends only this work, not the thread.
+        if catch_unwind(AssertUnwindSafe(|| self.poll(work))).is_err() {
+            tracing::error!("a call is not answered, because of a panic");
         }
     }
 }
@@ -111,6 +129,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::run_queue::RunQueue;
 
     /// Waits for `first`, then for `second`; reports its thread after each.
     async fn work(
@@ -129,15 +148,18 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_thread_of_its_own_goes_on_itself() {
+    async fn a_thread_with_a_queue_goes_on_itself() {
         let ((wake_first, first), (wake_second, second)) = (oneshot::channel(), oneshot::channel());
         let (places, at) = mpsc::channel();
         run_inline(work(first, second, places));
         let outside = thread::spawn(move || {
+            let woken = RunQueue::open();
             wake_first.send(()).unwrap();
-            // The rest of the work ran before `send` returned.
+            assert!(at.try_recv().is_err(), "it ran inside `send`");
+            woken.drain();
             let place = at.try_recv();
             wake_second.send(()).unwrap();
+            woken.drain();
             (place, at.try_recv(), thread::current().id())
         });
         let (first, second, own) = outside.join().unwrap();
@@ -145,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_thread_of_the_runtime_makes_a_task_of_it() {
+    async fn a_thread_without_a_queue_makes_a_task_of_it() {
         let ((wake_first, first), (wake_second, second)) = (oneshot::channel(), oneshot::channel());
         let (places, at) = mpsc::channel();
         run_inline(work(first, second, places));
@@ -154,6 +176,7 @@ mod tests {
             let task = next(&at);
             // Once spawned, the work stays a task on any wake-up.
             let waker = thread::spawn(move || {
+                let _woken = RunQueue::open();
                 wake_second.send(()).unwrap();
                 thread::current().id()
             });
@@ -180,6 +203,7 @@ mod tests {
             places.send(thread::current().id()).unwrap();
         });
         let outside = thread::spawn(move || {
+            let _woken = RunQueue::open();
             wake_outer.send(()).unwrap();
             thread::current().id()
         });
@@ -191,10 +215,13 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_call_to_wake_up_is_missed() {
         let (done, all) = mpsc::channel();
-        for _ in 0..2_000 {
+        for number in 0..2_000 {
             let done = done.clone();
             let (wake, woken) = oneshot::channel::<()>();
-            let waker = thread::spawn(move || wake.send(()));
+            let waker = thread::spawn(move || {
+                let _woken = (number % 2 == 0).then(RunQueue::open);
+                wake.send(())
+            });
             run_inline(async move {
                 // Wakes itself while it is polled.
                 tokio::task::yield_now().await;
@@ -224,7 +251,10 @@ mod tests {
             let _sent = woken.await;
             panic!("as it is to");
         });
-        let outside = thread::spawn(move || wake.send(()));
+        let outside = thread::spawn(move || {
+            let _woken = RunQueue::open();
+            wake.send(())
+        });
         assert_eq!(outside.join().expect("the thread goes on"), Ok(()));
         dropped.try_recv().expect("the work is gone");
     }

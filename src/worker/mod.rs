@@ -26,7 +26,6 @@
 //! | `readers` | reader threads, and replacements for stuck ones |
 //! | `inline` | reading on callers' threads |
 //! | `thread_watch` | permits for inline work; detects held-up and stuck threads |
-//! | `threads` | marks the worker's threads, and moves blocking work off them |
 //! | `background` | schedule of background work |
 //! | `commits` | the order of commits, for caches |
 //! | `limits` | every bound |
@@ -43,7 +42,6 @@ mod limits;
 mod queue;
 mod readers;
 mod thread_watch;
-mod threads;
 mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,6 +51,7 @@ use std::thread;
 use tokio::sync::{oneshot, watch};
 
 use crate::delta::{Compacted, ReadTxn, Store, StoreError, UsageDelta, WriteTxn};
+use crate::run_queue;
 use crate::vfs::WriteVerifier;
 
 pub use background::{Background, BackgroundPiece};
@@ -238,7 +237,7 @@ impl Worker {
     ) -> Result<T, WorkError> {
         let mut read = ReadJob::new(f);
         if cost == Cost::Inline {
-            threads::leave_worker_thread().await;
+            run_queue::leave_thread().await;
             if self.shared.read_here(&mut read) {
                 return read.outcome(Ok(()));
             }
@@ -268,7 +267,7 @@ impl Worker {
         let mut write = WriteJob::new(f);
         let is_light = cost == Cost::Inline && bytes <= INLINE_WRITE_BYTES;
         if is_light {
-            threads::leave_worker_thread().await;
+            run_queue::leave_thread().await;
             if let Some(outcome) = self.shared.write_here(&mut write, durable) {
                 return write.outcome(outcome);
             }
@@ -283,7 +282,7 @@ impl Worker {
     /// sync.
     pub async fn sync(&self) -> Result<WriteVerifier, WorkError> {
         self.check_writable()?;
-        threads::leave_worker_thread().await;
+        run_queue::leave_thread().await;
         if let Some(outcome) = self.shared.sync_here() {
             return outcome;
         }

@@ -18,7 +18,8 @@ use super::job::{ReadOperation, isolate};
 use super::limits::{MAX_LOOK_GAP, MAX_REPLACED_OF_SESSION, SLOW_CHECK_INTERVAL, STUCK};
 use super::queue::{BatchSize, TakeOutcome};
 use super::thread_watch::Moment;
-use super::{WorkError, WorkerShared, threads};
+use super::{WorkError, WorkerShared};
+use crate::run_queue::RunQueue;
 
 /// A reader thread takes one operation at a time and leaves the next to other threads.
 const ONE: BatchSize = BatchSize { ops: 1, bytes: 0 };
@@ -222,7 +223,7 @@ struct RunningReader {
 impl RunningReader {
     /// Serves the queue until it is closed and empty, or until this thread was replaced.
     fn serve(self, mut place: ReaderSlot) {
-        threads::mark_worker_thread();
+        let woken = RunQueue::open();
         let shared = &self.shared;
         shared.inline_readers.fill(&place.store);
         let mut taken = Vec::with_capacity(ONE.ops);
@@ -235,6 +236,7 @@ impl RunningReader {
                 isolate("answering a read", || read.answer(outcome));
             }
             shared.reads.release(cost);
+            woken.drain();
             if self.thread.activity.end() && self.was_replaced() {
                 break;
             }

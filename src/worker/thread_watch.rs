@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use super::limits::{
     HELD_UP, MAX_REPLACED_THREADS, QUICK_CHECK_INTERVAL, QUIET_TIME, SLOW_CHECK_INTERVAL,
 };
-use super::threads;
+use crate::run_queue::RunQueue;
 
 thread_local! {
     /// The slot that this thread last used: it is probably free and in this core's cache.
@@ -202,8 +202,8 @@ impl Drop for ThreadWatch {
 
 /// Checks periodically until the watch is dropped.
 fn keep_watch(watch: &Weak<ThreadWatch>, runtime: Option<&Handle>) {
-    // Marked like a worker thread, so that calls answered from here do not block it.
-    threads::mark_worker_thread();
+    // Calls are answered here when all other threads are stuck.
+    let woken = RunQueue::open();
     let (mut held_up, mut calm_since) = (0, None);
     while let Some(now) = watch.upgrade() {
         now.is_asleep.store(false, Ordering::SeqCst);
@@ -219,6 +219,7 @@ fn keep_watch(watch: &Weak<ThreadWatch>, runtime: Option<&Handle>) {
             pace = now.look(&mut held_up, runtime);
         }
         drop(now);
+        woken.drain();
         match pace {
             Pace::Quick => thread::sleep(QUICK_CHECK_INTERVAL),
             Pace::Slow => thread::park_timeout(SLOW_CHECK_INTERVAL),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::job::Job;
 use super::queue::{BatchSize, TakeOutcome};
-use super::{Limits, WorkError, WorkerShared, threads};
+use super::{Limits, WorkError, WorkerShared};
+use crate::run_queue::RunQueue;
 
 /// Serves the queue until it is closed and empty, then stops the readers and closes the session.
 pub(super) fn run(
@@ -13,7 +14,7 @@ pub(super) fn run(
     limits: Limits,
     strict: bool,
 ) -> Result<(), WorkError> {
-    threads::mark_worker_thread();
+    let woken = RunQueue::open();
     let _abandon = AbandonOnDrop(shared);
     let read_only_from_the_start = shared.writing()?.is_read_only();
     let max = BatchSize { ops: limits.batch_ops, bytes: limits.batch_bytes };
@@ -23,6 +24,7 @@ pub(super) fn run(
     let joins = |first: &Job, next: &Job| is_synced(first) || !next.needs_sync();
     let mut jobs = Vec::new();
     loop {
+        woken.drain();
         let due = shared.writing()?.run_due();
         match shared.writes.take(&mut jobs, max, due, joins) {
             TakeOutcome::Items(mut cost) => {
@@ -44,6 +46,7 @@ pub(super) fn run(
             TakeOutcome::Closed => break,
         }
     }
+    woken.drain();
     // Only the last connection to close checkpoints the whole WAL, so this one closes last. Stuck
     // readers are not waited for.
     shared.readers.wait();

@@ -9,6 +9,7 @@ mod copy_up;
 mod creation;
 mod data;
 mod discard;
+mod discard_links;
 mod drift;
 mod faults;
 mod foreign;

@@ -9,6 +9,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("json", &[]),
     ("escape", &[]),
+    ("run_queue", &[]),
     ("wal_shim", &[]),
     // Over any tree of files.
     ("context", &["json"]),
@@ -46,10 +47,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("validation", &["vfs", "json"]),
-    ("worker", &["vfs", "delta"]),
+    ("worker", &["vfs", "delta", "run_queue"]),
     ("overlay", &["vfs", "worker", "base", "delta"]),
     ("nfs", &["vfs", "wire"]),
-    ("server", &["vfs", "wire", "nfs"]),
+    ("server", &["vfs", "wire", "nfs", "run_queue"]),
     ("inspect", &["vfs", "json", "overlay", "worker", "base", "delta", "writeback"]),
     ("control", &["vfs", "overlay", "delta"]),
     (
@@ -122,6 +123,7 @@ const CONFINED: &[(&str, &[&str])] = &[
         &[
             "src/server",
             "src/worker",
+            "src/run_queue.rs",
             "src/control",
             "src/workspace",
             "src/validation",

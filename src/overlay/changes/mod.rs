@@ -6,6 +6,7 @@
 
 mod below;
 mod gone;
+mod links;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -215,7 +216,7 @@ impl<'a> ChangeSearch<'a> {
             let is_dir = row.kind == FileKind::Directory;
             self.at = dir.place.merged.join(&name);
             let change = self.entry(dir, &name, row)?;
-            if is_newly_linked(&change) {
+            if links::is_newly_linked(&change) {
                 self.newly_linked.insert(ino);
             }
             if !(self.each)(change) {
@@ -362,44 +363,6 @@ impl<'a> ChangeSearch<'a> {
         self.further_names()
     }
 
-    fn further_names(&mut self) -> Result<bool> {
-        let mut linked = std::mem::take(&mut self.newly_linked);
-        linked.extend(self.view().txn.copied_links()?);
-        for ino in linked {
-            let Some(row) = self.view().txn.inode(ino)? else { continue };
-            let Some(origin) = row.origin.clone() else { continue };
-            self.at = MergedPath::of_base(&origin.path);
-            let mut paths = Vec::new();
-            self.view().core.base.find_linked(origin.fileid, &mut |path| {
-                paths.push(path.clone());
-                false
-            })?;
-            for path in paths {
-                let Some((place, name)) = self.view().shown_name(&path)? else { continue };
-                let node = Node::Delta(Box::new(row.clone()));
-                self.at = place.merged.join(&name);
-                let Some(before) = self.base_object(path)? else { continue };
-                let is_alone = !is_linked(before.attr.kind, before.attr.nlink);
-                let path = self.at.clone();
-                let after = Some(self.tree.object(node, path.clone())?);
-                let is_carried = before.path.as_bytes() != &path.as_bytes()[1..];
-                let before = Some(before);
-                let mut change =
-                    Change { before, after, moved_with_parent: is_carried, ..Change::at(path) };
-                self.compare_with_original(&mut change, None)?;
-                // A file with a single name and other content may be a new file that got the old
-                // number; clients see the base file.
-                if is_alone && change.original.is_some() && change.is_drifted {
-                    continue;
-                }
-                if !(self.each)(change) {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-
     /// As [`TreeView::is_moved_away`].
     fn moved_away(&self, object: &BaseObject) -> Result<bool> {
         if object.attr.kind == FileKind::Directory
@@ -492,15 +455,4 @@ fn drifted(origin: &Origin, base: &BaseObject, here: &Attr) -> bool {
         return !(is_alike || is_same);
     }
     !(is_same && (origin.size, origin.mtime) == (attr.size, attr.mtime))
-}
-
-/// Whether the base file of a copied-up file had a single name at copy-up and has several now.
-fn is_newly_linked(change: &Change) -> bool {
-    let origin = change.after.as_ref().and_then(TreeObject::origin);
-    change.before.as_ref().zip(origin).is_some_and(|(base, origin)| {
-        let kind = base.attr.kind;
-        base.attr.fileid == origin.fileid
-            && is_linked(kind, base.attr.nlink)
-            && !is_linked(kind, origin.nlink)
-    })
 }

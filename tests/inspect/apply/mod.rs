@@ -5,6 +5,7 @@ mod chosen;
 mod consent;
 mod copies;
 pub mod drift;
+mod hard_links;
 mod history;
 mod kinds;
 mod left_out;

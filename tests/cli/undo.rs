@@ -1,6 +1,7 @@
 //! `acetate apply --undo`, and what is kept for it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -32,6 +33,10 @@ fn changed() -> World {
 fn apply(world: &World, args: &[&str]) -> Output {
     let session = world.session();
     run(world.scratch(), &[&["apply", session.to_str().unwrap()], args].concat())
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
 /// Where the copy of `dir/file` is, by what was said.
@@ -168,6 +173,24 @@ fn what_was_taken_back_is_not_lost_by_another_apply() {
 }
 
 #[test]
+fn attributes_that_were_taken_back_are_not_lost_by_another_apply() {
+    let mut world = World::new("file \"file\"\ndir/in \"in\"\n");
+    world.chmod("file", 0o600).unwrap();
+    world.chmod("dir", 0o700).unwrap();
+    world.change_base();
+    world.close();
+    said(&apply(&world, &["--yes"]), 0);
+    said(&apply(&world, &["--undo", "--yes"]), 0);
+    put(&world, "/more");
+    let (_, err) = said(&apply(&world, &["--yes"]), 2);
+    assert!(err.contains("the last apply was taken back"), "{err}");
+    said(&apply(&world, &["--undo", "--yes"]), 0);
+    let mode = |at: &str| mode(&world.base().join(at));
+    assert_eq!((mode("file"), mode("dir")), (0o600, 0o700));
+    said(&apply(&world, &["--yes"]), 0);
+}
+
+#[test]
 fn what_has_no_place_any_more_is_refused_before_anything_is_written() {
     let mut world = World::new("a/f \"precious\"\nt \"t\"\nfile \"file\"\n");
     world.remove("a/f").unwrap();
@@ -195,23 +218,44 @@ fn what_has_no_place_any_more_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn hunks_that_were_applied_are_not_taken_back() {
+fn hunks_that_were_applied_are_taken_back() {
     let lines = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n8\n{last}\n");
-    let mut world = World::new(&format!("f {:?}\n", lines("1", "9")));
-    world.write("f", 0, lines("a", "z").as_bytes()).unwrap();
-    world.change_base();
-    world.close();
-    let session = world.session();
-    let args = ["diff", session.to_str().unwrap(), "--json", "--hunks"];
-    let (out, _) = said(&run(world.scratch(), &args), 1);
-    let first: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
-    let id = first["id"].as_str().unwrap();
-    let (_, err) = said(&apply(&world, &["--yes", "--hunk", id]), 0);
-    assert!(!err.contains("--undo"), "{err}");
-    assert_eq!(fs::read_to_string(world.base().join("f")).unwrap(), lines("a", "9"));
-    let (out, _) = said(&apply(&world, &["--undo", "--yes"]), 1);
-    assert!(out.contains("! /f: only hunks of it were applied"), "{out}");
-    assert_eq!(fs::read_to_string(world.base().join("f")).unwrap(), lines("a", "9"));
+    let old = (lines("1", "9"), 0o644);
+    // The first hunk, the second one, and the mode.
+    for at in 0..3 {
+        let mut world = World::new(&format!("f {:?}\n", old.0));
+        world.write("f", 0, lines("a", "z").as_bytes()).unwrap();
+        world.chmod("f", 0o600).unwrap();
+        world.change_base();
+        world.close();
+        let (session, base) = (world.session(), world.base());
+        let args = ["diff", session.to_str().unwrap(), "--json", "--hunks"];
+        let (out, _) = said(&run(world.scratch(), &args), 1);
+        let ids = out.lines().filter_map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["id"].as_str().map(str::to_owned)
+        });
+        let id = ids.collect::<Vec<_>>().swap_remove(at);
+        let now = || (fs::read_to_string(base.join("f")).unwrap(), mode(&base.join("f")));
+        let before = on_host(&base);
+        let (_, err) = said(&apply(&world, &["--yes", "--hunk", &id]), 0);
+        assert!(err.contains("--undo"), "{err}");
+        let applied = now();
+        assert!(applied != old && applied != (lines("a", "z"), 0o600), "{applied:?}");
+        let (out, _) = said(&apply(&world, &["--undo", "--yes"]), 0);
+        assert!(out.starts_with("M /f\n") && out.ends_with(": taken back\n"), "{out}");
+        assert_same(&on_host(&base), &before);
+        // The session has all, and no other apply gives up what was taken back.
+        let content = run(world.scratch(), &["cat", session.to_str().unwrap(), "f"]).stdout;
+        assert_eq!(content, lines("a", "z").as_bytes());
+        let (_, err) = said(&apply(&world, &["--yes"]), 2);
+        assert!(err.contains("the last apply was taken back"), "{err}");
+        for wanted in [&applied, &old, &applied] {
+            said(&apply(&world, &["--undo", "--yes"]), 0);
+            assert_eq!(now(), *wanted);
+        }
+        said(&apply(&world, &["--yes"]), 0);
+        assert_eq!(now(), (lines("a", "z"), 0o600));
+    }
 }
 
 /// Where nothing can be kept, --no-keep applies all the same.

@@ -29,8 +29,7 @@ pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result
         output::line(format_args!("warning: {path} {}", lost(loss)));
     }
     let shown = show(args, opened, report);
-    let is_undone_whole = |applied: &AppliedChange| applied.part.is_none();
-    if report.kept.is_some() && report.applied.iter().any(is_undone_whole) {
+    if report.kept.is_some() && !report.applied.is_empty() {
         note_undo(args, report);
     }
     // A closed stdout is no error: the apply is complete.

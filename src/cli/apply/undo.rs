@@ -157,7 +157,7 @@ fn print(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Result<(), CliEr
         if is_whole && change.is_dir {
             dir = Some(change);
         }
-        let slash = if change.is_dir { "/" } else { "" };
+        let slash = if change.is_dir && change.path != MergedPath::root() { "/" } else { "" };
         let (path, held) = (text::name(change.path.as_bytes()), held(change));
         match &change.kind {
             UndoKind::Removed => out.line(format_args!("D {path}{slash}{held}"))?,

@@ -308,7 +308,9 @@ impl<'a> StepRunner<'a> {
             Some(now) => {
                 now.kind == set.attrs.kind && set.seen.as_ref().is_none_or(|seen| seen.is(&now))
             }
-            None => false,
+            None => {
+                return Err(StepFailure::Skip("it was removed after the plan was made".to_owned()));
+            }
         };
         if !is_it {
             return Err(StepFailure::Skip(

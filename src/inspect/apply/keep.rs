@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use super::journal::Journal;
 use super::kept_hard_links::SharedFiles;
-use super::record::{Before, Left, Moves, Placed, Record, RemovedByApply, round};
+use super::record::{Before, Left, Moves, Placed, PlacedDescendant, Record, RemovedByApply, round};
 use super::steps::Steps;
 use super::target_dir::ApplyTarget;
 use super::{ApplyEvent, ApplyWatch};
@@ -255,7 +255,6 @@ impl Keeping<'_> {
             target: self.place.target.path().to_owned(),
             top: Some(self.place.id()),
             begun: self.journal.begun,
-            parts: self.parts(),
             is_taken_back: self.journal.is_undo && !self.journal.is_redo,
             changes: self.journal.changes.iter().map(|change| change.path.clone()).collect(),
             ..Record::default()
@@ -272,7 +271,7 @@ impl Keeping<'_> {
         let items = self.items(&record);
         let Some(shared) = self.receive(&items, watch)? else { return Ok(None) };
         record.shared = shared;
-        record.inside.clone_from(&self.journal.inside);
+        record.inside = self.inside()?;
         let mut kept = copies(self.dir, &record);
         if let Some(old) = old.filter(|_| self.journal.is_undo) {
             kept.extend(self.carry_over(old)?);
@@ -288,12 +287,6 @@ impl Keeping<'_> {
     pub fn tell(&self, watch: &mut ApplyWatch<'_>) -> ControlFlow<()> {
         let all = self.journal.steps.len();
         watch(ApplyEvent::Step { done: all, all })
-    }
-
-    /// The numbers of the changes that were applied only in part, by hunks.
-    fn parts(&self) -> Vec<usize> {
-        let changes = self.journal.changes.iter().enumerate();
-        changes.filter(|(_, change)| change.part.is_some()).map(|(at, _)| at).collect()
     }
 
     /// Adds the puts that were done to the record.
@@ -327,7 +320,8 @@ impl Keeping<'_> {
 
     fn left(&self, path: &BasePath, now: TargetObject) -> Result<Left> {
         let digest = digest(&self.place.target, path, &now)?;
-        Ok(Left { seen: now.seen, attrs: now.attrs, digest })
+        let attrs = self.with_closed_mode(path, now.attrs);
+        Ok(Left { seen: now.seen, attrs, digest })
     }
 
     /// Adds the removed objects to the record.
@@ -362,6 +356,30 @@ impl Keeping<'_> {
         removed.chain(replaced).collect()
     }
 
+    /// The attributes that the object at `path` has after the last step.
+    fn attrs_after(&self, path: &BasePath) -> Result<Option<Attrs>> {
+        let now = self.place.target.object(path)?;
+        Ok(now.map(|object| self.with_closed_mode(path, object.attrs)))
+    }
+
+    /// The attributes with the mode that a directory which is still open gets in the end.
+    fn with_closed_mode(&self, path: &BasePath, attrs: Attrs) -> Attrs {
+        let mode = self.closed.get(path).map_or(attrs.mode, |closed| closed.mode);
+        Attrs { mode, ..attrs }
+    }
+
+    /// The descendants of placed directories. Directories among them got their attributes after
+    /// their entries.
+    fn inside(&self) -> Result<Vec<PlacedDescendant>> {
+        let mut all = self.journal.inside.clone();
+        for inside in all.iter_mut().filter(|inside| inside.seen.is_dir()) {
+            let attrs = self.attrs_after(&inside.path)?;
+            inside.owner = attrs.as_ref().map(|attrs| (attrs.uid, attrs.gid));
+            inside.mode = attrs.map_or(inside.mode, |attrs| attrs.mode);
+        }
+        Ok(all)
+    }
+
     /// The attributes before the first step, with those after the last one.
     fn before(&self, record: &Record, top: &Attrs) -> Result<Vec<Before>> {
         let moves = record.moves();
@@ -369,10 +387,7 @@ impl Keeping<'_> {
         for before in &self.journal.before {
             let left = match moves.after(&before.path) {
                 Some(path) if path.is_root() => Some(top.clone()),
-                Some(path) => match self.closed.get(&path) {
-                    Some(attrs) => Some(attrs.clone()),
-                    None => self.place.target.object(&path)?.map(|object| object.attrs),
-                },
+                Some(path) => self.attrs_after(&path)?,
                 None => None,
             };
             all.push(Before { left, ..before.clone() });

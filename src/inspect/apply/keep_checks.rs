@@ -57,13 +57,11 @@ pub(super) fn refuse_taken_back(place: &ApplyTarget<'_>, session: &str) -> Resul
         record.is_taken_back && record.session == session && is_of_base
     };
     match read(&dir)?.filter(is_only_here) {
-        Some(record) if !record.placed.is_empty() || !record.removed.is_empty() => {
-            Err(InspectError::Refused {
-                what: "the last apply was taken back, and its changes are only kept for --undo"
-                    .to_owned(),
-                hint: "`acetate apply --undo` applies them again; --no-keep gives them up",
-            })
-        }
+        Some(record) if !record.changes_nothing() => Err(InspectError::Refused {
+            what: "the last apply was taken back, and its changes are only kept for --undo"
+                .to_owned(),
+            hint: "`acetate apply --undo` applies them again; --no-keep gives them up",
+        }),
         _ => Ok(()),
     }
 }

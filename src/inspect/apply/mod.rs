@@ -34,6 +34,7 @@ mod steps;
 mod target_dir;
 mod unchanged;
 mod undo;
+mod undo_attributes;
 mod undo_change;
 mod undo_drift;
 mod undo_plan;
@@ -295,8 +296,7 @@ fn prepare(
         }
         let mut staged = stage::stage(view, place, &plan, staging, watch)?;
         if let Some(staged) = &mut staged {
-            let changed = plan.changed.drain(..).map(|skipped| (None, skipped));
-            staged.skipped.extend(changed);
+            staged.skipped.extend(plan.changed.drain(..).map(|skipped| (None, skipped)));
         }
         Ok(staged.map(|staged| (plan, staged, leaves_kept)))
     })?;

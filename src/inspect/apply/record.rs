@@ -36,9 +36,6 @@ pub(super) struct Record {
     pub is_taken_back: bool,
     /// The paths of the changes, by number.
     pub changes: Vec<MergedPath>,
-    /// Numbers of partly applied changes: the session still has the file, and its original is no
-    /// longer the kept file.
-    pub parts: Vec<usize>,
     pub placed: Vec<Placed>,
     pub removed: Vec<RemovedByApply>,
     /// Descendants of directories that an undo put back as a whole.
@@ -89,6 +86,8 @@ pub(super) struct PlacedDescendant {
     pub path: BasePath,
     pub seen: SeenObject,
     pub mode: u32,
+    /// User and group; records of earlier versions have none.
+    pub owner: Option<(u32, u32)>,
     /// As [`Left::digest`].
     pub digest: Option<Vec<u8>>,
 }
@@ -118,7 +117,7 @@ impl PlacedDescendant {
     pub fn json(&self) -> Value {
         json!({
             "path": bytes(self.path.as_bytes()), "seen": seen(&self.seen), "mode": self.mode,
-            "digest": self.digest,
+            "owner": self.owner.map(|(uid, gid)| json!([uid, gid])), "digest": self.digest,
         })
     }
 
@@ -126,7 +125,10 @@ impl PlacedDescendant {
         Some(Self {
             path: to_path(value.get("path")?)?,
             seen: to_seen(value.get("seen")?)?,
-            mode: u32::try_from(value.get("mode")?.as_u64()?).ok()?,
+            mode: to_number(value.get("mode")?)?,
+            owner: optional(value.get("owner").unwrap_or(&Value::Null), |owner| {
+                Some((to_number(owner.get(0)?)?, to_number(owner.get(1)?)?))
+            })?,
             digest: optional(value.get("digest").unwrap_or(&Value::Null), to_bytes)?,
         })
     }
@@ -264,7 +266,7 @@ impl Record {
         let mut line = |value: Value| writeln!(out, "{value}");
         line(json!({
             "v": VERSION, "session": self.session, "begun": time(self.begun),
-            "is_taken_back": self.is_taken_back, "parts": self.parts,
+            "is_taken_back": self.is_taken_back,
             "target": bytes(self.target.as_os_str().as_bytes()),
             "top": self.top.map(|(dev, ino)| json!([dev, ino])),
         }))?;
@@ -315,8 +317,6 @@ impl Record {
             self.begun = to_time(line.get("begun")?)?;
             let is_taken_back = line.get("is_taken_back").and_then(Value::as_bool);
             self.is_taken_back = is_taken_back.unwrap_or(false);
-            let parts = line.get("parts").and_then(Value::as_array);
-            self.parts = parts.into_iter().flatten().filter_map(to_index).collect();
             self.top = line
                 .get("top")
                 .and_then(|top| Some((top.get(0)?.as_u64()?, top.get(1)?.as_u64()?)));
@@ -346,6 +346,10 @@ impl Record {
         }
         Some(())
     }
+}
+
+fn to_number(value: &Value) -> Option<u32> {
+    u32::try_from(value.as_u64()?).ok()
 }
 
 fn to_index(value: &Value) -> Option<usize> {

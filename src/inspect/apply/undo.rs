@@ -23,7 +23,7 @@ use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
-use crate::writeback::{Cloner, Hooks, Staging, StagingDir, UndoDir};
+use crate::writeback::{Cloner, Hooks, Staging, StagingDir, TargetObject, UndoDir};
 
 /// Plans the undo of the last apply; `None` if no apply is kept.
 ///
@@ -214,8 +214,9 @@ fn inside(place: &ApplyTarget<'_>, restores: &[Restore]) -> Result<Vec<PlacedDes
             let path = [restore.path.as_bytes(), below].concat();
             let path = BasePath::from_bytes(&path).unwrap_or_default();
             let digest = keep::digest(&place.target, &staged, &object)?;
-            let (seen, mode) = (object.seen, object.attrs.mode);
-            inside.push(PlacedDescendant { path, seen, mode, digest });
+            let TargetObject { seen, attrs, .. } = object;
+            let (mode, owner) = (attrs.mode, Some((attrs.uid, attrs.gid)));
+            inside.push(PlacedDescendant { path, seen, mode, owner, digest });
         }
     }
     Ok(inside)

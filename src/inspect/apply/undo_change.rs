@@ -62,6 +62,13 @@ pub struct UndoDrift {
     pub(super) change: usize,
 }
 
+impl UndoChange {
+    /// A change of attributes alone.
+    pub(super) fn of_attributes(path: MergedPath, is_dir: bool) -> Self {
+        Self { path, kind: UndoKind::Changed, is_dir, held: DirContents::default() }
+    }
+}
+
 impl DirContents {
     fn add(&mut self, object: &TargetObject) {
         if object.is_dir() {

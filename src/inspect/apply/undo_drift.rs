@@ -13,6 +13,8 @@ use crate::writeback::{SeenObject, Target, TargetObject};
 pub(super) struct LeftObject<'a> {
     seen: &'a SeenObject,
     mode: u32,
+    /// `None` if it is not compared; of a directory, the mode is not compared then either.
+    pub owner: Option<(u32, u32)>,
     digest: Option<&'a [u8]>,
 }
 
@@ -40,19 +42,22 @@ impl GoingNames {
 
 impl<'a> From<&'a Left> for LeftObject<'a> {
     fn from(left: &'a Left) -> Self {
-        Self { seen: &left.seen, mode: left.attrs.mode, digest: left.digest.as_deref() }
+        let (mode, owner) = (left.attrs.mode, Some((left.attrs.uid, left.attrs.gid)));
+        Self { seen: &left.seen, mode, owner, digest: left.digest.as_deref() }
     }
 }
 
 impl<'a> From<&'a PlacedDescendant> for LeftObject<'a> {
     fn from(inside: &'a PlacedDescendant) -> Self {
-        Self { seen: &inside.seen, mode: inside.mode, digest: inside.digest.as_deref() }
+        let PlacedDescendant { seen, mode, owner, digest, .. } = inside;
+        Self { seen, mode: *mode, owner: *owner, digest: digest.as_deref() }
     }
 }
 
 impl LeftObject<'_> {
-    /// Whether the object at `path` has the type, content and mode that were left; of a directory,
-    /// only the type is compared. The mode may differ if another hard link keeps it.
+    /// Whether the object at `path` has the type, content, mode and owner that were left; of a
+    /// directory, the content is not compared. Mode and owner may differ if another hard link keeps
+    /// them.
     pub fn is_now(
         &self,
         target: &Target,
@@ -63,11 +68,13 @@ impl LeftObject<'_> {
         if self.seen.kind != now.seen.kind {
             return Ok(false);
         }
-        if now.is_dir() {
-            return Ok(true);
-        }
         let has_mode = now.seen.kind == FileKind::Symlink || now.attrs.mode == self.mode;
-        if !has_mode && !going.leave(now) {
+        let has_owner = self.owner.is_none_or(|owner| owner == (now.attrs.uid, now.attrs.gid));
+        let has_rights = has_mode && has_owner;
+        if now.is_dir() {
+            return Ok(has_rights || self.owner.is_none());
+        }
+        if !has_rights && !going.leave(now) {
             return Ok(false);
         }
         // Device numbers may differ after a reboot.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::keep::kept_name;
 use super::locked_dirs::OpenedDir;
 use super::record::{Before, Moves, Placed, PlacedDescendant, Record, RemovedByApply};
-use super::steps::{PutStep, Set, Steps, Take};
+use super::steps::{PutStep, Steps, Take};
 use super::target_dir::ApplyTarget;
 use super::undo_change::{DirContents, UndoChange, UndoDrift, UndoKind};
 use super::undo_drift::{GoingNames, LeftObject};
@@ -72,28 +72,31 @@ pub(super) struct Restore {
     pub path: BasePath,
 }
 
-const CHANGED: &str = "changed since it was applied";
-const GONE: &str = "gone since it was applied";
+pub(super) const CHANGED: &str = "changed since it was applied";
+pub(super) const GONE: &str = "gone since it was applied";
 const CAME: &str = "came there since the apply";
-const HUNKS: &str = "only hunks of it were applied";
 const NO_DIRECTORY: &str = "its directory is gone since it was applied";
 
 /// Makes an [`UndoPlan`].
 pub(super) struct UndoPlanner<'a> {
-    place: &'a ApplyTarget<'a>,
-    record: &'a Record,
+    pub(super) place: &'a ApplyTarget<'a>,
+    pub(super) record: &'a Record,
     options: &'a UndoOptions,
-    moves: Moves,
+    pub(super) moves: Moves,
     /// Descendants of directories that were placed as a whole.
     inside: HashMap<&'a BasePath, &'a PlacedDescendant>,
     /// Attributes, while closed, of the directories that are open now.
     opened: HashMap<&'a BasePath, &'a Attrs>,
     /// Hard links that the undo removes.
     going: GoingNames,
+    /// All placed paths.
+    placed: HashSet<&'a BasePath>,
     /// The current object at each placed path.
     now: Vec<Option<TargetObject>>,
+    /// The current object of each [`Before`], by its path before.
+    pub(super) set_now: HashMap<&'a BasePath, TargetObject>,
     drifts: BTreeMap<(usize, MergedPath), UndoDrift>,
-    left_out: HashSet<usize>,
+    pub(super) left_out: HashSet<usize>,
     /// Objects in the way, which are removed, with the change's number; by path.
     in_the_way: BTreeMap<BasePath, (TargetObject, usize)>,
     slots: StagingSlot,
@@ -114,7 +117,9 @@ impl<'a> UndoPlanner<'a> {
             moves: record.moves(),
             inside: record.inside.iter().map(|inside| (&inside.path, inside)).collect(),
             going: GoingNames::of(record),
+            placed: record.placed.iter().map(|placed| &placed.path).collect(),
             now: Vec::new(),
+            set_now: HashMap::new(),
             drifts: BTreeMap::new(),
             left_out: HashSet::new(),
             in_the_way: BTreeMap::new(),
@@ -125,12 +130,10 @@ impl<'a> UndoPlanner<'a> {
     pub fn make(mut self) -> Result<UndoPlan> {
         for placed in &self.record.placed {
             let now = self.object(&placed.path)?;
-            if self.record.parts.contains(&placed.change) {
-                self.note(&placed.path, HUNKS, true, placed.change);
-            }
             self.compare(placed, now.as_ref())?;
             self.now.push(now);
         }
+        self.compare_attributes()?;
         // A change that is left out may obstruct others.
         loop {
             let known = (self.left_out.len(), self.in_the_way.len());
@@ -146,17 +149,28 @@ impl<'a> UndoPlanner<'a> {
             let (slot, seen) = (self.slot(), object.seen);
             plan.steps.takes.push(Take { slot, from: path, stays: false, seen, change });
         }
-        self.add_sets(&mut plan)?;
+        self.add_sets(&mut plan);
         self.list(&mut plan);
         self.forget_ctimes(&mut plan);
         plan.steps.sort();
-        plan.drifted = self.drifts.into_values().collect();
+        // An object that stays keeps the directories above it: it is noted for their changes, too,
+        // and shown once, for its own change, which is the last one.
+        let mut named = HashSet::new();
+        let drifts = self.drifts.into_values().rev();
+        plan.drifted = drifts.filter(|d| named.insert((d.path.clone(), d.why))).collect();
+        plan.drifted.reverse();
         plan.left_out = self.left_out;
         Ok(plan)
     }
 
     /// Records drift and leaves its change out, unless `force` is set and nothing is lost.
-    fn note(&mut self, path: &BasePath, why: &'static str, is_lost: bool, change: usize) {
+    pub(super) fn note(
+        &mut self,
+        path: &BasePath,
+        why: &'static str,
+        is_lost: bool,
+        change: usize,
+    ) {
         let path = MergedPath::of_base(path);
         if is_lost || !self.options.force {
             self.left_out.insert(change);
@@ -178,7 +192,11 @@ impl<'a> UndoPlanner<'a> {
                 // changed that.
                 let going =
                     if placed.from.is_none() { &self.going } else { &GoingNames::default() };
-                let left = LeftObject::from(left);
+                let mut left = LeftObject::from(left);
+                if now.is_dir() && placed.from.is_some() {
+                    // It keeps its mode, or gets the one that it had.
+                    left.owner = None;
+                }
                 if !left.is_now(&self.place.target, &placed.path, now, going)? {
                     // A directory is not replaced by a file.
                     let is_lost = now.is_dir() && placed.from.is_none() && placed.over.is_some();
@@ -256,13 +274,18 @@ impl<'a> UndoPlanner<'a> {
     }
 
     /// The object at a path; `None` also if a parent is no directory.
-    fn object(&self, path: &BasePath) -> Result<Option<TargetObject>> {
+    pub(super) fn object(&self, path: &BasePath) -> Result<Option<TargetObject>> {
         match self.place.target.object(path) {
             Err(error) if error.is_of_object() => Ok(None),
-            found => Ok(found?.map(|object| match self.opened.get(path) {
-                Some(attrs) => TargetObject { attrs: (*attrs).clone(), ..object },
-                None => object,
-            })),
+            found => Ok(found?.map(|object| self.closed(path, object))),
+        }
+    }
+
+    /// A directory that is open now, with the attributes that it has while closed.
+    fn closed(&self, path: &BasePath, object: TargetObject) -> TargetObject {
+        match self.opened.get(path) {
+            Some(attrs) => TargetObject { attrs: (*attrs).clone(), ..object },
+            None => object,
         }
     }
 
@@ -282,11 +305,13 @@ impl<'a> UndoPlanner<'a> {
                 return false;
             }
             let Some(inside) = self.inside.get(path) else {
-                each(path.clone(), CAME);
+                // What the apply placed stays because it changed.
+                each(path.clone(), if self.placed.contains(path) { CHANGED } else { CAME });
                 return false;
             };
             let left = LeftObject::from(*inside);
-            let is_same = left.is_now(&self.place.target, path, object, &self.going);
+            let object = self.closed(path, object.clone());
+            let is_same = left.is_now(&self.place.target, path, &object, &self.going);
             let is_same = is_same.unwrap_or_else(|error| {
                 failed.get_or_insert(error);
                 false
@@ -355,35 +380,6 @@ impl<'a> UndoPlanner<'a> {
         plan.restores.push(Restore { slot, kept, name, path });
     }
 
-    /// Restores each attribute that is as the apply left it; others keep their current value.
-    fn add_sets(&mut self, plan: &mut UndoPlan) -> Result<()> {
-        for before in &self.record.before {
-            if before.change.is_some_and(|change| self.left_out.contains(&change)) {
-                continue;
-            }
-            let now = match self.moves.after(&before.path) {
-                Some(path) if path.is_root() => {
-                    let (host, kind) = (self.place.host_top.clone(), FileKind::Directory);
-                    plan.top = Some(merged(before, &Attrs { kind, ..host }));
-                    continue;
-                }
-                Some(path) => self.object(&path)?,
-                None => None,
-            };
-            let (attrs, seen) = match &now {
-                Some(now) if now.seen.kind != before.attrs.kind => continue,
-                Some(now) => (merged(before, &now.attrs), Some(&now.seen)),
-                None => (before.attrs.clone(), None),
-            };
-            let is_file = before.attrs.kind != FileKind::Directory;
-            let seen = seen.filter(|_| is_file);
-            let seen = seen.map(|seen| SeenObject { ctime: None, ..seen.clone() });
-            let (path, change) = (before.path.clone(), before.change);
-            plan.steps.sets.push(Set { path, attrs, seen, change });
-        }
-        Ok(())
-    }
-
     /// Drops the expected ctimes of files that get another hard link, which changes the ctime.
     fn forget_ctimes(&self, plan: &mut UndoPlan) {
         let shared: HashSet<u64> = self.record.shared.iter().map(|s| s.seen.ino).collect();
@@ -433,17 +429,18 @@ impl<'a> UndoPlanner<'a> {
             if lines.contains_key(&path) {
                 continue;
             }
-            let Some(Before { attrs, left: Some(left), .. }) = before.get(&set.path) else {
-                continue;
-            };
-            let is_dir = set.attrs.kind == FileKind::Directory;
-            if !attrs.has_rights_of(left) || (!is_dir && attrs.mtime != left.mtime) {
-                let kind = UndoKind::Changed;
-                let held = DirContents::default();
-                lines.insert(path.clone(), UndoChange { path, kind, is_dir, held });
-            } else if attrs.mtime != left.mtime {
+            let left = before.get(&set.path).and_then(|before| before.left.as_ref());
+            if self.changes_attributes(&set.path, &set.attrs) {
+                let is_dir = set.attrs.kind == FileKind::Directory;
+                lines.insert(path.clone(), UndoChange::of_attributes(path, is_dir));
+            } else if left.is_some_and(|left| left.mtime != before[&set.path].attrs.mtime) {
                 times += 1;
             }
+        }
+        let root = BasePath::root();
+        if plan.top.as_ref().is_some_and(|top| self.changes_attributes(&root, top)) {
+            let path = MergedPath::root();
+            lines.insert(path.clone(), UndoChange::of_attributes(path, true));
         }
         plan.times = times;
         plan.changes = lines.into_values().collect();
@@ -452,19 +449,6 @@ impl<'a> UndoPlanner<'a> {
     fn slot(&mut self) -> StagingSlot {
         self.slots += 1;
         self.slots
-    }
-}
-
-/// The old attributes that are still as the apply left them; the others as they are now.
-fn merged(before: &Before, now: &Attrs) -> Attrs {
-    let left = before.left.as_ref().unwrap_or(now);
-    let number = |before: u32, left: u32, now: u32| if now == left { before } else { now };
-    Attrs {
-        kind: now.kind,
-        mode: number(before.attrs.mode, left.mode, now.mode),
-        uid: number(before.attrs.uid, left.uid, now.uid),
-        gid: number(before.attrs.gid, left.gid, now.gid),
-        mtime: if now.mtime == left.mtime { before.attrs.mtime } else { now.mtime },
     }
 }
 

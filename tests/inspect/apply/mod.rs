@@ -27,6 +27,7 @@ mod special;
 mod unchanged;
 mod undo;
 mod undo_as_user;
+mod undo_attributes;
 mod undo_killed;
 mod undo_random;
 mod unseen;

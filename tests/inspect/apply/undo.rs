@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use acetate::inspect::InspectError;
 use acetate::inspect::apply::{
-    ApplyEvent, ApplyOptions, Consent, Report, UndoKind, UndoOptions, apply, interrupted,
+    ApplyEvent, ApplyOptions, Consent, Report, UndoKind, UndoOptions, UndoPlan, apply, interrupted,
     plan_undo, resume, undo,
 };
 use acetate::inspect::opened::OpenSession;
@@ -85,6 +85,12 @@ pub fn undo_dir(world: &World) -> PathBuf {
 pub fn apply_kept(opened: &OpenSession, to: Option<&Path>, options: &ApplyOptions) -> Report {
     let plan = planned(opened, to, options).unwrap();
     apply(opened, to, options, Consent::Shown(&plan), None, &mut go_on).unwrap()
+}
+
+/// What an undo would do.
+#[track_caller]
+pub fn plan(world: &World, to: &Path) -> UndoPlan {
+    plan_undo(&open(world), Some(to), &undoing()).unwrap().expect("something is kept")
 }
 
 #[track_caller]

@@ -258,6 +258,26 @@ fn hunks_that_were_applied_are_taken_back() {
     }
 }
 
+#[test]
+fn an_index_that_git_wrote_again_is_named_with_the_way_on() {
+    let mut world = World::new(".git/index \"old\"\nfile \"file\"\n");
+    world.put(".git/index", "new");
+    world.put("file", "new");
+    world.change_base();
+    world.close();
+    said(&apply(&world, &["--yes"]), 0);
+    fs::write(world.base().join(".git/index"), "refreshed").unwrap();
+    let (out, err) = said(&apply(&world, &["--undo", "--yes"]), 1);
+    assert!(out.contains("! /.git/index: changed since it was applied"), "{out}");
+    assert!(err.contains("git writes /.git/index also when it only looks"), "{err}");
+    let (out, _) = said(&apply(&world, &["--undo", "--yes", "--force"]), 0);
+    assert!(out.contains("/.git/index: a copy is at "), "{out}");
+    assert_eq!(fs::read(world.base().join(".git/index")).unwrap(), b"old");
+    fs::write(world.base().join("file"), "a person's").unwrap();
+    let (_, err) = said(&apply(&world, &["--undo", "--yes"]), 1);
+    assert!(!err.contains("git writes"), "{err}");
+}
+
 /// Where nothing can be kept, --no-keep applies all the same.
 #[test]
 fn a_directory_that_cannot_be_used_stops_no_apply_that_keeps_nothing() {

@@ -81,6 +81,7 @@ pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError>
             "nothing was written, because of {marked} marked with `!`: --skip-drifted takes the \
              rest back, --force all that can be, and keeps copies of what it overwrites"
         ));
+        note_git_index(&plan);
         return Ok(Ending::Findings);
     }
     let ending = if plan.drifted.is_empty() { Ending::Done } else { Ending::Findings };
@@ -102,6 +103,18 @@ pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError>
         tell_copies(args, drifted, report.kept.as_deref())?;
         tell(args, opened, &report)
     })
+}
+
+/// Prints what to do about an index that git wrote since the apply.
+fn note_git_index(plan: &UndoPlan) {
+    let is_index = |path: &MergedPath| path.as_bytes().ends_with(b"/.git/index");
+    for drift in plan.drifted.iter().filter(|drift| is_index(&drift.path)) {
+        output::line(format_args!(
+            "git writes {} also when it only looks, as `git status` does: --force puts back the \
+             one that goes with the rest, and keeps a copy of this one",
+            text::name(drift.path.as_bytes())
+        ));
+    }
 }
 
 /// Prints the paths of the kept copies of drifted objects.

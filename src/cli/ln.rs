@@ -42,7 +42,7 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, targets) = args.paths.split()?;
-    let opened = args.paths.source.open()?;
+    let opened = args.paths.source.open_warned()?;
     let place = LastOperand::of(&opened, merged_path(to)?, targets.len())?;
     let mut out = Out::new();
     let mut several = PathResults::default();

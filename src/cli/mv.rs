@@ -35,7 +35,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, from) = args.paths.split()?;
     let (to, from) = (one(to)?, parsed(from)?);
-    let opened = args.paths.source.open()?;
+    let opened = args.paths.source.open_warned()?;
     let target = LastOperand::of(&opened, to, from.len())?;
     let mut out = Out::new();
     let mut several = PathResults::default();

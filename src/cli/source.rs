@@ -37,6 +37,23 @@ impl SessionSource {
         refuse_self_mount(&self.session, self.base.as_deref())?;
         Ok(OpenSession::open(&self.session, self.base.as_deref())?)
     }
+
+    /// The same for a command that looks before it changes something. Warns of an apply that has
+    /// not ended.
+    pub(super) fn open_warned(&self) -> Result<OpenSession, CliError> {
+        let opened = self.open()?;
+        warn_of_unfinished_apply(&opened);
+        Ok(opened)
+    }
+}
+
+fn warn_of_unfinished_apply(opened: &OpenSession) {
+    if let Some(apply) = unfinished(opened) {
+        output::line(format_args!(
+            "warning: {apply}: what it wrote looks like changes of the base, and directories that \
+             it moves may show empty"
+        ));
+    }
 }
 
 /// The same for a tool that only looks, and can do so without the base.
@@ -60,12 +77,7 @@ impl LookSource {
     /// that has not ended.
     pub(super) fn open(&self) -> Result<OpenSession, CliError> {
         let opened = self.open_silently()?;
-        if let Some(apply) = unfinished(&opened) {
-            output::line(format_args!(
-                "warning: {apply}: what it wrote looks like changes of the base, and directories \
-                 that it moves may show empty"
-            ));
-        }
+        warn_of_unfinished_apply(&opened);
         Ok(opened)
     }
 

@@ -58,7 +58,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         mtime: time.filter(|_| both || args.modification),
         ..AttrChanges::default()
     };
-    let opened = args.source.open()?;
+    let opened = args.source.open_warned()?;
     let mut out = Out::new();
     let mut several = PathResults::default();
     with_session_changer(&args.source.session, args.source.base.as_deref(), |changer| {

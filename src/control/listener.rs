@@ -233,10 +233,8 @@ async fn hold(
         let lock = Arc::clone(alone).lock_owned();
         let locked = tokio::time::timeout(Duration::from_secs(ALONE_SECS), lock).await;
         *held = Some(locked.map_err(|_| Refusal {
-            what: "the session: another command is changing it".to_owned(),
             hint: Some("it does not end; look what it waits for, and try again".to_owned()),
-            advice: None,
-            is_full: false,
+            ..Refusal::new("the session: another command is changing it")
         })?);
     }
     Ok(Answer::Done)

@@ -12,7 +12,7 @@ use crate::delta::{Compacted, Ino, MergedPath, PendingCopies};
 use crate::overlay::{AppliedPart, CopyStep, Idle, Overlay, UnchangedCopy, Undo};
 use crate::vfs::{Caller, FileId, FsError, Locator, Time, Vfs};
 
-/// What to do about a discard that is refused because of an apply.
+/// What to do about a request that is refused because of an apply.
 const UNFINISHED_APPLY_HINT: &str =
     "wait until it has ended; if it was interrupted, run `acetate apply` with its session";
 
@@ -22,6 +22,16 @@ const UNFINISHED_APPLY_HINT: &str =
 /// # Errors
 /// The request failed; changes made before that stay.
 pub async fn perform(
+    overlay: &Overlay,
+    caller: &Caller,
+    request: Request,
+    content: &mut dyn ContentSource,
+) -> Result<Answer, Refusal> {
+    let done = execute(overlay, caller, request, content).await;
+    done.map_err(|refusal| of_unfinished_apply(overlay, refusal))
+}
+
+async fn execute(
     overlay: &Overlay,
     caller: &Caller,
     request: Request,
@@ -197,6 +207,15 @@ fn at_most(paths: usize) -> Result<(), Refusal> {
         ..=MAX_PATHS => Ok(()),
         more => Err(Refusal::new(format!("{more} paths at once, and {MAX_PATHS} is the most"))),
     }
+}
+
+/// Adds the apply that delays a request.
+fn of_unfinished_apply(overlay: &Overlay, refusal: Refusal) -> Refusal {
+    if !refusal.is_delayed || refusal.hint.is_some() || !overlay.has_unfinished_apply() {
+        return refusal;
+    }
+    let what = format!("{}: an apply to the base has not ended", refusal.what);
+    Refusal { what, hint: Some(UNFINISHED_APPLY_HINT.to_owned()), ..refusal }
 }
 
 fn of_discard(overlay: &Overlay, error: FsError) -> Refusal {

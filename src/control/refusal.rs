@@ -20,6 +20,9 @@ pub struct Refusal {
     /// Whether the disk is full.
     #[serde(default)]
     pub is_full: bool,
+    /// Whether the filesystem delays the request.
+    #[serde(skip)]
+    pub is_delayed: bool,
 }
 
 /// What the user can do about a refused request.
@@ -36,7 +39,7 @@ pub enum RefusalAdvice {
 impl Refusal {
     /// A refusal without a hint.
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: None, advice: None, is_full: false }
+        Self { what: what.into(), hint: None, advice: None, is_full: false, is_delayed: false }
     }
 
     /// Removes the hint and the advice.
@@ -58,7 +61,8 @@ impl Refusal {
         };
         let what = format!("{}: {error}", path.display());
         let is_full = matches!(error, FsError::NoSpace);
-        Self { what, hint: hint.map(str::to_owned), advice, is_full }
+        let is_delayed = matches!(error, FsError::TryLater);
+        Self { what, hint: hint.map(str::to_owned), advice, is_full, is_delayed }
     }
 }
 

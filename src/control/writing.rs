@@ -184,10 +184,8 @@ impl CallerFiles<'_> {
         };
         replaced.map_err(|error| match error {
             FsError::NotSync => Refusal {
-                what: format!("{}: a client changed it meanwhile", path.display()),
                 hint: Some("it stays as it is; run the command again".to_owned()),
-                advice: None,
-                is_full: false,
+                ..Refusal::new(format!("{}: a client changed it meanwhile", path.display()))
             },
             error => Refusal::at(path, error),
         })

@@ -145,3 +145,35 @@ fn an_interrupted_apply_is_not_taken_back_by_finishing_it() {
     said(&acetate(&world, &["apply", "--yes"]), 0);
     assert_eq!(fs::read(world.change_base().join("b")).unwrap(), b"agent's");
 }
+
+#[test]
+fn a_change_in_a_moved_directory_says_what_it_waits_for() {
+    let mut world = World::new("big/f \"1\"\nbig/sub/g \"2\"\nother/h \"3\"\n");
+    world.rename("big", "moved").unwrap();
+    world.close();
+    let base = world.change_base();
+    break_off(&world, &base, &all());
+    fs::write(world.scratch().join("from"), "from").unwrap();
+    for args in [
+        &["rm", "moved/f"][..],
+        &["rm", "-r", "moved"],
+        &["write", "moved/f", "--from", "from"],
+        &["write", "moved/new", "--from", "from"],
+        &["mv", "moved/f", "f"],
+        &["mkdir", "moved/dir"],
+        &["ln", "moved/f", "f"],
+    ] {
+        let (_, err) = said(&acetate(&world, args), 2);
+        assert!(
+            err.contains("hint: wait until it has ended; if it was interrupted"),
+            "{args:?}: {err}"
+        );
+        assert!(err.contains("an apply to the base has not ended"), "{args:?}: {err}");
+    }
+    let (_, err) = said(&acetate(&world, &["chmod", "600", "moved/f"]), 2);
+    assert!(err.contains("warning: an apply of this session was interrupted"), "{err}");
+    // Where nothing of the apply is in the way, changes are made.
+    said(&acetate(&world, &["rm", "other/h"]), 0);
+    said(&acetate(&world, &["apply", "--yes"]), 0);
+    said(&acetate(&world, &["rm", "moved/f"]), 0);
+}

@@ -49,7 +49,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let opened = args.source.open()?;
+    let opened = args.source.open_warned()?;
     let mut out = Out::new();
     let mut several = PathResults::default();
     with_session_changer(&args.source.session, args.source.base.as_deref(), |changer| {

@@ -13,7 +13,7 @@ use super::source::LookSource;
 use super::{Ending, quota, text};
 use crate::control::{Answer, ControlPeer, ExportUsage, Request, ServerStatus, UsageReport};
 use crate::delta::sqlite::{LogKeep, Session, SessionStats};
-use crate::inspect::apply::{KeptForUndo, kept};
+use crate::inspect::apply::{KeptForUndo, kept, unfinished};
 use crate::inspect::opened::OpenSession;
 use crate::inspect::status::{SessionStatus, status};
 use crate::overlay::CopyLimits;
@@ -78,7 +78,7 @@ fn print(
             (Some(Some(pid)), _) => format!("by process {pid}"),
             (Some(None), _) => "yes".to_owned(),
             (None, true) => "no".to_owned(),
-            (None, false) => "no; its last server was killed".to_owned(),
+            (None, false) => format!("no; {} was killed", killed(opened)),
         },
     )?;
     for (name, value) in server.map(about).unwrap_or_default() {
@@ -125,6 +125,14 @@ fn print(
     }
     let exports = exports.iter().map(|export| ("export", quota::brief(export)));
     concerns(status).into_iter().chain(exports).try_for_each(|(name, value)| field(name, value))
+}
+
+/// What left the session without closing it.
+fn killed(opened: &OpenSession) -> &'static str {
+    match unfinished(opened) {
+        Some(_) => "an apply",
+        None => "its last server or command",
+    }
 }
 
 /// The bounds of the session's audit log.

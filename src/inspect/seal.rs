@@ -116,6 +116,8 @@ pub fn seal(
     for_agentfs: bool,
     tell: &mut dyn FnMut(u64, u64),
 ) -> Result<Sealed> {
+    // A running apply has the session in use: it is to be named, and not the session's lock.
+    check_finished(&OpenSession::open(path, base)?)?;
     let opened = OpenSession::open_as(path, base, OpenMode::Serve)?;
     let session = opened.session();
     let failed = |source| InspectError::Store { session: session.path().to_owned(), source };

@@ -9,8 +9,8 @@ use acetate::inspect::apply::{ApplyEvent, ApplyOptions, Consent, apply};
 use acetate::inspect::opened::OpenSession;
 use acetate::workspace::{self, Workspace};
 
-use super::program::{run, said};
-use crate::support::applied::{all, planned};
+use super::program::{Serving, run, said};
+use crate::support::applied::{Book, all, planned};
 use crate::support::world::World;
 
 fn acetate(world: &World, args: &[&str]) -> Output {
@@ -176,4 +176,47 @@ fn a_change_in_a_moved_directory_says_what_it_waits_for() {
     said(&acetate(&world, &["rm", "other/h"]), 0);
     said(&acetate(&world, &["apply", "--yes"]), 0);
     said(&acetate(&world, &["rm", "moved/f"]), 0);
+}
+
+#[test]
+fn status_says_what_was_killed() {
+    let world = interrupted();
+    let served = || {
+        let out = String::from_utf8(acetate(&world, &["status"]).stdout).unwrap();
+        out.lines().find_map(|line| line.strip_prefix("served   ")).unwrap().to_owned()
+    };
+    assert_eq!(served(), "no");
+    let session = world.session();
+    let kill = |dir: &str| {
+        let server = Serving::start(world.scratch(), 1, &[session.to_str().unwrap()]);
+        said(&acetate(&world, &["mkdir", dir]), 0);
+        server.signal("KILL");
+        server.end();
+    };
+    kill("one");
+    assert_eq!(served(), "no; an apply was killed");
+    said(&acetate(&world, &["apply", "--yes"]), 0);
+    assert_eq!(served(), "no");
+    kill("two");
+    assert_eq!(served(), "no; its last server or command was killed");
+}
+
+#[test]
+fn what_needs_the_session_names_a_running_apply() {
+    let mut world = World::new("file \"1\"\n");
+    let base = world.change_base();
+    world.put("file", "2");
+    let opened = OpenSession::open(&world.session(), Some(&base)).unwrap();
+    let plan = planned(&opened, None, &all()).unwrap();
+    let mut errors = Vec::new();
+    let watch = &mut |event| {
+        if matches!(event, ApplyEvent::Step { done: 0, .. }) {
+            errors.push(said(&acetate(&world, &["seal"]), 2).1);
+        }
+        ControlFlow::Continue(())
+    };
+    let book = &mut Book(&world);
+    apply(&opened, None, &all(), Consent::Shown(&plan), Some(book), watch).unwrap();
+    let wanted = "error: an apply to the base is running\nhint: wait until it has ended\n";
+    assert_eq!(errors, [wanted]);
 }

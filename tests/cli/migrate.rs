@@ -76,7 +76,7 @@ fn what_is_in_use_is_refused() {
     fs::create_dir(dir.path().join("base")).unwrap();
     let server = Serving::start(dir.path(), 1, &["s.db", "--base", "base", "--moved"]);
     let said = failure(dir.path(), &["migrate", "s.db"]);
-    assert!(said.contains("s.db: in use by another server (process "), "{said}");
+    assert!(said.contains("s.db: in use by another server or command (process "), "{said}");
     assert!(said.contains("hint: stop that server first, then migrate"), "{said}");
     server.signal("TERM");
     assert!(server.end().0.success());

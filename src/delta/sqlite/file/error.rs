@@ -111,12 +111,12 @@ pub enum OpenError {
         /// The service's file beside it.
         info: PathBuf,
     },
-    /// Another server has the session open.
-    #[error("{}: in use by another server{}", .path.display(), by(*.holder))]
+    /// Another server has the session open, or a command that changes it.
+    #[error("{}: in use by another server or command{}", .path.display(), by(*.holder))]
     InUse {
         /// The session file.
         path: PathBuf,
-        /// The server's process id, where it is known.
+        /// Its process id, where it is known.
         holder: Option<u32>,
     },
     /// The disk is too full to compact the session.
@@ -209,7 +209,7 @@ impl OpenError {
             Self::OldSpec { .. } => "migrate it to version 0.4",
             Self::Newer { .. } | Self::NewerSpec { .. } => "open it with a newer acetate",
             Self::CloudSynced { .. } => "export it to a plain database file first",
-            Self::InUse { .. } => "stop that server first, or serve another session",
+            Self::InUse { .. } => "stop that server first, or wait until the command has ended",
             Self::NoRoom { .. } => "make room, or move the session to a larger disk",
             Self::ChunkSize { .. } => "65536 suits most sessions",
             Self::NoRoomForCopy { .. } => "make room, or copy to a larger disk",

@@ -85,6 +85,7 @@ fn completed(command: Command, is_bash: bool) -> Command {
             ("EXPORT", _) => exports,
             ("OP", _) => operations,
             ("SIDE", _) => sides,
+            ("COMMAND", "help") => commands,
             ("ID", "apply" | "discard") => return arg.add(ArgValueCompleter::new(hunks)),
             _ => return arg,
         };
@@ -155,9 +156,14 @@ fn words() -> Vec<OsString> {
 /// The word before the one that is completed.
 fn word_before() -> Option<OsString> {
     let mut words = words();
-    let index = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|at| at.parse::<usize>().ok());
-    let index = index.unwrap_or(words.len().saturating_sub(1)).checked_sub(1)?;
+    let index = word_index(words.len()).checked_sub(1)?;
     (index < words.len()).then(|| words.swap_remove(index))
+}
+
+/// Which of `count` words is completed.
+fn word_index(count: usize) -> usize {
+    let index = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|at| at.parse().ok());
+    index.unwrap_or(count.saturating_sub(1))
 }
 
 /// The session of the command line: the first word that is a file, or $ACETATE_SESSION.
@@ -246,6 +252,18 @@ fn keys(word: &[u8]) -> Option<Vec<Vec<u8>>> {
 fn tools(word: &[u8]) -> Option<Vec<Vec<u8>>> {
     let stats = ToolCalls::open(&session()?, AgentAccess::Read).ok()?.stats().ok()?;
     let names = stats.into_iter().map(|tool| tool.name);
+    Some(names.filter(|name| name.starts_with(word)).collect())
+}
+
+/// Names of commands, below the words after `help`.
+fn commands(word: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let words = words();
+    let above = words.get(2..word_index(words.len()))?;
+    let mut command = super::command();
+    command.build();
+    let found = above.iter().try_fold(&command, |above, word| above.find_subcommand(word))?;
+    let shown = found.get_subcommands().filter(|inner| !inner.is_hide_set());
+    let names = shown.map(|inner| inner.get_name().as_bytes().to_vec());
     Some(names.filter(|name| name.starts_with(word)).collect())
 }
 

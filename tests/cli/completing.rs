@@ -54,6 +54,9 @@ fn bash_completes_commands_sessions_paths_keys_and_tools() {
     for (words, expected) in [
         (&["disc"][..], &["discard"][..]),
         (&["diff", "--no-f"], &["--no-fold"]),
+        (&["help", "dis"], &["discard"]),
+        (&["help", "log", "p"], &["prune"]),
+        (&["help", "kv", "se"], &["set"]),
         (&["diff", "wo"], &["work.db"]),
         (&["diff", "n"], &[]),
         (&["diff", "work.db", "/"], &["/.hidden", "/docs/", "/made/"]),
@@ -153,6 +156,8 @@ fn hunks_are_completed_with_their_paths() {
     if is_there("fish") {
         for (line, expected) in
             [("apply work.db --take b", "base\n"), ("log work.db --op writ", "write\n")]
+                .into_iter()
+                .chain([("help dis", "discard\n")])
         {
             let script =
                 format!("$ACETATE completions fish | source; complete -C 'acetate {line}'");

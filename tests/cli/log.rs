@@ -82,7 +82,6 @@ fn nothing_to_show_is_a_finding() {
         &["--client", "::1"],
         &["--op", "mknod", "--json"],
         &["--since", "2034-01-01"],
-        &["--last", "0"],
     ] {
         assert_eq!(says(&world, 1, args), "", "{args:?}");
     }
@@ -483,4 +482,13 @@ fn a_server_prunes_its_log_itself() {
     assert_eq!(world.sql_value::<String>(ids), "2501,2502,2503", "numbers go on");
     assert!(run(&dir, &["check", session.to_str().unwrap()]).status.success());
     world.open_again();
+}
+
+#[test]
+fn the_last_none_of_the_changes_are_none_as_for_git() {
+    let world = changed();
+    for args in [&["-n", "0"][..], &["-n0", "--json"], &["-n0", "--summary"], &["-n0", "new"]] {
+        assert_eq!(says(&world, 0, args), "", "{args:?}");
+    }
+    assert_eq!(says(&world, 0, &["-n1"]).lines().count(), 1);
 }

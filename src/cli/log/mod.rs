@@ -227,6 +227,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 fn show(args: &Show) -> Result<Ending, CliError> {
     // clap asks for it where there is no subcommand.
     let session = args.session.as_deref().unwrap_or(Path::new(""));
+    if args.last == Some(0) && !args.follow {
+        return open(args, session).map(|_| Ending::Done);
+    }
     let (mut log, selection) = open(args, session)?;
     let grouping = Grouping::of(args);
     let tools = match grouping {

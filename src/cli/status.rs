@@ -14,8 +14,9 @@ use super::{Ending, quota, text};
 use crate::control::{Answer, ControlPeer, ExportUsage, Request, ServerStatus, UsageReport};
 use crate::delta::sqlite::{LogKeep, Session, SessionStats};
 use crate::inspect::apply::{KeptForUndo, kept, unfinished};
+use crate::inspect::counts::ChangeCounts;
 use crate::inspect::opened::OpenSession;
-use crate::inspect::status::{SessionStatus, status};
+use crate::inspect::status::{SessionStatus, TouchedCounts, status};
 use crate::overlay::CopyLimits;
 
 /// Show a session's base, size, content and changes.
@@ -97,18 +98,13 @@ fn print(
         field(name, value)?;
     }
     field("original", originals(figures))?;
-    let touched = &status.touched;
-    field(
-        "changes",
-        format!(
-            "{} (contents are not compared): {} added, {} deleted, {} modified, {} renamed",
-            touched.added + touched.deleted + touched.modified + touched.renamed,
-            touched.added,
-            touched.deleted,
-            touched.modified,
-            touched.renamed,
-        ),
-    )?;
+    let TouchedCounts { added, deleted, modified, renamed, drifted: _ } = status.touched;
+    let counts = ChangeCounts { added, deleted, modified, renamed, retyped: 0 };
+    let each = match counts.sum() {
+        0 => String::new(),
+        _ => format!(": {}", text::changes(counts)),
+    };
+    field("changes", format!("{} (contents are not compared){each}", counts.sum()))?;
     let calls = text::count(figures.tool_calls, "tool call");
     field("agent", format!("{}, {calls}", text::count(figures.values, "value")))?;
     let dropped = match figures.dropped_changes {

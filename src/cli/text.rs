@@ -18,14 +18,18 @@ pub(super) fn dir_name(path: &[u8]) -> String {
     name(path) + slash
 }
 
-/// How many changes of each kind there are.
+/// How many changes of each kind there are, of the kinds that there are.
 pub(super) fn changes(counts: ChangeCounts) -> String {
     let ChangeCounts { added, deleted, modified, renamed, retyped } = counts;
-    let of_type = match retyped {
-        0 => String::new(),
-        retyped => format!(" ({retyped} of another type)"),
+    let modified_as = match retyped {
+        0 => "modified".to_owned(),
+        retyped => format!("modified ({retyped} of another type)"),
     };
-    format!("{added} added, {deleted} deleted, {modified} modified{of_type}, {renamed} renamed")
+    let kinds =
+        [(added, "added"), (deleted, "deleted"), (modified, &*modified_as), (renamed, "renamed")];
+    let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
+    let kinds: Vec<_> = kinds.map(|(count, what)| format!("{count} {what}")).collect();
+    if kinds.is_empty() { "no changes".to_owned() } else { kinds.join(", ") }
 }
 
 /// A time in UTC, with nanoseconds (RFC 3339).

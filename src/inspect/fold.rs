@@ -241,7 +241,11 @@ impl<'a> Folder<'a> {
             if !is_folded && *path != base.path {
                 let path = MergedPath::of_base(path);
                 let old = Some(object.clone());
-                let change = Change::gone(object, path.clone());
+                // A directory that has not drifted holds nothing that has.
+                let change = match dir.change.has_drifted() {
+                    true => self.view.gone(object, path.clone()).map_err(|e| at(&path, e))?,
+                    false => Change::gone(object, path.clone()),
+                };
                 let (kind, differs) = (DifferenceKind::Deleted, ChangedFields::default());
                 below.push(Difference { kind, differs, path, old, change });
             }

@@ -273,3 +273,26 @@ fn files_of_gits_own_are_counted_apart_from_their_times() {
     let plan = apply(&["--dry-run", ".git/objects"]);
     assert!(plan.starts_with("M /.git/ (times of 2 files of git's own)\n"), "{plan}");
 }
+
+#[test]
+fn stat_leaves_out_files_in_which_only_ignored_spaces_changed() {
+    let world = World::new("a \"1\\n2\\n\"\nb \"1\\n2\\n\"\nc \"1\\n2\\n\"\nd \"1\\n\"\n");
+    world.put("a", "1 \n\t2\n");
+    world.put("b", "1 \n\t3\n");
+    world.put("c", "1 \n\t2\n");
+    world.chmod("c", 0o755).unwrap();
+    world.rename("d", "e").unwrap();
+    let stat = says(&world, &["-w", "--stat"]);
+    assert!(!stat.contains("/a"), "{stat}");
+    assert!(stat.contains("M /b       | 2 +-\n") && stat.contains("M /c       | mode"), "{stat}");
+    assert!(
+        stat.contains("3 changes: 2 modified, 1 renamed\n")
+            && stat.contains("\n 3 files changed, 1 ins"),
+        "{stat}"
+    );
+    assert_eq!(says(&world, &["-w", "--numstat"]).lines().count(), 3);
+    assert!(says(&world, &["--stat"]).contains("M /a       | 4 ++--\n"));
+    assert_eq!(says(&world, &["-w", "--stat", "a"]), "");
+    // The list is of all that differs.
+    assert_eq!(says(&world, &["-w", "a"]), "M /a\n");
+}

@@ -229,8 +229,9 @@ fn diff_exits_with_1_where_there_is_one() {
         format!(
             "M /dir/file         | mode {mode:04o} -> 0600\nA /dir/new          | 1 +\n\
              M /large            | 2 +-\nR /dir/sub => /sub/ | 1 file\n\
-             4 changes: 1 added, 0 deleted, 2 modified, 1 renamed\n\
-             1 directory, 1 only in mode or owner\n \
+             4 changes: 1 added, 2 modified, 1 renamed\n\
+             (1 directory, 1 only in mode or owner)\n\
+             besides: 1 file moved with its directory\n \
              3 files changed, 2 insertions(+), 1 deletion(-)\n"
         )
     );

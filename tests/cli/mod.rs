@@ -14,6 +14,7 @@ mod config;
 mod ctx;
 mod cycles;
 mod diff;
+mod diff_both_sides;
 mod diff_patch;
 mod diff_paths;
 mod errors;

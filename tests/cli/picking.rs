@@ -305,6 +305,21 @@ fn discard_asks_for_each_hunk() {
 }
 
 #[test]
+fn binary_contents_are_not_shown_to_a_person() {
+    let mut world = World::new("data \"1\"\n");
+    world.write("data", 0, b"\0\x01\x02").unwrap();
+    world.change_base();
+    world.close();
+    for args in ["apply -p", "discard -p", "diff -p --no-pager --color=never"] {
+        let said = typed(&world, "n\n", args, None);
+        assert!(said.contains("Binary files a/data and b/data differ\n"), "{args}: {said}");
+        assert!(!said.contains("GIT binary patch"), "{args}: {said}");
+    }
+    let (patch, _) = said(&ask(&world, &["diff", "-p"]), 1);
+    assert!(patch.contains("GIT binary patch"), "{patch}");
+}
+
+#[test]
 fn a_list_in_the_editor_chooses() {
     let world = changed();
     let editor = world.scratch().join("editor.sh");

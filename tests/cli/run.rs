@@ -91,7 +91,7 @@ fn the_summary_tells_this_run_from_the_session() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("A /dir/ (1 file, 2 B)\nA /one\n"), "folded as by diff: {said}");
-    assert!(said.contains("this run: 3 added, 0 deleted, 0 modified, 0 renamed\n"), "{said}");
+    assert!(said.contains("this run: 3 added\n"), "{said}");
     assert!(said.contains("s.db holds in all: 3 added"), "{said}");
     for next in ["acetate diff ", "acetate apply ", "acetate discard "] {
         assert!(said.contains(next), "{said}");
@@ -122,7 +122,7 @@ fn the_summary_tells_this_run_from_the_session() {
     let output = place.command_by(&["unshare", "--mount"], &args).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("D /old/ (2 files, 14 B)\n"), "{said}");
-    assert!(said.contains("this run: 0 added, 4 deleted, 0 modified, 0 renamed\n"), "{said}");
+    assert!(said.contains("this run: 4 deleted\n"), "{said}");
     let report: Value = serde_json::from_slice(&fs::read(place.path("report")).unwrap()).unwrap();
     assert_eq!(report["in_all"]["deleted"], 4, "{report}");
     assert_eq!(report["changes"].as_array().unwrap().len(), 4, "{report}");

@@ -120,7 +120,7 @@ fn umount_counts_what_differs() {
     let _left = Left::new(&place, "s.db", "at");
     let output = place.run(&["umount", "at"]);
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.ends_with("s.db: 0 added, 3 deleted, 0 modified, 0 renamed\n"), "{said}");
+    assert!(said.ends_with("s.db: 3 deleted\n"), "{said}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use crate::cli::{object, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{Difference, DifferenceKind};
 use crate::inspect::fold::{Folded, FoldedLine, Reason};
+use crate::inspect::patch::quoted_text;
 use crate::inspect::tool_owned::OwnedBy;
 use crate::vfs::FileKind;
 
@@ -59,13 +60,27 @@ pub(in crate::cli) fn whose(owner: OwnedBy) -> &'static str {
 
 /// The path, with a slash behind that of a directory.
 pub(super) fn shown(difference: &Difference) -> String {
-    let kind = match (&difference.change.after, &difference.old) {
-        (Some(after), _) => after.attr().kind,
-        (None, Some(before)) => before.attr.kind,
-        (None, None) => FileKind::Regular,
-    };
     let path = difference.path.as_bytes();
-    if kind == FileKind::Directory { text::dir_name(path) } else { text::name(path) }
+    if is_dir(difference) { text::dir_name(path) } else { text::name(path) }
+}
+
+/// The letter and the path, after the old one of a rename, separated by tabs.
+pub(super) fn status(difference: &Difference) -> String {
+    let quoted = |path: &[u8]| String::from_utf8_lossy(&quoted_text(path)).into_owned();
+    let from = difference.old.as_ref().filter(|_| difference.kind == DifferenceKind::Renamed);
+    let slash: &[u8] = match is_dir(difference) && difference.path != MergedPath::root() {
+        true => b"/",
+        false => b"",
+    };
+    let named = |path: &MergedPath| quoted(&[path.as_bytes(), slash].concat());
+    let from = from.map_or_else(String::new, |b| named(&MergedPath::of_base(&b.path)) + "\t");
+    format!("{}\t{from}{}", letter(difference.kind), named(&difference.path))
+}
+
+/// Whether a difference is of a directory.
+pub(super) fn is_dir(difference: &Difference) -> bool {
+    let after = difference.change.after.as_ref().map(|after| after.attr().kind);
+    after.or(difference.old.as_ref().map(|old| old.attr.kind)) == Some(FileKind::Directory)
 }
 
 /// A difference in a line.

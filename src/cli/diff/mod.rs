@@ -54,7 +54,8 @@ pub(super) struct Args {
 
     /// Like --stat, for programs.
     ///
-    /// Lines added, lines removed, path; dashes for a binary file.
+    /// Lines added, lines removed, path; dashes for a binary file, question marks where the
+    /// original is not known.
     #[arg(long, group = "form")]
     numstat: bool,
 
@@ -67,6 +68,8 @@ pub(super) struct Args {
     name_only: bool,
 
     /// Print letters and paths, one per line; nothing is folded.
+    ///
+    /// Separated by tabs, with the old path of a rename before the new one; quoted as git quotes.
     #[arg(long, group = "form", hide_short_help = true)]
     name_status: bool,
 
@@ -154,13 +157,17 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return patch::print(args, &opened, &options);
     }
     let counts = args.stat || args.numstat || args.shortstat;
-    let files = match counts || args.find_renames.is_some() {
-        true => file_stats(&opened, &options, &args.style())?,
-        false => Vec::new(),
+    let (files, left_out) = match counts || args.find_renames.is_some() {
+        true => stats(&opened, &options, &args.style())?,
+        false => Default::default(),
     };
     let moved = moved(args, &files);
-    let differences = sorted(&opened, &options, &moved)?;
+    let mut differences = sorted(&opened, &options, &moved)?;
     let is_any = !differences.is_empty();
+    if counts {
+        // As for git, these have no counts; but their mode may differ, too.
+        differences.retain(|d| stat::has_attributes(d) || !left_out.only_space.contains(&d.path));
+    }
     let mut out = output(args);
     let each = || each_path(&opened, &options, differences.clone());
     let print = &mut |out: &mut Out| match args {
@@ -178,11 +185,19 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         Args { name_only: true, .. } => {
             each()?.iter().try_for_each(|d| out.line(format_args!("{}", line::shown(d))))
         }
+        Args { name_status: true, .. } => {
+            each()?.iter().try_for_each(|d| out.line(format_args!("{}", line::status(d))))
+        }
         _ => list(&entries(&opened, &options, folding(args), differences.clone())?, args, out),
     };
     print(&mut out)?;
     out.end()?;
+    patch::tell_of_renames(&left_out);
     tell_unmatched(&options.selection, "change");
+    if counts && !left_out.unknown.is_empty() {
+        patch::tell_of_unknown(&left_out, "counted");
+        return Ok(Ending::Exit(2));
+    }
     Ok(if is_any { Ending::Findings } else { Ending::Done })
 }
 
@@ -193,21 +208,7 @@ fn output(args: &Args) -> Out {
 }
 
 fn folding(args: &Args) -> FoldOptions {
-    match args.name_status {
-        true => FoldOptions { dirs: false, own: false },
-        false => FoldOptions { dirs: !args.no_fold, own: !args.all },
-    }
-}
-
-fn file_stats(
-    opened: &OpenSession,
-    options: &DiffOptions,
-    style: &Style,
-) -> Result<Vec<FileStat>, CliError> {
-    let mut files = Vec::new();
-    let left_out = stats(opened, options, style, &mut |file| files.push(file))?;
-    patch::tell_of_renames(&left_out);
-    Ok(files)
+    FoldOptions { dirs: !args.no_fold, own: !args.all }
 }
 
 /// Where files that are told as renamed because they are alike came from.

@@ -29,7 +29,7 @@ pub(super) fn print(
     let has_colour = args.color.is_on();
     let is_for_people = has_colour || io::stdout().is_terminal();
     let escape = is_for_people.then_some(escaped as Escape);
-    let style = Style { has_colour, escape, ..args.style() };
+    let style = Style { has_colour, escape, has_binary: !is_for_people, ..args.style() };
     let mut out = CountedStdout { out: output(args), bytes: 0 };
     let written = patch_as(opened, options, &style, &mut out);
     let written = written.map_err(CliError::from).and_then(|written| {
@@ -84,12 +84,7 @@ fn tell(left_out: &PatchOmissions) {
         let (path, most) = (text::name(path.as_bytes()), text::bytes(MAX_FILE_BYTES));
         stderr::line(format_args!("not in the patch: {path}: larger than {most}"));
     }
-    for path in &left_out.unknown {
-        let path = text::name(path.as_bytes());
-        stderr::line(format_args!(
-            "warning: not in the patch: {path}: what the base had when it was changed is not known"
-        ));
-    }
+    tell_of_unknown(left_out, "in the patch");
     for (path, obstacle) in &left_out.blocked {
         let (path, obstacle) = (text::name(path.as_bytes()), text::name(obstacle.as_bytes()));
         stderr::line(format_args!(
@@ -103,6 +98,16 @@ fn tell(left_out: &PatchOmissions) {
     }
     if let more @ 1.. = left_out.attributes.len().saturating_sub(NAMED) {
         stderr::line(format_args!("not in the patch: mode or owner of {more} more"));
+    }
+}
+
+/// Says on stderr what is not there because its original is not known.
+pub(super) fn tell_of_unknown(left_out: &PatchOmissions, there: &str) {
+    for path in &left_out.unknown {
+        let path = text::name(path.as_bytes());
+        stderr::line(format_args!(
+            "warning: not {there}: {path}: what the base had when it was changed is not known"
+        ));
     }
 }
 

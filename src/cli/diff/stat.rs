@@ -1,9 +1,9 @@
 //! `diff --stat`, `--numstat`, `--shortstat`: how much changed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Arguments;
 
-use super::line::{folded_letter, held, letter, notes, shown, whose};
+use super::line::{folded_letter, held, is_dir, letter, notes, shown, whose};
 use super::text;
 use crate::cli::CliError;
 use crate::cli::output;
@@ -14,7 +14,6 @@ use crate::inspect::diff::{Difference, DifferenceKind};
 use crate::inspect::fold::{Folded, FoldedLine, Reason};
 use crate::inspect::patch::{FileStat, Volume, quoted_text};
 use crate::inspect::tool_owned::OwnedBy;
-use crate::vfs::FileKind;
 
 /// Columns of the longest bar.
 const BAR: usize = 40;
@@ -70,21 +69,27 @@ pub(super) fn print(
     if let more @ 1.. = rows.len().saturating_sub(look.most_rows) {
         line(format_args!("and {more} more"))?;
     }
+    if differences.is_empty() {
+        return Ok(());
+    }
     let changes = text::count(differences.len(), "change");
     line(format_args!("{changes}: {}", text::changes(ChangeCounts::of(differences))))?;
-    let mut others = others(entries, differences);
-    let only_attributes = differences.iter().filter(|d| has_only_attributes(d)).count();
-    if only_attributes > 0 {
-        others.push(format!("{only_attributes} only in mode or owner"));
+    let of_these = of_these(entries, differences);
+    if !of_these.is_empty() {
+        line(format_args!("({})", of_these.join(", ")))?;
     }
-    if !others.is_empty() {
-        line(format_args!("{}", others.join(", ")))?;
+    // Their directory is the difference.
+    let named: HashSet<_> = differences.iter().map(|difference| &difference.path).collect();
+    let moved = files.iter().filter_map(|file| file.to.as_ref());
+    if let moved @ 1.. = moved.filter(|path| !named.contains(path)).count() {
+        let theirs = if moved == 1 { "its directory" } else { "their directories" };
+        line(format_args!("besides: {} moved with {theirs}", text::count(moved, "file")))?;
     }
     sum(files).map_or(Ok(()), |sum| line(format_args!("{sum}")))
 }
 
-/// What of the changes are no files that the sum of the lines is of.
-fn others(entries: &[FoldedLine], differences: &[Difference]) -> Vec<String> {
+/// How many of the changes are no files, no content, or names of a file that is counted already.
+fn of_these(entries: &[FoldedLine], differences: &[Difference]) -> Vec<String> {
     let (mut git, mut nodes) = (0, 0);
     let mut dirs = differences.iter().filter(|d| is_dir(d)).count() as u64;
     for entry in entries {
@@ -98,33 +103,34 @@ fn others(entries: &[FoldedLine], differences: &[Difference]) -> Vec<String> {
             OwnedBy::Nodes => nodes += paths,
         }
     }
-    let mut others = Vec::new();
-    if dirs > 0 {
-        others.push(text::count(dirs, "directory"));
+    let mut all = Vec::new();
+    let links = differences.iter().filter(|d| d.change.is_link).count() as u64;
+    for (count, what) in [(dirs, "directory"), (links, "hard link")] {
+        all.extend((count > 0).then(|| text::count(count, what)));
     }
-    for (count, owner) in [(git, OwnedBy::Git), (nodes, OwnedBy::Nodes)] {
-        if count > 0 {
-            others.push(format!("{count}{}", whose(owner)));
-        }
+    let only_attributes = differences.iter().filter(|d| has_only_attributes(d)).count() as u64;
+    let (git, nodes) = ((git, whose(OwnedBy::Git)), (nodes, whose(OwnedBy::Nodes)));
+    for (count, what) in [git, nodes, (only_attributes, " only in mode or owner")] {
+        all.extend((count > 0).then(|| format!("{count}{what}")));
     }
-    others
+    all
 }
 
-fn is_dir(difference: &Difference) -> bool {
-    let after = difference.change.after.as_ref().map(|after| after.attr().kind);
-    after.or(difference.old.as_ref().map(|old| old.attr.kind)) == Some(FileKind::Directory)
+/// Whether more than a content differs: also the path, the mode or the owner.
+pub(super) fn has_attributes(difference: &Difference) -> bool {
+    let differs = difference.differs;
+    difference.kind != DifferenceKind::Modified || differs.mode || differs.owner
 }
 
 fn has_only_attributes(difference: &Difference) -> bool {
-    let differs = difference.differs;
     difference.kind == DifferenceKind::Modified
-        && !differs.content
-        && (differs.mode || differs.owner)
+        && !difference.differs.content
+        && has_attributes(difference)
 }
 
 fn path_of(file: &FileStat) -> &MergedPath {
     static ROOT: std::sync::LazyLock<MergedPath> = std::sync::LazyLock::new(MergedPath::root);
-    file.to.as_ref().or(file.from.as_ref()).unwrap_or(&ROOT)
+    file.path().unwrap_or(&ROOT)
 }
 
 fn row(
@@ -165,6 +171,7 @@ fn row(
                 lines = Some((a + added, r + removed));
             }
             Volume::Binary(old, new) => notes.insert(0, format!("Bin {old} -> {new} bytes")),
+            Volume::Unknown => notes.insert(0, "lines not known".to_owned()),
         }
     }
     // A file that only changed its mode or name has no lines to count.
@@ -288,6 +295,7 @@ pub(super) fn numstat(files: &[FileStat], out: &mut Out) -> Result<(), CliError>
         let (added, removed) = match file.volume {
             Volume::Lines { added, removed } => (added.to_string(), removed.to_string()),
             Volume::Binary(..) => ("-".to_owned(), "-".to_owned()),
+            Volume::Unknown => ("?".to_owned(), "?".to_owned()),
         };
         let quoted =
             |path: &MergedPath| String::from_utf8_lossy(&quoted_text(path.as_bytes())).into_owned();

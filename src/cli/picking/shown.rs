@@ -8,7 +8,7 @@ use crate::cli::{diff, text};
 use crate::inspect::diff::Difference;
 use crate::inspect::hunks::Sign;
 use crate::inspect::opened::OpenSession;
-use crate::inspect::patch::{Style, write_difference};
+use crate::inspect::patch::{Escape, Style, write_difference};
 
 /// The most lines of a patch that are shown.
 const SHOWN_LINES: usize = 200;
@@ -89,8 +89,8 @@ impl Screen {
         if sizes.into_iter().flatten().any(|size| size > SHOWN_BYTES) {
             return Ok(());
         }
-        let style =
-            Style { has_colour: self.has_colour, escape: Some(diff::escaped), ..Style::default() };
+        let (has_colour, escape) = (self.has_colour, Some(diff::escaped as Escape));
+        let style = Style { has_colour, escape, has_binary: false, ..Style::default() };
         let mut patch = Vec::new();
         opened
             .with_tree(|view| write_difference((opened, view), difference, &style, &mut patch))?;

@@ -3,11 +3,11 @@
 use super::super::diff::{base_error, base_target, read_base};
 use super::super::error::{InspectError, Result};
 use super::super::opened::OpenSession;
-use super::limits::{MAX_FILE_BYTES, MAX_TEXT_BYTES, PIECE_BYTES, PROBE_BYTES};
+use super::limits::{MAX_TEXT_BYTES, PIECE_BYTES, PROBE_BYTES};
 use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
 use crate::overlay::{BlobDigest, TreeObject, TreeView};
-use crate::vfs::{FileKind, FsError};
+use crate::vfs::FileKind;
 
 /// A file or symbolic link. Its content is read on demand.
 pub struct Blob<'a> {
@@ -148,12 +148,9 @@ pub(super) fn base_blob<'a>(
     };
     match attr.kind {
         FileKind::Symlink => Ok(Some(Blob::link(base_target(opened, &base)?))),
-        FileKind::Regular => {
-            check_size(path, attr.size)?;
-            Ok(Some(Blob::file((attr.size, attr.mode), move |offset, buffer| {
-                read_base(opened, &base, &attr, offset, buffer)
-            })))
-        }
+        FileKind::Regular => Ok(Some(Blob::file((attr.size, attr.mode), move |offset, buffer| {
+            read_base(opened, &base, &attr, offset, buffer)
+        }))),
         _ => Ok(None),
     }
 }
@@ -165,16 +162,8 @@ pub(super) fn blob<'a>(view: &'a TreeView<'_>, object: &'a TreeObject) -> Result
     if attr.kind == FileKind::Symlink {
         return Ok(Blob::link(view.target(object).map_err(failed)?.to_vec()));
     }
-    check_size(path, attr.size)?;
     Ok(Blob::file((attr.size, attr.mode), move |offset, buffer| {
         view.read(object, offset, buffer)
             .map_err(|source| InspectError::Path { path: path.clone(), source })
     }))
-}
-
-fn check_size(path: &MergedPath, bytes: u64) -> Result<()> {
-    match bytes > MAX_FILE_BYTES {
-        true => Err(InspectError::Path { path: path.clone(), source: FsError::TooLarge }),
-        false => Ok(()),
-    }
 }

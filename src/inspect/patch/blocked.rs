@@ -7,10 +7,10 @@ use super::pairs::{Pairs, has_blob};
 use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::diff::base_error;
-use crate::inspect::error::{InspectError, Result};
+use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
 use crate::overlay::TreeView;
-use crate::vfs::{FileKind, FsError};
+use crate::vfs::FileKind;
 
 impl Pairs {
     /// Leaves out the files that `git apply` cannot place, because it would stop halfway there.
@@ -89,10 +89,7 @@ impl Pairs {
         if !self.old.contains(path) {
             return Ok(false);
         }
-        match self.old_blob(opened, view, path) {
-            Ok(old) => Ok(old.is_some()),
-            Err(InspectError::Path { source: FsError::TooLarge, .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let old = self.old_blob(opened, view, path)?;
+        Ok(old.is_some_and(|old| old.is_none_or(|old| old.size() <= self.largest)))
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn write_file(
     meta(format!("index {}..{}{mode}", names[0], names[1]).as_bytes())?;
     let none = b"/dev/null".to_vec();
     let Some(text) = text else {
-        if !style.is_for_git_apply() {
+        if !(style.is_for_git_apply() && style.has_binary) {
             let a = if old.is_some() { a } else { none.clone() };
             let b = if new.is_some() { b } else { none };
             let line = [b"Binary files ", &a[..], b" and ", &b, b" differ"].concat();

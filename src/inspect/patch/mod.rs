@@ -47,7 +47,7 @@ pub struct PatchOmissions {
     /// Files at whose path the base has something that `git apply` does not remove, with the path
     /// of that.
     pub blocked: BTreeMap<MergedPath, MergedPath>,
-    /// Files larger than [`MAX_FILE_BYTES`], before or after the change.
+    /// Files larger than [`MAX_FILE_BYTES`], before or after the change. They are counted.
     pub too_large: Vec<MergedPath>,
     /// Objects with a change of owner, or of mode bits that the format cannot represent.
     pub attributes: Vec<MergedPath>,
@@ -58,6 +58,8 @@ pub struct PatchOmissions {
     pub empty_dirs: u64,
     /// The number of files that git or context nodes own, by owner and grouping directory.
     pub own: BTreeMap<(OwnedBy, MergedPath), u64>,
+    /// Files in which only white space changed, if that is ignored and they are counted.
+    pub only_space: BTreeSet<MergedPath>,
     /// The number of files to compare for renames, if it was over the limit and none were compared.
     pub renames_not_looked_for: Option<usize>,
 }
@@ -105,6 +107,7 @@ pub fn patch_as(
     out: &mut dyn Write,
 ) -> Result<io::Result<PatchOmissions>> {
     let mut pairs = Pairs::find(opened, options, style)?;
+    pairs.largest = MAX_FILE_BYTES;
     let mut failed = None;
     opened.with_tree(|view| {
         if style.is_for_git_apply() {

@@ -18,8 +18,8 @@ use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
 use crate::inspect::tool_owned::ToolOwnedFiles;
 use crate::inspect::walk::{WalkControl, walk};
-use crate::overlay::{BaseObject, TreeObject, TreeView};
-use crate::vfs::{FileKind, FsError, Time};
+use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
+use crate::vfs::{FileKind, Time};
 
 /// The paths that may have changed.
 #[derive(Default)]
@@ -32,10 +32,29 @@ pub(super) struct Pairs {
     pub(super) moved: BTreeMap<MergedPath, MergedPath>,
     /// New and deleted directories: a patch does not show empty ones.
     dirs: Vec<MergedPath>,
-    /// The originals of drifted base files, by path; `None` if the content was not kept.
-    pub(super) originals: BTreeMap<MergedPath, Option<Original>>,
+    /// What drifted base files were when the session changed them, by path.
+    pub(super) originals: BTreeMap<MergedPath, Start>,
     selection: Selection,
+    /// Larger files are left out, in bytes.
+    pub largest: u64,
     pub left_out: PatchOmissions,
+}
+
+/// What a change of the session started from, where the base has another object now.
+pub(super) enum Start {
+    /// An object whose content was kept.
+    Kept(Box<Original>),
+    /// An object whose content is not known.
+    Unknown,
+    /// No object: the base got one after the session had added its own.
+    Free,
+}
+
+impl Start {
+    fn of(original: Option<Original>) -> Self {
+        let kept = original.filter(|original| original.has_content);
+        kept.map_or(Self::Unknown, |kept| Self::Kept(Box::new(kept)))
+    }
 }
 
 /// Called with the old path and content, and the new path and content.
@@ -48,7 +67,8 @@ impl Pairs {
     /// # Errors
     /// The session or the base cannot be read.
     pub fn find(opened: &OpenSession, options: &DiffOptions, style: &Style) -> Result<Self> {
-        let mut pairs = Self { selection: options.selection.clone(), ..Self::default() };
+        let (selection, largest) = (options.selection.clone(), u64::MAX);
+        let mut pairs = Self { selection, largest, ..Self::default() };
         diff(opened, options, &mut |view, difference| {
             pairs.left_out.differences += 1;
             pairs.add(opened, view, &difference)?;
@@ -250,13 +270,13 @@ impl Pairs {
         if let Some(original) = drifted_original(change) {
             // A further name of a base file has the original of the name that was copied up.
             let name = change.before.as_ref().map_or(&original.path, |base| &base.path);
-            let (path, is_kept) = (MergedPath::of_base(name), original.has_content);
-            self.originals.insert(path, is_kept.then(|| original.clone()));
+            self.originals.insert(MergedPath::of_base(name), Start::of(Some(original.clone())));
             return Ok(());
         }
         let base = change.before.as_ref().filter(|base| has_blob(base.attr.kind));
         if let Some(base) = base.filter(|_| change.is_drifted && !change.is_link) {
-            self.originals.insert(MergedPath::of_base(&base.path), None);
+            let start = if is_added_on_both_sides(change) { Start::Free } else { Start::Unknown };
+            self.originals.insert(MergedPath::of_base(&base.path), start);
         }
         Ok(())
     }
@@ -265,8 +285,7 @@ impl Pairs {
     fn note_kept(&mut self, view: &TreeView<'_>, base: &BaseObject) -> Result<()> {
         let path = MergedPath::of_base(&base.path);
         let original = view.original_of(base).map_err(|source| at(&path, source))?;
-        let kept = original.map(|(original, _)| original).filter(|kept| kept.has_content);
-        self.originals.insert(path, kept);
+        self.originals.insert(path, Start::of(original.map(|(original, _)| original)));
         Ok(())
     }
 
@@ -278,10 +297,12 @@ impl Pairs {
         view: &TreeView<'_>,
         path: &MergedPath,
     ) -> Result<Option<Option<Blob<'a>>>> {
-        let Some(original) = self.originals.get(path) else {
-            return base_blob(opened, path).map(Some);
+        let original = match self.originals.get(path) {
+            None => return base_blob(opened, path).map(Some),
+            Some(Start::Kept(original)) => original,
+            Some(Start::Unknown) => return Ok(None),
+            Some(Start::Free) => return Ok(Some(None)),
         };
-        let Some(original) = original else { return Ok(None) };
         let content = view.original_content(original).map_err(|source| at(path, source))?;
         Ok(content.map(|content| {
             Some(match original.kind {
@@ -385,21 +406,15 @@ impl Pairs {
                 false => None,
             };
             let from = self.moved.get(path).unwrap_or(path);
-            let blobs = self
-                .old_blob(opened, view, from)
-                .and_then(|old| Ok((old, now.as_ref().map(|now| blob(view, now)).transpose()?)));
-            let (old, new) = match blobs {
-                Ok((None, _)) => {
-                    self.left_out.unknown.push(path.clone());
-                    continue;
-                }
-                Ok((Some(old), new)) => (old, new),
-                Err(InspectError::Path { source: FsError::TooLarge, .. }) => {
-                    self.left_out.too_large.push(path.clone());
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
+            let Some(old) = self.old_blob(opened, view, from)? else {
+                self.left_out.unknown.push(path.clone());
+                continue;
             };
+            let new = now.as_ref().map(|now| blob(view, now)).transpose()?;
+            if [&old, &new].into_iter().flatten().any(|blob| blob.size() > self.largest) {
+                self.left_out.too_large.push(path.clone());
+                continue;
+            }
             each((from, old), (path, new))?;
         }
         Ok(())
@@ -454,6 +469,15 @@ fn moved_along(
         Err(BaseError::NotFound) => Ok(None),
         Err(source) => Err(base_error(opened, &base, source)),
     }
+}
+
+/// Whether a file or link of the session has a path at which the base had nothing. Had it replaced
+/// or followed something, that would be its origin, or have an original.
+fn is_added_on_both_sides(change: &Change) -> bool {
+    let is_made = |after: &TreeObject| {
+        after.row().is_some() && after.origin().is_none() && has_blob(after.attr().kind)
+    };
+    change.original.is_none() && !change.is_moved && change.after.as_ref().is_some_and(is_made)
 }
 
 /// Whether git stores content for objects of this kind.

@@ -1,5 +1,7 @@
 //! Counts how much each file changed, as `git diff --stat` does.
 
+use std::collections::BTreeSet;
+
 use super::blob::Blob;
 use super::file::changed_text;
 use super::pairs::Pairs;
@@ -22,6 +24,8 @@ pub enum Volume {
     },
     /// The size of a binary file in bytes, before and after.
     Binary(u64, u64),
+    /// The content before the change is not known.
+    Unknown,
 }
 
 /// A changed file or symbolic link.
@@ -35,8 +39,15 @@ pub struct FileStat {
     pub volume: Volume,
 }
 
-/// Calls `each` for every changed file, in the order of their paths; returns what has no content to
-/// count.
+impl FileStat {
+    /// The new path, or that of a deleted file.
+    pub fn path(&self) -> Option<&MergedPath> {
+        self.to.as_ref().or(self.from.as_ref())
+    }
+}
+
+/// The changed files, sorted by their paths, and what has no content to count. Files whose earlier
+/// content is not known are in both.
 ///
 /// # Errors
 /// The session or the base cannot be read.
@@ -44,9 +55,9 @@ pub fn stats(
     opened: &OpenSession,
     options: &DiffOptions,
     style: &Style,
-    each: &mut dyn FnMut(FileStat),
-) -> Result<PatchOmissions> {
+) -> Result<(Vec<FileStat>, PatchOmissions)> {
     let mut pairs = Pairs::find(opened, options, style)?;
+    let (mut files, mut only_space) = (Vec::new(), BTreeSet::new());
     opened.with_tree(|view| {
         let counted = pairs.each(opened, view, &mut |(from, mut old), (to, mut new)| {
             for blob in [&mut old, &mut new].into_iter().flatten() {
@@ -58,7 +69,9 @@ pub fn stats(
             let is_nothing = matches!(volume, Volume::Lines { added: 0, removed: 0 });
             if !(is_same && is_nothing && old.is_some()) {
                 let from = old.is_some().then(|| from.clone());
-                each(FileStat { from, to: new.is_some().then(|| to.clone()), volume });
+                files.push(FileStat { from, to: new.is_some().then(|| to.clone()), volume });
+            } else if style.ignores_space {
+                only_space.insert(to.clone());
             }
             Ok(())
         });
@@ -67,7 +80,13 @@ pub fn stats(
             Ok(()) | Err(Failure::Io(_)) => Ok(()),
         }
     })?;
-    Ok(pairs.left_out)
+    let unknown = |path: &MergedPath| {
+        let path = Some(path.clone());
+        FileStat { from: path.clone(), to: path, volume: Volume::Unknown }
+    };
+    files.extend(pairs.left_out.unknown.iter().map(unknown));
+    files.sort_by(|a, b| a.path().cmp(&b.path()));
+    Ok((files, PatchOmissions { only_space, ..pairs.left_out }))
 }
 
 fn volume(old: Option<&Blob<'_>>, new: Option<&Blob<'_>>, style: &Style) -> Volume {

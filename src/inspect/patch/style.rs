@@ -21,6 +21,8 @@ pub struct Style {
     pub escape: Option<Escape>,
     /// The least similarity of a rename, in percent; `None` does not detect renames.
     pub similarity: Option<u8>,
+    /// Whether contents of binary files are included. `git apply` needs them.
+    pub has_binary: bool,
     /// Whether git's own files are included.
     pub has_git: bool,
 }
@@ -34,6 +36,7 @@ impl Default for Style {
             has_colour: false,
             escape: None,
             similarity: None,
+            has_binary: true,
             has_git: false,
         }
     }

@@ -289,7 +289,7 @@ fn context_spaces_and_words() {
     world.put("dir/a", "one\ntwo\nthree\nFOUR\nfive\nsix\nseven\neight\n");
     world.put("text", "alpha \tbeta\ngamma epsilon\n");
     let patch = says(&world, &["-p", "-U1", "dir/a"]);
-    assert!(patch.ends_with("@@ -3,3 +3,3 @@\n three\n-four\n+FOUR\n five\n"), "{patch}");
+    assert!(patch.ends_with("@@ -3,3 +3,3 @@ two\n three\n-four\n+FOUR\n five\n"), "{patch}");
     let patch = says(&world, &["-p", "-w", "text"]);
     assert!(
         patch.ends_with("@@ -1,2 +1,2 @@\n alpha \tbeta\n-gamma delta\n+gamma epsilon\n"),

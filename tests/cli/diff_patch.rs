@@ -143,8 +143,7 @@ fn stat_counts_what_moved_with_a_directory() {
     assert!(stat.contains("R /top/{a => b}/ | 2 files\n"), "{stat}");
 }
 
-/// What git prints for the base and the merged tree. The functions that it guesses behind the
-/// places of hunks are left out.
+/// What git prints for the base and the merged tree.
 fn git(world: &World, args: &[&str]) -> String {
     let session = world.session();
     let merged = world.scratch().join("merged");
@@ -157,12 +156,7 @@ fn git(world: &World, args: &[&str]) -> String {
     git.args(["diff", "--no-index", "--full-index", "--no-renames"]).args(args);
     let output = git.args([base, "merged"]).current_dir(world.scratch()).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
-    let said = said.replace(&format!("/{base}/"), "/").replace("/merged/", "/");
-    let cut = |line: &str| match line.match_indices(" @@").next() {
-        Some((at, sign)) if line.starts_with("@@ ") => line[..at + sign.len()].to_owned() + "\n",
-        _ => line.to_owned(),
-    };
-    said.split_inclusive('\n').map(cut).collect()
+    said.replace(&format!("/{base}/"), "/").replace("/merged/", "/")
 }
 
 #[test]
@@ -295,4 +289,61 @@ fn stat_leaves_out_files_in_which_only_ignored_spaces_changed() {
     assert_eq!(says(&world, &["-w", "--stat", "a"]), "");
     // The list is of all that differs.
     assert_eq!(says(&world, &["-w", "a"]), "M /a\n");
+}
+
+#[test]
+fn hunks_name_the_function_that_they_are_in_as_git_does() {
+    let body = |changed: u32| -> String {
+        (0..12)
+            .map(|n| if n == changed { "\tnew;\n".to_owned() } else { format!("\t{n};\n") })
+            .collect()
+    };
+    let text = |a: u32, b: u32, c: u32| {
+        let long = format!("$long_{}", "é".repeat(60));
+        [
+            format!("first(\u{202e}) \t\n{{\n{}}}\n", body(a)),
+            format!("{long}\n{}  indented\n", body(b)),
+            format!("9\nélan\n-\n{}_last\n", body(c)),
+        ]
+        .concat()
+    };
+    let mut world = World::new("");
+    fs::write(world.change_base().join("text"), text(99, 99, 99)).unwrap();
+    world.put("text", &text(8, 8, 8));
+    for args in [&["-p"][..], &["-U0"], &["-U1"], &["-p", "-w"], &["-U20"]] {
+        let gits = args.iter().copied().filter(|arg| *arg != "-p").collect::<Vec<_>>();
+        let ours = run(world.scratch(), &[&["diff", "session.db"], args].concat());
+        assert_eq!(String::from_utf8_lossy(&ours.stdout), git(&world, &gits), "{args:?}");
+    }
+    let shown = says(&world, &["-p", "--color=always"]);
+    assert!(shown.contains("\x1b[36m@@ -8,7 +8,7 @@\x1b[m first(\\u{202e})\n"), "{shown:?}");
+}
+
+/// Of a content that stays, nothing is in the patch.
+#[test]
+fn a_large_file_that_only_moved_or_changed_its_mode_is_in_the_patch() {
+    let mut world = World::new("mode \"\"\nmoved \"\"\ndir/along \"\"\nother \"\"\n");
+    let base = world.change_base();
+    for file in ["mode", "moved", "dir/along", "other"] {
+        fs::File::options().write(true).open(base.join(file)).unwrap().set_len(513 << 20).unwrap();
+    }
+    world.chmod("mode", 0o755).unwrap();
+    world.rename("moved", "renamed").unwrap();
+    world.rename("dir", "new").unwrap();
+    world.write("other", 0, b"x").unwrap();
+    let (patch, said, code) = told(&world, &["-p"]);
+    let header = |from: &str, to: &str, what: &str| format!("diff --git a/{from} b/{to}\n{what}\n");
+    let renamed = |from: &str, to: &str| {
+        let what = format!("similarity index 100%\nrename from {from}\nrename to {to}");
+        header(from, to, &what)
+    };
+    let mode = header("mode", "mode", "old mode 100644\nnew mode 100755");
+    assert_eq!(patch, mode + &renamed("dir/along", "new/along") + &renamed("moved", "renamed"));
+    assert_eq!(
+        (said.as_str(), code),
+        ("not in the patch: /other: larger than 512.0 MiB\n", Some(1))
+    );
+    let stat = says(&world, &["--stat"]);
+    assert!(stat.contains(" | mode 0644 -> 0755\n"), "{stat}");
+    assert!(stat.contains("| Bin 537919488 -> 537919488 bytes\n"), "{stat}");
 }

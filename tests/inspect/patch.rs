@@ -42,7 +42,7 @@ fn a_line_in_the_middle() {
     let (head, hunk) = text.split_once("@@ ").unwrap();
     assert!(head.starts_with("diff --git a/dir/file b/dir/file\nindex "), "{text}");
     assert!(head.ends_with(" 100644\n--- a/dir/file\n+++ b/dir/file\n"), "{text}");
-    assert_eq!(hunk, "-2,7 +2,7 @@\n two\n three\n four\n-five\n+FIVE\n six\n seven\n eight\n");
+    assert_eq!(hunk, "-2,7 +2,7 @@ one\n two\n three\n four\n-five\n+FIVE\n six\n seven\n eight\n");
 }
 
 #[test]

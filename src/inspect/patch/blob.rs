@@ -46,6 +46,11 @@ impl<'a> Blob<'a> {
         Self { mode: "120000", size: target.len() as u64, content: BlobContent::Bytes(target) }
     }
 
+    /// The same without content.
+    pub fn without_content(&self) -> Self {
+        Self { mode: self.mode, size: 0, content: BlobContent::Bytes(Vec::new()) }
+    }
+
     /// The mode that git stores, in octal digits.
     pub fn mode(&self) -> &'static str {
         self.mode

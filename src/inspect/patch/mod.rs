@@ -5,6 +5,7 @@
 mod binary;
 mod blob;
 mod blocked;
+mod cached_lookup;
 mod delta;
 mod file;
 mod limits;

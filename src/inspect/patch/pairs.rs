@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use super::PatchOmissions;
 use super::blob::{Blob, base_blob, blob};
+use super::cached_lookup::CachedLookup;
 use super::file::PatchSide;
 use super::similar::most_similar;
 use super::style::Style;
@@ -30,6 +31,8 @@ pub(super) struct Pairs {
     pub(super) old: BTreeSet<MergedPath>,
     /// The old path of each renamed file, by its new path.
     pub(super) moved: BTreeMap<MergedPath, MergedPath>,
+    /// The old path of each file that still has its content, by its new path.
+    unchanged: BTreeMap<MergedPath, MergedPath>,
     /// New and deleted directories: a patch does not show empty ones.
     dirs: Vec<MergedPath>,
     /// What drifted base files were when the session changed them, by path.
@@ -161,6 +164,7 @@ impl Pairs {
         }
         self.note_attributes(difference);
         self.note_original(view, difference)?;
+        self.note_unchanged(difference);
         let before = difference.old.as_ref().filter(|_| difference.kind != DifferenceKind::Added);
         for base in before.into_iter().chain(&change.replaced) {
             let is_dir = base.attr.kind == FileKind::Directory;
@@ -213,6 +217,9 @@ impl Pairs {
                     // Whichever of its names is selected, the rename is whole.
                     false => {
                         self.old.insert(from.clone());
+                        if object.base_path().is_some() {
+                            self.unchanged.insert(path.clone(), from.clone());
+                        }
                         self.add_new(path, object.clone(), Some(from));
                     }
                 }
@@ -258,6 +265,19 @@ impl Pairs {
         let is_said = is_file && (old ^ new) & !0o111 == 0 && (old ^ new) & 0o100 != 0;
         if difference.differs.owner || difference.differs.mode && !is_said {
             self.left_out.attributes.push(difference.path.clone());
+        }
+    }
+
+    /// Records a file with its old content.
+    fn note_unchanged(&mut self, difference: &Difference) {
+        let stays = matches!(difference.kind, DifferenceKind::Modified | DifferenceKind::Renamed);
+        if let Some(before) = difference.old.as_ref()
+            && before.attr.kind == FileKind::Regular
+            && stays
+            && !difference.differs.content
+        {
+            let from = MergedPath::of_base(&before.path);
+            self.unchanged.insert(difference.path.clone(), from);
         }
     }
 
@@ -411,6 +431,15 @@ impl Pairs {
                 continue;
             };
             let new = now.as_ref().map(|now| blob(view, now)).transpose()?;
+            // Equal contents are neither written nor counted, and so not read.
+            if self.unchanged.get(path) == Some(from)
+                && let (Some(old), Some(new)) = (&old, &new)
+                && old.size() == new.size()
+            {
+                let (old, new) = (old.without_content(), new.without_content());
+                each((from, Some(old)), (path, Some(new)))?;
+                continue;
+            }
             if [&old, &new].into_iter().flatten().any(|blob| blob.size() > self.largest) {
                 self.left_out.too_large.push(path.clone());
                 continue;
@@ -418,34 +447,6 @@ impl Pairs {
             each((from, old), (path, new))?;
         }
         Ok(())
-    }
-}
-
-/// Looks up paths; caches the last directory, because many paths in a row share it.
-struct CachedLookup<'v, 'a> {
-    view: &'v TreeView<'a>,
-    dir: Option<(MergedPath, Option<TreeObject>)>,
-}
-
-impl<'v, 'a> CachedLookup<'v, 'a> {
-    fn new(view: &'v TreeView<'a>) -> Self {
-        Self { view, dir: None }
-    }
-
-    /// The object at a path, if any.
-    fn find(&mut self, path: &MergedPath) -> Result<Option<TreeObject>> {
-        let failed = |source| InspectError::at(path, source);
-        let Some(name) = path.name() else { return self.view.find(path).map_err(failed) };
-        let parent = path.parent();
-        if self.dir.as_ref().is_none_or(|(known, _)| *known != parent) {
-            let found = self.view.find(&parent).map_err(failed)?;
-            let found = found.filter(|found| found.attr().kind == FileKind::Directory);
-            self.dir = Some((parent, found));
-        }
-        match &self.dir {
-            Some((_, Some(dir))) => self.view.child(dir, &name).map_err(failed),
-            _ => Ok(None),
-        }
     }
 }
 

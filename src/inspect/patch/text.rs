@@ -7,12 +7,16 @@ use super::lines::LineDiff;
 use super::style::{ColoredPart, Style};
 use super::words::write_words;
 
+/// Bytes of a function's name in the header of a hunk, as in git.
+const MAX_FUNCTION_BYTES: usize = 80;
+
 /// Writes the changes with context.
 pub(super) fn write_hunks(
     changed: &LineDiff<'_>,
     style: &Style,
     out: &mut dyn Write,
 ) -> PatchResult {
+    let (mut function, mut searched) = (&[][..], 0);
     for group in changed.groups(style.context) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
         let above = style.context.min(first.before.start);
@@ -20,7 +24,14 @@ pub(super) fn write_hunks(
         let old = first.before.start - above..last.before.end + below;
         let new = first.after.start - above..last.after.end + below;
         let place = format!("@@ -{} +{} @@", span(&old), span(&new));
-        style.line(ColoredPart::Place, place.as_bytes(), out)?;
+        style.put(ColoredPart::Place, place.as_bytes(), out)?;
+        let above = changed.old_lines(searched..old.start);
+        function = above.into_iter().rev().find_map(function_name).unwrap_or(function);
+        searched = old.start;
+        if !function.is_empty() {
+            style.put(ColoredPart::Plain, &[b" ", function].concat(), out)?;
+        }
+        out.write_all(b"\n")?;
         let mut at = new.start;
         for hunk in group {
             around(&changed.new_lines(at..hunk.after.start), style, out)?;
@@ -37,6 +48,14 @@ pub(super) fn write_hunks(
         around(&changed.new_lines(at..new.end), style, out)?;
     }
     Ok(())
+}
+
+/// What git shows of a line in the header of a hunk below it, if it takes the line for the start of
+/// a function.
+fn function_name(line: &[u8]) -> Option<&[u8]> {
+    let is_start = |first: &u8| first.is_ascii_alphabetic() || b"_$".contains(first);
+    line.first().filter(|first| is_start(first))?;
+    Some(line[..line.len().min(MAX_FUNCTION_BYTES)].trim_ascii_end())
 }
 
 fn around(lines: &[&[u8]], style: &Style, out: &mut dyn Write) -> PatchResult {

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
-use super::diff::{ChangedFields, DiffOptions, Difference, DifferenceKind, at, base_error, diff};
+use super::diff::{
+    ChangedFields, DiffOptions, Difference, DifferenceKind, at, base_error, diff, differences,
+};
 use super::error::Result;
 use super::opened::OpenSession;
 use super::split::walk_base;
@@ -86,9 +88,12 @@ pub fn sorted(
         {
             if let Some(from) = moved.get(&difference.path)
                 && let Some(base) = base_object(opened, from)?
+                && let Some(after) = &difference.change.after
             {
+                let differs =
+                    opened.with_tree(|view| differences(opened, view, options, &base, after))?;
                 difference.kind = DifferenceKind::Renamed;
-                difference.differs = ChangedFields { content: true, ..ChangedFields::default() };
+                difference.differs = differs;
                 difference.old = Some(base.clone());
                 difference.change.before = Some(base);
                 difference.change.is_link = false;

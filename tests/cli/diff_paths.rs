@@ -1,6 +1,6 @@
 //! `acetate diff`: what each form lists, how changes are counted, and options as git takes them.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
@@ -106,4 +106,43 @@ fn similarity_is_given_as_git_takes_it() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{form}: {said}");
     }
+}
+
+/// Each change is in one count: a file of the sum, or one of those in brackets.
+#[test]
+fn totals_name_moves_links_directories_and_special_files() {
+    let mut world = World::new("d/a \"a\\n\"\nd/b \"b\\n\"\nf \"f\\n\"\n");
+    let pipe = Command::new("mkfifo").arg(world.change_base().join("pipe")).status().unwrap();
+    assert!(pipe.success());
+    world.rename("d", "e").unwrap();
+    world.put("e/new", "new\n");
+    world.link("f", "g").unwrap();
+    world.mkdir("made").unwrap();
+    world.remove("pipe").unwrap();
+    let stat = says(&world, &["--stat"]);
+    assert_eq!(
+        stat,
+        "R /d => /e/ | 2 files\nA /e/new    | 1 +\nA /g        | 1 + link\nA /made/    |\n\
+         D /pipe     | fifo\n5 changes: 3 added, 1 deleted, 1 renamed\n\
+         (2 directories, 1 hard link, 1 special file)\n\
+         besides: 2 files moved with their directories\n \
+         4 files changed, 2 insertions(+)\n"
+    );
+}
+
+#[test]
+fn a_rename_that_is_found_says_what_else_differs() {
+    let world = World::new("same \"1\\n\"\nother \"1\\n2\\n3\\n4\\n\"\n");
+    let mode = world.base_mode("same");
+    for name in ["same", "other"] {
+        world.remove(name).unwrap();
+    }
+    world.put("a", "1\n");
+    world.chmod("a", 0o700).unwrap();
+    world.put("b", "1\n2\n3\nfour\n");
+    world.chmod("b", mode).unwrap();
+    let same = format!("R /same -> /a (mode {mode:04o} -> 0700)\n");
+    assert_eq!(says(&world, &["-M"]), same + "R /other -> /b (modified)\n");
+    world.chmod("a", mode).unwrap();
+    assert!(says(&world, &["-M"]).starts_with("R /same -> /a\n"));
 }

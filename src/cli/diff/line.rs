@@ -77,10 +77,17 @@ pub(super) fn status(difference: &Difference) -> String {
     format!("{}\t{from}{}", letter(difference.kind), named(&difference.path))
 }
 
+/// The type of an object, or of a deleted one. Of what the session deleted without its base, it is
+/// not known.
+pub(super) fn kind(difference: &Difference) -> FileKind {
+    let after = difference.change.after.as_ref().map(|after| after.attr().kind);
+    let before = || difference.old.as_ref().map(|old| old.attr.kind);
+    after.or_else(before).unwrap_or(FileKind::Regular)
+}
+
 /// Whether a difference is of a directory.
 pub(super) fn is_dir(difference: &Difference) -> bool {
-    let after = difference.change.after.as_ref().map(|after| after.attr().kind);
-    after.or(difference.old.as_ref().map(|old| old.attr.kind)) == Some(FileKind::Directory)
+    kind(difference) == FileKind::Directory
 }
 
 /// A difference in a line.

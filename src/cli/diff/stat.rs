@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Arguments;
 
-use super::line::{folded_letter, held, is_dir, letter, notes, shown, whose};
+use super::line::{folded_letter, held, is_dir, kind, letter, notes, shown, whose};
 use super::text;
 use crate::cli::CliError;
 use crate::cli::output;
@@ -14,6 +14,7 @@ use crate::inspect::diff::{Difference, DifferenceKind};
 use crate::inspect::fold::{Folded, FoldedLine, Reason};
 use crate::inspect::patch::{FileStat, Volume, quoted_text};
 use crate::inspect::tool_owned::OwnedBy;
+use crate::vfs::FileKind;
 
 /// Columns of the longest bar.
 const BAR: usize = 40;
@@ -61,7 +62,11 @@ pub(super) fn print(
     for file in files {
         by_path.entry(path_of(file)).or_default().push(file);
     }
-    let rows: Vec<_> = entries.iter().map(|entry| row(entry, &by_path, files)).collect();
+    // Their directory is the difference.
+    let named: HashSet<_> = differences.iter().map(|difference| &difference.path).collect();
+    let moved = files.iter().filter_map(|file| file.to.as_ref());
+    let moved: Vec<_> = moved.filter(|path| !named.contains(path)).collect();
+    let rows: Vec<_> = entries.iter().map(|entry| row(entry, &by_path, &moved)).collect();
     let frame = Frame::of(&rows, output::columns());
     for row in rows.iter().take(look.most_rows) {
         line(format_args!("{}", frame.line(row, look.colour)))?;
@@ -78,10 +83,7 @@ pub(super) fn print(
     if !of_these.is_empty() {
         line(format_args!("({})", of_these.join(", ")))?;
     }
-    // Their directory is the difference.
-    let named: HashSet<_> = differences.iter().map(|difference| &difference.path).collect();
-    let moved = files.iter().filter_map(|file| file.to.as_ref());
-    if let moved @ 1.. = moved.filter(|path| !named.contains(path)).count() {
+    if let moved @ 1.. = moved.len() {
         let theirs = if moved == 1 { "its directory" } else { "their directories" };
         line(format_args!("besides: {} moved with {theirs}", text::count(moved, "file")))?;
     }
@@ -105,7 +107,9 @@ fn of_these(entries: &[FoldedLine], differences: &[Difference]) -> Vec<String> {
     }
     let mut all = Vec::new();
     let links = differences.iter().filter(|d| d.change.is_link).count() as u64;
-    for (count, what) in [(dirs, "directory"), (links, "hard link")] {
+    let special = differences.iter().filter(|d| is_special(d)).count() as u64;
+    let counts = [(dirs, "directory"), (links, "hard link"), (special, "special file")];
+    for (count, what) in counts {
         all.extend((count > 0).then(|| text::count(count, what)));
     }
     let only_attributes = differences.iter().filter(|d| has_only_attributes(d)).count() as u64;
@@ -122,6 +126,12 @@ pub(super) fn has_attributes(difference: &Difference) -> bool {
     difference.kind != DifferenceKind::Modified || differs.mode || differs.owner
 }
 
+/// Whether it is neither a file nor a link nor a directory: it has no content.
+fn is_special(difference: &Difference) -> bool {
+    let kind = kind(difference);
+    !matches!(kind, FileKind::Regular | FileKind::Symlink | FileKind::Directory)
+}
+
 fn has_only_attributes(difference: &Difference) -> bool {
     difference.kind == DifferenceKind::Modified
         && !difference.differs.content
@@ -136,7 +146,7 @@ fn path_of(file: &FileStat) -> &MergedPath {
 fn row(
     entry: &FoldedLine,
     by_path: &HashMap<&MergedPath, Vec<&FileStat>>,
-    files: &[FileStat],
+    moved: &[&MergedPath],
 ) -> StatRow {
     let difference = match entry {
         FoldedLine::Folded(folded) => {
@@ -160,8 +170,11 @@ fn row(
     let mut notes = notes(difference);
     notes.retain(|note| note != "modified");
     if own.is_empty() && is_dir(difference) && difference.kind == DifferenceKind::Renamed {
-        let inside = |file: &&FileStat| path_of(file).is_within(&difference.path);
-        notes.insert(0, text::count(files.iter().filter(inside).count(), "file"));
+        let inside = |path: &&&MergedPath| path.is_within(&difference.path);
+        notes.insert(0, text::count(moved.iter().filter(inside).count(), "file"));
+    }
+    if is_special(difference) {
+        notes.insert(0, text::kind(kind(difference)).to_owned());
     }
     let mut lines = None;
     for file in own {

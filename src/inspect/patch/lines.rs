@@ -17,7 +17,9 @@ pub(in crate::inspect) struct Line<'a> {
 impl<'a> Line<'a> {
     fn compared(&self) -> impl Iterator<Item = &'a u8> + use<'a> {
         let ignores_space = self.ignores_space;
-        self.text.iter().filter(move |byte| !(ignores_space && byte.is_ascii_whitespace()))
+        // As isspace(3), which git uses.
+        let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\x0b';
+        self.text.iter().filter(move |byte| !(ignores_space && is_space(byte)))
     }
 }
 

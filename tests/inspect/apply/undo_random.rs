@@ -1,15 +1,18 @@
 //! Random trees, random changes of the session and of the base, random choices: no apply loses what
-//! a person wrote to the base, and taking it back gives the base exactly as it was.
+//! a person wrote to the base, and taking it back gives the base exactly as it was. Nor does taking
+//! it back lose a mode that a person set since.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use acetate::inspect::apply::{ApplyOptions, Consent, apply, undo};
+use acetate::inspect::apply::{ApplyOptions, Consent, UndoOptions, apply, undo};
 use acetate::vfs::{CreateHow, FileKind};
 
 use super::undo::{go_on, keeping, undoing};
@@ -226,4 +229,57 @@ fn nothing_of_a_person_is_lost_and_all_comes_back() {
     }
     assert!(failed.is_empty(), "seeds {failed:?}");
     assert!(applied > 8, "{applied} of {CASES}");
+}
+
+/// The modes of the objects in a directory, by inode number.
+fn modes(base: &Path) -> BTreeMap<u64, u32> {
+    let path = |path: &Vec<u8>| base.join(std::ffi::OsStr::from_bytes(path));
+    let ino = |at: &Vec<u8>| fs::symlink_metadata(path(at)).unwrap().ino();
+    on_host(base).iter().map(|(path, object)| (ino(path), object.mode)).collect()
+}
+
+#[test]
+fn no_mode_that_a_person_set_after_the_apply_is_lost() {
+    let mut cases = cases(100..100 + CASES, FEW_NAMES, |_, _| BTreeSet::new());
+    let clients = |world: &World, random: &mut Random| {
+        for number in 0..3 + random.below(12) {
+            change_session(world, random, number);
+        }
+    };
+    change_both(&mut cases, clients, |_| ());
+    let (mut failed, mut drifted) = (Vec::new(), 0);
+    for Case { seed, world, random, .. } in &mut cases {
+        let base = world.base();
+        let checked = catch_unwind(AssertUnwindSafe(|| {
+            let opened = open(world);
+            let plan = planned(&opened, None, &keeping()).unwrap();
+            apply(&opened, None, &keeping(), Consent::Shown(&plan), None, &mut go_on).unwrap();
+            // More of those that the apply changed.
+            let changed = plan.changes.iter().map(|change| change.path.as_bytes()[1..].to_vec());
+            let mut paths: Vec<_> = changed.collect();
+            paths.extend(on_host(&base).into_keys().take(4));
+            let mut set = BTreeSet::new();
+            for _ in 0..3 + random.below(5) {
+                let at = &paths[random.below(paths.len())];
+                let at = base.join(std::ffi::OsStr::from_bytes(at));
+                if at.symlink_metadata().is_ok_and(|meta| !meta.is_symlink()) {
+                    fs::set_permissions(&at, fs::Permissions::from_mode(0o711)).unwrap();
+                    set.insert(fs::metadata(&at).unwrap().ino());
+                }
+            }
+            let options = UndoOptions { skip_drifted: true, ..undoing() };
+            let report = undo(&opened, None, &options, None, None, &mut go_on).unwrap();
+            let now = modes(&base);
+            for ino in set {
+                assert_eq!(now.get(&ino), Some(&0o711), "{ino} of {:?}", report.skipped);
+            }
+            report.skipped.len()
+        }));
+        match checked {
+            Ok(skipped) => drifted += usize::from(skipped > 0),
+            Err(_) => failed.push(*seed),
+        }
+    }
+    assert!(failed.is_empty(), "seeds {failed:?}");
+    assert!(drifted > 3, "{drifted} of {CASES}");
 }

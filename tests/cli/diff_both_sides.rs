@@ -140,6 +140,22 @@ fn a_file_that_both_sides_added_is_a_new_file_in_the_patch() {
 }
 
 #[test]
+fn a_file_that_replaced_another_is_no_new_file() {
+    let dir = tempdir().unwrap();
+    let base = dir.path().join("base");
+    fs::create_dir(&base).unwrap();
+    fs::write(base.join("from"), "from\n").unwrap();
+    fs::write(base.join("to"), "to\n").unwrap();
+    done(dir.path(), &["init", "session.db", "--base", "base"]);
+    done(dir.path(), &["mv", "session.db", "from", "to"]);
+    std::thread::sleep(Duration::from_millis(50));
+    fs::write(base.join("to"), "person\n").unwrap();
+    let (patch, said, code) = told(dir.path(), &["-p"]);
+    assert!(said.contains("warning: not in the patch: /to: what the base had"), "{said}");
+    assert!(!patch.contains("b/to\nnew file") && code == Some(2), "{patch}");
+}
+
+#[test]
 fn files_of_a_removed_directory_that_the_base_changed_are_marked_each() {
     let dir = tempdir().unwrap();
     let inner = dir.path().join("base/src/process");

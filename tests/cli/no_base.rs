@@ -56,7 +56,7 @@ fn what_the_session_holds_can_be_looked_at() {
     }
     let only = said(dir, 1, &["diff", "s.db", "--no-base", "/dir/gone"]);
     assert_eq!(only, "D /dir/gone\n");
-    assert!(status.contains(" 1 deleted, "), "{status}");
+    assert!(status.contains(", 1 deleted\n"), "{status}");
     let gone = said(dir, 1, &["diff", "s.db", "--no-base", "--json", "/dir/gone"]);
     assert!(gone.contains(r#""change":"deleted""#) && !gone.contains("before"), "{gone}");
     let patch = failed_patch(dir);

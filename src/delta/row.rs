@@ -79,6 +79,20 @@ impl InodeRow {
         Usage::of(self.ino, self.kind, (self.size, self.holes), self.nlink, chunk)
     }
 
+    /// Takes over the base's present mode, owner and group (`now`) of a copied-up directory, each
+    /// if the session has not set another one since the copy-up.
+    pub fn follow_base_attributes(&mut self, now: [u32; 3]) {
+        let Some(known) = self.origin.as_mut().and_then(|origin| origin.attributes.as_mut()) else {
+            return;
+        };
+        let own = [&mut self.mode, &mut self.uid, &mut self.gid];
+        for ((own, known), now) in own.into_iter().zip(known).zip(now) {
+            if *own == *known {
+                (*own, *known) = (now, now);
+            }
+        }
+    }
+
     /// `st_mode`: type and permission bits.
     pub fn st_mode(&self) -> u32 {
         self.kind.mode_bits() | self.mode
@@ -134,6 +148,9 @@ pub struct Origin {
     pub mtime: Time,
     /// Last change of content or attributes.
     pub ctime: Time,
+    /// Permission bits, owner and group of a directory. `None` for other types, which have an
+    /// original, and in a row of an older version.
+    pub attributes: Option<[u32; 3]>,
 }
 
 /// The kind of a change, in `acetate_op.procedure`: procedures of RFC 1813, and four of our own.

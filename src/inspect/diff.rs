@@ -310,7 +310,13 @@ pub(super) fn old_object(change: &Change) -> Option<BaseObject> {
     if change.is_link {
         return None;
     }
-    let Some(original) = drifted_original(change) else { return change.before.clone() };
+    let Some(original) = drifted_original(change) else {
+        let is_dir = |base: &BaseObject| base.attr.kind == FileKind::Directory;
+        return change.before.clone().map(|base| match is_dir(&base) {
+            true => BaseObject { attr: began_as(change, &base), ..base },
+            false => base,
+        });
+    };
     let attr = BaseAttr {
         kind: original.kind,
         mode: original.mode,

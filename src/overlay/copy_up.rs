@@ -363,5 +363,6 @@ pub(super) fn origin_of(path: BasePath, attr: &BaseAttr) -> Origin {
         size: attr.size,
         mtime: attr.mtime,
         ctime: attr.ctime,
+        attributes: (attr.kind == FileKind::Directory).then_some([attr.mode, attr.uid, attr.gid]),
     }
 }

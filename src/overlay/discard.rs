@@ -293,7 +293,8 @@ impl Edit<'_> {
         while let Some(path) = dirs.pop_last() {
             let Some(place) = self.visible_dir(&path)? else { continue };
             let Some(ino) = place.ino else { continue };
-            let row = self.view().inode(ino)?;
+            let mut row = self.view().inode(ino)?;
+            self.follow_base_attributes(&place, &mut row)?;
             self.drop_idle_whiteouts(&place)?;
             let base = self.bare(&place, &row, is_applied)?;
             match (base, path.name()) {
@@ -305,7 +306,6 @@ impl Edit<'_> {
                 }
                 (base, _) => {
                     let shown = self.view().attr(&Node::Delta(Box::new(row.clone())))?;
-                    let mut row = row;
                     row.ctime = moved_on(shown.ctime, self.now);
                     if is_applied {
                         self.know_again(&place, &mut row)?;
@@ -317,6 +317,19 @@ impl Edit<'_> {
                 }
             }
             self.invalidate(Invalidation::All);
+        }
+        Ok(())
+    }
+
+    /// Gives a copied-up directory the base's present mode, owner and group where the session set
+    /// none.
+    fn follow_base_attributes(&self, place: &DirPlace, row: &mut InodeRow) -> Result<()> {
+        let from = row.origin.as_ref().map(|origin| &origin.path);
+        if let Some(base) = place.base.as_ref().filter(|base| from == Some(base))
+            && let Some(attr) = self.view().base_attr_at(base)?
+            && attr.kind == FileKind::Directory
+        {
+            row.follow_base_attributes([attr.mode, attr.uid, attr.gid]);
         }
         Ok(())
     }

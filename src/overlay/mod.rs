@@ -90,7 +90,7 @@ use removed::RemovedOriginals;
 use writer_memo::WriterMemo;
 
 pub use bulk::{BulkContent, BulkItem, Removal};
-pub use changes::{BaseObject, Change, ChangesError};
+pub use changes::{BaseObject, Change, ChangesError, original_of_dir};
 pub use copy_up_background::CopyStep;
 pub use copy_up_pending::is_as_it_was;
 pub use data::{DataPiece, DataReader};

@@ -47,6 +47,7 @@ fn an_inode_keeps_every_column() {
                 size: 1 << 40,
                 mtime: time(-5),
                 ctime: time(1 << 40),
+                attributes: Some([0o7777, u32::MAX, 3]),
             }),
             ..inode(ino, FileKind::Block)
         };
@@ -164,6 +165,7 @@ fn deleting_an_inode_leaves_nothing() {
             size: 0,
             mtime: time(0),
             ctime: time(0),
+            attributes: None,
         });
         txn.put_inode(&file).unwrap();
         let link = make(txn, Ino::ROOT, "l", FileKind::Symlink);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::drift::DriftReason;
 use super::hunk_changes::side_attrs;
+use super::plan::attrs;
 use super::planner::Planner;
 use super::target_dir::{ApplyTarget, base_error};
 use crate::base::{BaseAttr, BaseError};
@@ -182,6 +183,27 @@ impl Planner<'_> {
             }
             _ => ours,
         }
+    }
+}
+
+impl Planner<'_> {
+    /// The attributes of a directory that stays or moves: the session's where the session changed
+    /// them, else those that the target has now.
+    pub(super) fn attrs_of_dir(&self, change: &Change, after: &TreeObject) -> Result<Attrs> {
+        let ours = attrs(after);
+        let is_dir = |kind| kind == FileKind::Directory;
+        let is_named = self.sides.session.iter().any(|named| change.path.is_within(named));
+        let (Some(original), Some(base)) = (&change.original, &change.before) else {
+            return Ok(ours);
+        };
+        if is_named || !is_dir(original.kind) {
+            return Ok(ours);
+        }
+        let there = match self.place.is_copy() {
+            true => self.place.stat(&base.path)?.filter(|there| is_dir(there.kind)),
+            false => Some(base.attr.clone()),
+        };
+        Ok(there.map_or(ours.clone(), |there| merged_attrs(original, &there, ours)))
     }
 }
 

@@ -5,6 +5,7 @@
 //! so a listed object may be identical to its base object.
 
 mod below;
+mod drift;
 mod gone;
 mod links;
 
@@ -13,13 +14,15 @@ use std::sync::Arc;
 
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath, Origin, Original};
-use crate::vfs::{Attr, FileKind, FsError, Name};
+use crate::vfs::{FileKind, FsError, Name};
 
 use super::error::{OpError, Result};
 use super::lineage::Lineage;
 use super::node::{DirPlace, Node, is_linked};
 use super::resolve::View;
 use super::tree::{TreeObject, TreeView};
+pub use drift::original_of_dir;
+use drift::{both_changed_attributes, drifted};
 
 /// An object of the base.
 #[derive(Debug, Clone)]
@@ -50,7 +53,8 @@ pub struct Change {
     pub moved_with_parent: bool,
     /// The object is a further hard link of a file that still shows at its own base name.
     pub is_link: bool,
-    /// The original of a file or symbolic link, if one is stored.
+    /// The original of a file or symbolic link, if one is stored; of a directory, what is recorded
+    /// of its mode and owner at the copy-up.
     pub original: Option<Original>,
     /// The base object changed after the session first changed or hid it.
     pub is_drifted: bool,
@@ -295,7 +299,11 @@ impl<'a> ChangeSearch<'a> {
         let Some(path) = path else { return Ok(()) };
         let is_dir = change.after.as_ref().is_some_and(|a| a.attr().kind == FileKind::Directory)
             && before.is_some_and(|base| base.attr.kind == FileKind::Directory);
-        let mut original = if is_dir { None } else { self.view().txn.original(path)? };
+        let mut original = match before.zip(origin).filter(|_| is_dir) {
+            Some((base, origin)) => original_of_dir(origin, base),
+            None if is_dir => None,
+            None => self.view().txn.original(path)?,
+        };
         if let (None, None, Some(moved)) = (origin, before, &original)
             && !self.view().txn.copied_up(moved.fileid)?.is_empty()
         {
@@ -303,8 +311,12 @@ impl<'a> ChangeSearch<'a> {
             original = None;
         }
         // A removed directory is compared with its content instead: see `changed_since`.
-        change.original = original.filter(|original| original.kind != FileKind::Directory);
+        change.original = original.filter(|kept| is_dir || kept.kind != FileKind::Directory);
         change.is_drifted = match (&change.original, before, origin) {
+            (Some(original), Some(base), _) if is_dir => change
+                .after
+                .as_ref()
+                .is_some_and(|after| both_changed_attributes(original, base, after.attr())),
             (Some(original), Some(base), _) => {
                 !self.view().is_as_original(original, base)?
                     && !self.tree.has_base_content(change.after.as_ref(), base, Some(original))?
@@ -442,17 +454,4 @@ impl Change {
             is_replaced_drifted: false,
         }
     }
-}
-
-/// Whether a base object without an original changed after the copy-up that made `origin`; `here`
-/// are the attributes of its copy.
-fn drifted(origin: &Origin, base: &BaseObject, here: &Attr) -> bool {
-    let attr = &base.attr;
-    let is_same = (origin.fileid, origin.ctime) == (attr.fileid, attr.ctime);
-    if attr.kind == FileKind::Directory {
-        // Changes of entries update size and times: drift needs another mode or owner as well.
-        let is_alike = (attr.mode, attr.uid, attr.gid) == (here.mode, here.uid, here.gid);
-        return !(is_alike || is_same);
-    }
-    !(is_same && (origin.size, origin.mtime) == (attr.size, attr.mtime))
 }

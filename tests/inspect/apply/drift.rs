@@ -1,16 +1,18 @@
 //! What changed behind the session's back.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use acetate::inspect::InspectError;
 use acetate::inspect::apply::{ApplyOptions, Consent, DriftReason, apply};
+use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::inspect::seal::seal;
 use acetate::overlay::RebaseItem;
 use acetate::vfs::Time;
 
-use super::{copy, open, path};
+use super::{apply_served, copy, open, path};
 use crate::support::applied::{Book, all, applied, assert_same, merged, on_host, planned};
 use crate::support::world::World;
 
@@ -312,12 +314,49 @@ fn a_directory_that_was_only_added_to_has_not_drifted() {
 }
 
 #[test]
-fn a_directory_with_another_mode() {
+fn a_directory_whose_mode_both_changed() {
     let mut world = World::new(TREE);
     world.put("dir/mine", "mine");
+    world.chmod("dir", 0o711).unwrap();
     let private = fs::Permissions::from_mode(0o700);
     fs::set_permissions(world.change_base().join("dir"), private).unwrap();
     assert_eq!(drifted(&mut world), [("/dir".to_owned(), DriftReason::Changed)]);
+}
+
+/// The session has the directory for its entries alone.
+#[test]
+fn a_directory_keeps_the_mode_that_it_got_in_the_base() {
+    let mut world = World::new(TREE);
+    world.put("dir/mine", "mine");
+    world.put("gone/b/more", "more");
+    world.rename("gone", "moved").unwrap();
+    let base = world.change_base();
+    let copy = copy(&world, "copy");
+    for dir in ["dir", "gone/b", "gone"] {
+        fs::set_permissions(base.join(dir), fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    let opened = open(&world);
+    assert_eq!(planned(&opened, None, &all()).unwrap().drifted, []);
+    drop(opened);
+    let mut seen = Vec::new();
+    diff(&open(&world), &DiffOptions::default(), &mut |_, difference| {
+        assert!(!difference.differs.mode, "{}", difference.path.display());
+        seen.push(difference.path.display().to_string());
+        Ok(ControlFlow::Continue(()))
+    })
+    .unwrap();
+    seen.sort();
+    assert_eq!(seen, ["/dir/mine", "/moved", "/moved/b/more"]);
+    let mode = |path: std::path::PathBuf| path.metadata().unwrap().permissions().mode() & 0o777;
+    let was = mode(copy.join("dir"));
+    assert_eq!(applied(&open(&world), Some(&copy), &all()).unwrap().skipped, []);
+    assert_eq!([mode(copy.join("dir")), mode(copy.join("moved"))], [was; 2]);
+    assert_eq!(apply_served(&world, &super::only(&["/dir"])).skipped, []);
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    for dir in ["dir", "moved/b", "moved"] {
+        assert_eq!(mode(base.join(dir)), 0o700, "{dir}");
+    }
+    assert_eq!(world.sql_value::<i64>("SELECT count(*) FROM fs_inode"), 1);
 }
 
 /// An apply of a part is no change of somebody else's.

@@ -16,7 +16,7 @@ use super::{meta, value};
 macro_rules! columns {
     () => {
         "o.base_ino, o.base_path, o.dev, o.ino, o.nlink, o.size, o.mtime, o.mtime_nsec, o.ctime, \
-         o.ctime_nsec"
+         o.ctime_nsec, o.mode, o.uid, o.gid"
     };
 }
 pub(super) use columns;
@@ -29,6 +29,14 @@ pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Origin>>
     let Some(path) = BasePath::from_bytes(value::bytes(row, at + 1)?) else {
         return Err(rusqlite::Error::InvalidColumnName("acetate_origin.base_path".to_owned()));
     };
+    let attributes = match row.get_ref(at + 10)? {
+        ValueRef::Null => None,
+        _ => Some([
+            value::count(row, at + 10)?,
+            value::count(row, at + 11)?,
+            value::count(row, at + 12)?,
+        ]),
+    };
     Ok(Some(Origin {
         fileid: FileId(value::unsigned(row, at)?),
         path,
@@ -38,6 +46,7 @@ pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Origin>>
         size: value::unsigned(row, at + 5)?,
         mtime: value::time(row, at + 6, at + 7)?,
         ctime: value::time(row, at + 8, at + 9)?,
+        attributes,
     }))
 }
 
@@ -45,17 +54,20 @@ pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Origin>>
 pub(super) fn put(conn: &Connection, ino: Ino, origin: &Origin) -> Result<()> {
     let mut statement = conn.prepare_cached(
         "INSERT INTO acetate_origin (delta_ino, base_ino, base_path, dev, ino, nlink, size,
-           mtime, mtime_nsec, ctime, ctime_nsec)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+           mtime, mtime_nsec, ctime, ctime_nsec, mode, uid, gid)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
          ON CONFLICT(delta_ino) DO UPDATE SET base_ino = excluded.base_ino,
            base_path = excluded.base_path, dev = excluded.dev, ino = excluded.ino,
            nlink = excluded.nlink, size = excluded.size, mtime = excluded.mtime,
            mtime_nsec = excluded.mtime_nsec, ctime = excluded.ctime,
-           ctime_nsec = excluded.ctime_nsec
-         WHERE (base_ino, base_path, dev, ino, nlink, size, mtime, mtime_nsec, ctime, ctime_nsec)
+           ctime_nsec = excluded.ctime_nsec, mode = excluded.mode, uid = excluded.uid,
+           gid = excluded.gid
+         WHERE (base_ino, base_path, dev, ino, nlink, size, mtime, mtime_nsec, ctime, ctime_nsec,
+                mode, uid, gid)
            IS NOT (excluded.base_ino, excluded.base_path, excluded.dev, excluded.ino,
                    excluded.nlink, excluded.size, excluded.mtime, excluded.mtime_nsec,
-                   excluded.ctime, excluded.ctime_nsec)",
+                   excluded.ctime, excluded.ctime_nsec, excluded.mode, excluded.uid,
+                   excluded.gid)",
     )?;
     let changed = statement.execute(params![
         ino.0.cast_signed(),
@@ -69,6 +81,9 @@ pub(super) fn put(conn: &Connection, ino: Ino, origin: &Origin) -> Result<()> {
         origin.mtime.nanos,
         origin.ctime.secs,
         origin.ctime.nanos,
+        origin.attributes.map(|[mode, _, _]| mode),
+        origin.attributes.map(|[_, uid, _]| uid),
+        origin.attributes.map(|[_, _, gid]| gid),
     ])?;
     // Runs with every change of the inode; an unchanged row costs only the lookup.
     if changed > 0 {

@@ -152,7 +152,10 @@ pub(super) const OUR_TABLES: &[(&str, &str)] = &[
   mtime INTEGER NOT NULL,
   mtime_nsec INTEGER NOT NULL,
   ctime INTEGER NOT NULL,
-  ctime_nsec INTEGER NOT NULL
+  ctime_nsec INTEGER NOT NULL,
+  mode INTEGER,
+  uid INTEGER,
+  gid INTEGER
 )",
     ),
     (
@@ -243,6 +246,9 @@ pub(super) const OUR_INDEXES: &[&str] = &[
 const ADDED_COLUMNS: &[(&str, &str, &str)] = &[
     ("fs_whiteout", "parent_path", "TEXT NOT NULL DEFAULT ''"),
     ("tool_calls", "status", "TEXT NOT NULL DEFAULT 'pending'"),
+    ("acetate_origin", "mode", "INTEGER"),
+    ("acetate_origin", "uid", "INTEGER"),
+    ("acetate_origin", "gid", "INTEGER"),
     ("acetate_op", "call", "INTEGER"),
     ("acetate_op", "export", "TEXT"),
     ("acetate_op", "note", "TEXT"),
@@ -304,13 +310,20 @@ pub fn is_complete(conn: &Connection) -> Result<bool> {
     Ok(true)
 }
 
-/// Creates empty temporary tables for those of ours that the file lacks, on a connection that must
-/// not change the file. SQLite resolves names in temporary tables first.
+/// Creates empty temporary tables for those of ours that the file lacks, and views for tables that
+/// lack columns, on a connection that must not change the file. SQLite resolves temporary names
+/// first.
 pub fn stand_in(conn: &Connection) -> Result<()> {
     for (table, columns) in OUR_TABLES {
         if !has_table(conn, table)? {
             conn.execute_batch(&format!("CREATE TEMP TABLE {table} {columns}"))?;
         }
+    }
+    if has_table(conn, "acetate_origin")? && !has_column(conn, "acetate_origin", "mode")? {
+        conn.execute_batch(
+            "CREATE TEMP VIEW acetate_origin AS
+             SELECT *, NULL AS mode, NULL AS uid, NULL AS gid FROM main.acetate_origin",
+        )?;
     }
     if !has_table(conn, "fs_whiteout")? {
         conn.execute_batch(

@@ -44,6 +44,33 @@ impl Edit<'_> {
         }
     }
 
+    /// Whether a file, all in the session, has names besides `path` and the one that it was copied
+    /// up from, which `keeps` accepts.
+    pub fn has_other_names(
+        &self,
+        row: &InodeRow,
+        path: &MergedPath,
+        keeps: &dyn Fn(&MergedPath) -> bool,
+    ) -> Result<bool> {
+        if row.nlink < 2 || row.copy_up.is_some() {
+            return Ok(false);
+        }
+        for (dir, name) in self.txn.names_of(row.ino)? {
+            let place = self.view().place_of_inode(dir, self.view().shown(dir)?)?;
+            let lost = match place.base_missing {
+                true => self.view().inode(dir)?.origin.map(|origin| origin.path),
+                false => None,
+            };
+            let base = place.base.as_ref().or(lost.as_ref()).map(|base| base.join(&name));
+            let other = place.merged.join(&name);
+            let is_own = base.is_some() && row.origin.as_ref().map(|o| &o.path) == base.as_ref();
+            if other != *path && !is_own && keeps(&other) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The current names of a base object. A file with several names needs a search of the base.
     pub fn names_in_base(&self, id: FileId, nlink: u32, path: &BasePath) -> Result<Vec<BasePath>> {
         if nlink <= 1 {

@@ -16,7 +16,7 @@ use super::cache::Invalidation;
 use super::copy_up::origin_of;
 use super::edit::Edit;
 use super::error::Result;
-use super::node::DirPlace;
+use super::node::{DirPlace, is_linked};
 use super::tree::TreeView;
 
 /// A path that `apply` wrote to the base, and the session object it replaces.
@@ -389,11 +389,19 @@ impl Edit<'_> {
             // Not if another directory was put there: its entries are as unknown as before.
             let is_other = |known: &Origin| known.path == base && known.fileid != attr.fileid;
             if !row.origin.as_ref().is_some_and(is_other) {
+                row.follow_base_attributes([attr.mode, attr.uid, attr.gid]);
                 row.origin = Some(origin_of(base, &attr));
             }
             self.txn.put_inode(&row)?;
             self.invalidate(Invalidation::All);
             return Ok(true);
+        }
+        if !is_linked(attr.kind, attr.nlink) && self.has_other_names(&row, &path, keeps)? {
+            // The other names become further hard links of the base file.
+            row.origin = Some(origin_of(base, &attr));
+            self.txn.put_inode(&row)?;
+            self.invalidate(Invalidation::All);
+            return Ok(false);
         }
         self.txn.delete_dentry(parent, name)?;
         // The ctime stays: later requests compare it for the file's other names.
@@ -450,6 +458,7 @@ impl Edit<'_> {
             && (&origin.path, origin.fileid) == (base, attr.fileid)
         {
             origin.ctime = attr.ctime;
+            origin.attributes = Some([attr.mode, attr.uid, attr.gid]);
         }
         Ok(())
     }

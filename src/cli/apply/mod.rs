@@ -21,9 +21,11 @@ use super::signals::Interrupts;
 use super::source::SessionSource;
 use super::{Ending, asking, text};
 use crate::control::Request;
+use crate::delta::MergedPath;
 use crate::inspect::apply::{
-    ApplyOptions, ApplyPlan, Consent, InterruptedApply, KeptInBase, SessionUpdater, ShowPlan,
-    apply, check_not_taken_back, clear, interrupted, keep_nothing, plan, resume,
+    ApplyOptions, ApplyPlan, Consent, DriftReason, Drifted, InterruptedApply, KeptInBase,
+    SessionUpdater, ShowPlan, apply, check_not_taken_back, clear, interrupted, keep_nothing, plan,
+    resume,
 };
 use crate::inspect::diff::is_time_of_directory;
 use crate::inspect::hunks::ChosenHunks;
@@ -165,10 +167,11 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
     if stops > 0 {
         let marked = text::count(stops, "object");
+        let rest = if has_rest(&plan) { "--skip-drifted applies the rest; " } else { "" };
         output::line(format_args!(
-            "nothing was written, because of {marked} marked with `!`: --skip-drifted applies the \
-             rest; for each of them, --take base PATH keeps what the base has, --take session \
-             PATH overwrites it, and --conflict-markers merges text to be edited"
+            "nothing was written, because of {marked} marked with `!`: {rest}for each of them, \
+             --take base PATH keeps what the base has{}",
+            overwriting(&plan),
         ));
         return Ok(Ending::Findings);
     }
@@ -232,7 +235,7 @@ fn write(
         report.left_out.retain(|left| !plan.left_to_base().contains(&left.path));
         let ending = tell(args, opened, &report)?;
         if args.skip_drifted && !report.skipped.is_empty() && !plan.drifted.is_empty() {
-            note_next(args);
+            note_next(args, plan);
         }
         let leaves_out = made.leaves_out.unwrap_or(plan.left_out_unasked() > 0);
         let has_markers = name_marked(plan);
@@ -248,14 +251,36 @@ fn command(args: &Args) -> String {
     format!("acetate apply {session}{}", to.unwrap_or_default())
 }
 
+/// Whether a plan has changes besides those that drifted.
+fn has_rest(plan: &ApplyPlan) -> bool {
+    let drifted: BTreeSet<_> = plan.drifted.iter().map(|drifted| drifted.path.clone()).collect();
+    let is_apart =
+        |path: &MergedPath| !drifted.contains(path) && path.first_below(&drifted).is_none();
+    plan.changes.iter().any(|change| change.paths > 0 && is_apart(&change.path))
+}
+
+/// The end of a list of options for drifted objects: those that write the session's state.
+fn overwriting(plan: &ApplyPlan) -> &'static str {
+    let is_text = |drifted: &Drifted| drifted.reason == DriftReason::Conflict;
+    match plan.drifted.iter().filter(|drifted| is_text(drifted)).count() {
+        0 => ", and --take session PATH overwrites it",
+        all if all == plan.drifted.len() => {
+            ", --take session PATH overwrites it, and --conflict-markers merges it, to be edited"
+        }
+        _ => {
+            ", and --take session PATH overwrites it; --conflict-markers merges those in which the \
+             same lines changed, to be edited"
+        }
+    }
+}
+
 /// Prints the options for drifted objects that were left out.
-fn note_next(args: &Args) {
+fn note_next(args: &Args, plan: &ApplyPlan) {
     let command = command(args);
     let gives_up = if args.to.is_none() { " and gives up what the session has" } else { "" };
     output::line(format_args!(
-        "for each that drifted: `{command} --take base PATH` keeps what is \
-         there{gives_up}, --take session PATH overwrites it, and --conflict-markers merges text to \
-         be edited"
+        "for each that drifted: `{command} --take base PATH` keeps what is there{gives_up}{}",
+        overwriting(plan),
     ));
 }
 
@@ -307,6 +332,7 @@ fn options(
         selection,
         client_temp_files: args.all,
         force: args.force,
+        needs_difference: true,
         special: args.allow_special,
         skip_drifted: args.skip_drifted,
         conflict_markers: args.conflict_markers,

@@ -208,29 +208,37 @@ fn print_notes(args: &Args, plan: &ApplyPlan, out: &mut Out) -> Result<(), CliEr
             out.line(format_args!("{sign} {}: {why}", text::name(path.as_bytes())))
         }
     };
-    for merged in &plan.merged {
+    for merged in by_path(&plan.merged, |merged| &merged.path) {
         let why = match merged.has_conflicts {
             true => "merged with what the base changed, with conflict markers",
             false => "merged with what the base changed",
         };
         note("merged", '&', &merged.path, why)?;
     }
-    for dropped in plan.unchanged.iter().filter(|dropped| dropped.is_drifted) {
+    let dropped = by_path(&plan.unchanged, |dropped| &dropped.copy.path);
+    for dropped in dropped.into_iter().filter(|dropped| dropped.is_drifted) {
         let why = "the session changed nothing of it: what the base has shows again";
         note("unchanged", '=', &dropped.copy.path, why)?;
     }
-    for special in &plan.special {
+    for special in by_path(&plan.special, |special| &special.path) {
         note("special", '*', &special.path, special.what)?;
     }
-    for left in &plan.left_out {
+    for left in by_path(&plan.left_out, |left| &left.path) {
         if args.json || !plan.has_drifted(&left.path) {
             note("left_out", '-', &left.path, &left.why)?;
         }
     }
-    for loss in &plan.losses {
+    for loss in by_path(&plan.losses, |loss| &loss.path) {
         note("loss", '~', &loss.path, &lost(loss))?;
     }
     Ok(())
+}
+
+/// A list, sorted by path.
+pub(super) fn by_path<T>(list: &[T], path: fn(&T) -> &MergedPath) -> Vec<&T> {
+    let mut sorted: Vec<_> = list.iter().collect();
+    sorted.sort_by(|a, b| path(a).cmp(path(b)));
+    sorted
 }
 
 /// Whether a difference is printed as drifted or left out instead. A rename keeps its own line,

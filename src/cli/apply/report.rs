@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::Args;
+use super::printing::by_path;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::shell_words::quoted;
@@ -46,7 +47,7 @@ pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result
 /// Prints the skipped changes and the total.
 fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliError> {
     let mut out = Out::new();
-    for skipped in &report.skipped {
+    for skipped in by_path(&report.skipped, |skipped| &skipped.path) {
         let path = skipped.path.as_bytes();
         if args.json {
             let mut object = text::json("skipped");

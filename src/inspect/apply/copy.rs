@@ -1,6 +1,8 @@
 //! Plans for a copy of the base: at a path, the copy may have the session's original, the base's
 //! present object, or an object of its own.
 
+mod only_in_copy;
+
 use super::merge::Merge;
 use super::plan::target_path;
 use super::planner::Planner;
@@ -98,12 +100,15 @@ impl Planner<'_> {
         objects: [Option<&BaseObject>; 2],
     ) -> Result<bool> {
         for base in objects.into_iter().flatten() {
-            if self.is_other(base)? {
+            if !self.is_only_in_copy(&base.path)? && self.is_other(base)? {
                 return Ok(true);
             }
         }
         let Some(after) = &difference.change.after else { return Ok(false) };
         let to = target_path(after.path());
+        if difference.change.before.as_ref().is_some_and(|base| base.path == to) {
+            return Ok(false);
+        }
         Ok(self.base_stat(&to)?.is_none() && self.place.stat(&to)?.is_some())
     }
 

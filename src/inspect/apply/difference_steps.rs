@@ -4,6 +4,7 @@
 //! further names are hard links. Any other object is made in the staging, and replaces the object
 //! at its path.
 
+use super::copy::original_in_copy;
 use super::merge::{Merge, StepContent};
 use super::plan::{ChangeSize, Make, target_path};
 use super::planner::{Planner, RemovedBaseDir};
@@ -166,6 +167,14 @@ impl Planner<'_> {
         let is_same = old.fileid == new.fileid;
         if !is_same && (change.is_link || old.nlink > 1 || new.nlink > 1) {
             return Ok(false);
+        }
+        if self.is_only_in_copy(&base.path)? {
+            return match original_in_copy(true, change) {
+                Some(original) if self.is_original(original, &base.path, old)? => {
+                    Ok(!diff::differs_from_original(self.view, original, after)?)
+                }
+                _ => Ok(false),
+            };
         }
         if self.place.is_copy() && self.is_other(base)? {
             return Ok(false);

@@ -118,7 +118,7 @@ impl Planner<'_> {
     ) -> Result<Option<Merge>> {
         let change = &difference.change;
         let is_named = |named: &[MergedPath]| named.iter().any(|n| change.path.is_within(n));
-        if is_named(&self.sides.session) {
+        if is_named(&self.sides.session) || self.is_parent_of_taken(change) {
             return Ok(None);
         }
         let why = match self.merge(difference, there)? {
@@ -147,6 +147,14 @@ impl Planner<'_> {
             _ => self.drifted(change.path.clone(), why),
         }
         Ok(None)
+    }
+
+    /// Whether a change is a directory that the base removed, and above a path at which the
+    /// session's state counts: that path needs it.
+    fn is_parent_of_taken(&self, change: &Change) -> bool {
+        let after = change.after.as_ref().filter(|_| change.before.is_none());
+        after.is_some_and(|after| after.attr().kind == FileKind::Directory)
+            && self.sides.session.iter().any(|named| named.is_within(&change.path))
     }
 
     /// Notes base objects that changed after the session hid or replaced them, by their ctimes.
@@ -307,8 +315,8 @@ impl Planner<'_> {
         for gone in std::mem::take(&mut self.removed_dirs) {
             let mut open = vec![gone.top.clone()];
             while let Some(dir) = open.pop() {
-                let (entries, names_differ) = self.entries(&dir)?;
-                if names_differ {
+                let entries = self.entries(&dir)?;
+                if self.lacks_entries(&dir, &entries, gone.since)? {
                     let path = MergedPath::of_base(&dir);
                     self.drifted_in(gone.change, Drifted::new(path, DriftReason::Copy));
                 }
@@ -387,6 +395,21 @@ impl Planner<'_> {
             ));
             return Ok(None);
         }
+        // The base has removed it since the session did.
+        let known = BaseObject { path: path.clone(), attr: attr.clone() };
+        if base.is_none()
+            && let Some((original, _)) = self.original_of(&known)?
+            && original.kind == attr.kind
+            && (attr.kind == FileKind::Directory
+                || original.digest.is_some() && self.is_original(&original, path, attr)?)
+        {
+            self.removed_descendants.push(RemovedDescendant::as_hidden(
+                &original,
+                attr,
+                gone.change,
+            ));
+            return Ok(None);
+        }
         // With the base's number and times, which clients saw.
         let base = base.filter(|base| !self.is_other(base).unwrap_or(true));
         if base.is_none() {
@@ -421,18 +444,32 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The entries of a directory, and whether a copy has fewer than the base.
-    fn entries(&self, dir: &BasePath) -> Result<(Vec<BasePath>, bool)> {
-        let list = |tree: &dyn Base| tree.list(dir).map(|found| found.entries.clone());
-        let failed = |source| base_error(&self.place.shown(dir), source);
-        let entries = list(self.place.reader()).map_err(failed)?;
-        let paths: Vec<_> = entries.iter().map(|entry| dir.join(&entry.name)).collect();
+    fn entries(&self, dir: &BasePath) -> Result<Vec<BasePath>> {
+        self.entries_in(self.place.reader(), dir)
+    }
+
+    fn entries_in(&self, tree: &dyn Base, dir: &BasePath) -> Result<Vec<BasePath>> {
+        let list = tree.list(dir).map_err(|source| base_error(&self.place.shown(dir), source))?;
+        Ok(list.entries.iter().map(|entry| dir.join(&entry.name)).collect())
+    }
+
+    /// Whether a copy lacks an entry of the base that clients may have seen: one that did not come
+    /// after `since`.
+    fn lacks_entries(&self, dir: &BasePath, entries: &[BasePath], since: Time) -> Result<bool> {
         if !self.place.is_copy() || stat_in(self.opened.base(), dir).is_ok_and(|d| d.is_none()) {
-            return Ok((paths, false));
+            return Ok(false);
         }
-        let base = list(self.opened.base()).map_err(failed)?;
-        let count = base.len();
-        Ok((paths, count > entries.len()))
+        let entries: HashSet<_> = entries.iter().collect();
+        for path in self.entries_in(self.opened.base(), dir)? {
+            if entries.contains(&path) {
+                continue;
+            }
+            let Some(attr) = self.base_stat(&path)? else { continue };
+            if !self.is_changed_since_hidden(&BaseObject { path, attr }, since)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

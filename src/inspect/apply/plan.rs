@@ -42,6 +42,8 @@ pub struct ApplyOptions {
     pub take_session: Vec<MergedPath>,
     /// Leave out drifted objects at and below these paths.
     pub take_base: Vec<MergedPath>,
+    /// Do nothing if only times of directories differ, which follow from their entries.
+    pub needs_difference: bool,
     /// Also apply set-user-ID and set-group-ID files, and device nodes.
     pub special: bool,
     /// Keep replaced and removed objects for an undo, up to this many bytes on disk. `None` keeps
@@ -151,6 +153,14 @@ impl ApplyPlan {
             self.attributes.owners += counts.attributes.owners;
             self.attributes.times += counts.attributes.times;
             self.attributes.dirs += counts.attributes.dirs;
+        }
+    }
+
+    /// Empties a plan that would only set times of directories; `top` is the target's top.
+    pub(super) fn drop_times_alone(&mut self, top: &BaseAttr) {
+        if self.left_out.is_empty() && self.changes.iter().all(|change| change.paths == 0) {
+            self.changes.clear();
+            (self.steps, self.top) = (Steps::default(), Some(attrs_of(top)));
         }
     }
 

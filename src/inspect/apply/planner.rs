@@ -70,6 +70,7 @@ pub(super) struct Planner<'a> {
     pub(super) marks_conflicts: bool,
     /// Drifted objects are left out.
     pub(super) skips_drifted: bool,
+    needs_difference: bool,
     pub(super) sides: ConflictSides,
     /// Share of each change in the plan's totals, by number.
     pub(super) counts: BTreeMap<usize, ChangeSize>,
@@ -127,7 +128,7 @@ impl<'a> Planner<'a> {
         let (is_forced, makes_special) = (options.force, options.special);
         let (marks_conflicts, skips_drifted) = (options.conflict_markers, options.skip_drifted);
         let (session, base) = (options.take_session.clone(), options.take_base.clone());
-        let chosen = options.chosen.clone();
+        let (chosen, needs_difference) = (options.chosen.clone(), options.needs_difference);
         let options = diff::DiffOptions {
             selection: options.selection.clone(),
             client_temp_files: options.client_temp_files,
@@ -145,6 +146,7 @@ impl<'a> Planner<'a> {
             makes_special,
             marks_conflicts,
             skips_drifted,
+            needs_difference,
             sides: ConflictSides { session, base },
             counts: BTreeMap::new(),
             attributes_of_dirs: HashSet::new(),
@@ -190,6 +192,7 @@ impl<'a> Planner<'a> {
             return Err(error);
         }
         through?;
+        self.removals_in_copy()?;
         self.directories_as_they_were()?;
         self.find_drift_in_removed_dirs()?;
         self.find_drift_by_log()?;
@@ -217,6 +220,9 @@ impl<'a> Planner<'a> {
         self.check_directories()?;
         self.check_chosen()?;
         self.note_vanished_changes();
+        if self.needs_difference {
+            self.plan.drop_times_alone(&self.place.top);
+        }
         Ok(self.plan)
     }
 
@@ -253,7 +259,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn change(&mut self, change: Change) -> Result<()> {
+    pub(super) fn change(&mut self, change: Change) -> Result<()> {
+        let Some(change) = self.as_in_copy(change)? else { return Ok(()) };
         if !diff::is_chosen(&self.options, self.view, &change)
             || !self.is_picked(&change)
             || self.leave_out_if_split(&change)?
@@ -330,7 +337,10 @@ impl<'a> Planner<'a> {
     fn chosen(&mut self, change: Change) -> Result<()> {
         let print = fingerprint(&change);
         let dir = change.after.as_ref().filter(|after| after.attr().kind == FileKind::Directory);
-        let dir = dir.map(|after| (target_path(after.path()), attrs(after)));
+        let dir = match dir {
+            Some(after) => Some((target_path(after.path()), self.attrs_of_dir(&change, after)?)),
+            None => None,
+        };
         let is_hollow = diff::is_hollow(self.opened, self.view, false, &change)?;
         let copy = self.copy_of(&change, is_hollow);
         let mut difference = self.difference(change)?;

@@ -110,6 +110,10 @@ impl Planner<'_> {
         let Some(after) = &change.after else { return Ok(None) };
         let (attr, before) = (after.attr(), change.before.as_ref());
         let before = before.filter(|base| base.attr.kind == attr.kind);
+        let before = match before {
+            Some(base) if self.is_only_in_copy(&base.path)? => None,
+            before => before,
+        };
         let what = match attr.kind {
             FileKind::Block => "a block device",
             FileKind::Character => "a character device",

@@ -32,6 +32,38 @@ impl TreeView<'_> {
         search.gone(base, path).map_err(|error| error.into_fs())
     }
 
+    /// The merged paths of whiteouts whose base object is missing, with the path that it had.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn hidden_without_base(&self) -> std::result::Result<Vec<(MergedPath, BasePath)>, FsError> {
+        self.missing_hidden().map_err(|error| error.into_fs())
+    }
+
+    fn missing_hidden(&self) -> Result<Vec<(MergedPath, BasePath)>> {
+        let mut missing = Vec::new();
+        for parent in self.view.txn.whiteout_parents()? {
+            let Some(dir) = self.find(&parent)? else { continue };
+            let origin = dir.origin().map(|origin| &origin.path);
+            let base = match dir.row().map(|row| row.ino) {
+                Some(Ino::ROOT) => Some(BasePath::root()),
+                _ => origin.or(dir.base_path()).cloned(),
+            };
+            let (Some(base), ino) = (base, dir.row().map(|row| row.ino)) else { continue };
+            for name in self.view.txn.whiteouts_in(&parent)? {
+                let has_entry = match ino {
+                    Some(ino) => self.view.txn.dentry(ino, &name)?.is_some(),
+                    None => false,
+                };
+                let path = base.join(&name);
+                if !has_entry && self.view.base_attr_at(&path)?.is_none() {
+                    missing.push((parent.join(&name), path));
+                }
+            }
+        }
+        Ok(missing)
+    }
+
     fn hidden_time(&self, base: &BaseObject, place: &MergedPath) -> Result<Time> {
         // A renamed and sealed directory has no whiteouts inside: only its old path has one.
         let home = MergedPath::of_base(&base.path);

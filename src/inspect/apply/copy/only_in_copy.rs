@@ -1,0 +1,95 @@
+//! Changes as a copy of the base has to make them. The copy may still have what the base has
+//! removed since the session began, as a fresh worktree has, and may lack what the base has got
+//! since.
+
+use crate::base::BasePath;
+use crate::delta::MergedPath;
+use crate::inspect::apply::planner::Planner;
+use crate::inspect::diff;
+use crate::inspect::error::Result;
+use crate::overlay::{BaseObject, Change, original_of_dir};
+use crate::vfs::FileKind;
+
+impl Planner<'_> {
+    /// The change, with the copy's object where the base has none, and without a base object that
+    /// came later and that the copy lacks. `None` if nothing is left of it.
+    pub(in crate::inspect::apply) fn as_in_copy(
+        &self,
+        mut change: Change,
+    ) -> Result<Option<Change>> {
+        if !self.place.is_copy() {
+            return Ok(Some(change));
+        }
+        if let Some(base) = change.replaced.as_ref().filter(|_| change.is_replaced_drifted)
+            && self.place.stat(&base.path)?.is_none()
+        {
+            (change.replaced, change.is_replaced_drifted) = (None, false);
+        }
+        match (&change.before, &change.after) {
+            (Some(base), None) if change.is_drifted && change.original.is_none() => {
+                Ok(self.place.stat(&base.path)?.map(|_| change))
+            }
+            (Some(base), Some(after)) if after.origin().is_none() && change.original.is_none() => {
+                if !change.is_link && self.place.stat(&base.path)?.is_none() {
+                    (change.before, change.is_drifted) = (None, false);
+                }
+                Ok(Some(change))
+            }
+            (None, Some(_)) if !change.is_link => self.with_object_of_copy(change).map(Some),
+            _ => Ok(Some(change)),
+        }
+    }
+
+    /// Adds the copy's object at the origin of an object that the base has removed, if the session
+    /// knows what it began with there.
+    fn with_object_of_copy(&self, mut change: Change) -> Result<Change> {
+        let origin = change.after.as_ref().and_then(|after| after.origin());
+        let Some((after, origin)) = change.after.as_ref().zip(origin) else { return Ok(change) };
+        let attr = self.place.stat(&origin.path)?;
+        let Some(attr) = attr.filter(|attr| attr.kind == after.attr().kind) else {
+            return Ok(change);
+        };
+        let is_dir = attr.kind == FileKind::Directory;
+        let base = BaseObject { path: origin.path.clone(), attr };
+        if is_dir {
+            change.original = original_of_dir(origin, &base);
+            change.is_drifted = false;
+        } else if change.original.as_ref().is_none_or(|original| original.digest.is_none()) {
+            return Ok(change);
+        }
+        let is_elsewhere = MergedPath::of_base(&base.path) != change.path;
+        change.moved_with_parent = is_elsewhere && !change.is_moved;
+        change.before = Some(base);
+        Ok(change)
+    }
+
+    /// Whether only the copy, and not the base, has an object at a path.
+    pub(in crate::inspect::apply) fn is_only_in_copy(&self, path: &BasePath) -> Result<bool> {
+        Ok(self.place.is_copy() && self.base_stat(path)?.is_none())
+    }
+
+    /// Adds the removals of objects that the copy has, and that the base has removed too.
+    pub(in crate::inspect::apply) fn removals_in_copy(&mut self) -> Result<()> {
+        if !self.place.is_copy() {
+            return Ok(());
+        }
+        let hidden = self.view.hidden_without_base();
+        for (path, base) in hidden.map_err(|source| diff::at(&MergedPath::root(), source))? {
+            let Some(attr) = self.place.stat(&base)? else { continue };
+            let base = BaseObject { path: base, attr };
+            let known = self.view.original_of(&base).map_err(|source| diff::at(&path, source))?;
+            let is_dir = base.attr.kind == FileKind::Directory;
+            let Some((original, _)) = known
+                .filter(|(known, _)| known.kind == base.attr.kind)
+                .filter(|(known, _)| is_dir || known.digest.is_some())
+            else {
+                continue;
+            };
+            if self.view.is_moved_away(&base).map_err(|source| diff::at(&path, source))? {
+                continue;
+            }
+            self.change(Change { original: Some(original), ..Change::gone(base, path) })?;
+        }
+        Ok(())
+    }
+}

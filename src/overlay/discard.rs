@@ -321,6 +321,22 @@ impl Edit<'_> {
         Ok(())
     }
 
+    /// Updates a directory's origin to the base's ctime, which changed with applied entries, and to
+    /// its mode and owner; not if these differ, because another process may have set them.
+    fn know_again(&self, place: &DirPlace, row: &mut InodeRow) -> Result<()> {
+        let Some((base, origin)) = place.base.as_ref().zip(row.origin.as_mut()) else {
+            return Ok(());
+        };
+        let is_alike = |a: &BaseAttr| (a.mode, a.uid, a.gid) == (row.mode, row.uid, row.gid);
+        if let Some(attr) = self.view().base_attr_at(base)?.filter(is_alike)
+            && (&origin.path, origin.fileid) == (base, attr.fileid)
+        {
+            origin.ctime = attr.ctime;
+            origin.attributes = Some([attr.mode, attr.uid, attr.gid]);
+        }
+        Ok(())
+    }
+
     /// Gives a copied-up directory the base's present mode, owner and group where the session set
     /// none.
     fn follow_base_attributes(&self, place: &DirPlace, row: &mut InodeRow) -> Result<()> {

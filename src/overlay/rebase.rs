@@ -446,22 +446,6 @@ impl Edit<'_> {
         self.refresh_origin_ctime(row, &attr);
         Ok(())
     }
-
-    /// Updates a directory's origin to the base's ctime, which changed with applied entries; not if
-    /// mode or owner differ, because another process may have set them.
-    pub(super) fn know_again(&self, place: &DirPlace, row: &mut InodeRow) -> Result<()> {
-        let Some((base, origin)) = place.base.as_ref().zip(row.origin.as_mut()) else {
-            return Ok(());
-        };
-        let is_alike = |a: &BaseAttr| (a.mode, a.uid, a.gid) == (row.mode, row.uid, row.gid);
-        if let Some(attr) = self.view().base_attr_at(base)?.filter(is_alike)
-            && (&origin.path, origin.fileid) == (base, attr.fileid)
-        {
-            origin.ctime = attr.ctime;
-            origin.attributes = Some([attr.mode, attr.uid, attr.gid]);
-        }
-        Ok(())
-    }
 }
 
 /// The state of an object since it was applied.

@@ -359,6 +359,26 @@ fn a_directory_keeps_the_mode_that_it_got_in_the_base() {
     assert_eq!(world.sql_value::<i64>("SELECT count(*) FROM fs_inode"), 1);
 }
 
+/// Then the change of the base cannot be told from one of the session.
+#[test]
+fn a_session_of_an_older_version_lacks_the_mode_of_the_copy_up() {
+    let mut world = World::new(TREE);
+    world.put("dir/mine", "mine");
+    world.close();
+    for column in ["mode", "uid", "gid"] {
+        let drop = format!("ALTER TABLE acetate_origin DROP COLUMN {column}");
+        world.sql().execute(&drop, []).unwrap();
+    }
+    assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, []);
+    let private = fs::Permissions::from_mode(0o700);
+    fs::set_permissions(world.change_base().join("dir"), private).unwrap();
+    let drifted = planned(&open(&world), None, &all()).unwrap().drifted;
+    let found: Vec<_> = drifted.iter().map(|d| (d.path.display().to_string(), d.reason)).collect();
+    assert_eq!(found, [("/dir".to_owned(), DriftReason::Changed)]);
+    world.open_again();
+    assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted.len(), 1);
+}
+
 /// An apply of a part is no change of somebody else's.
 #[test]
 fn a_directory_that_got_its_mode_from_the_session() {

@@ -139,6 +139,22 @@ fn a_file_that_both_sides_added_is_a_new_file_in_the_patch() {
     );
 }
 
+/// The name was free: only git can say what is to become of the two files.
+#[test]
+fn a_file_that_was_renamed_to_a_name_that_the_base_then_took_is_a_new_file_there() {
+    let dir = added_on_both_sides();
+    done(dir.path(), &["mv", "session.db", "file", "taken"]);
+    std::thread::sleep(Duration::from_millis(50));
+    fs::write(dir.path().join("base/taken"), "person\n").unwrap();
+    let (patch, said, code) = told(dir.path(), &["-p", "file", "taken"]);
+    assert_eq!((said.as_str(), code), ("", Some(1)));
+    let gone = "diff --git a/file b/file\ndeleted file mode 100644\n";
+    let new = "diff --git a/taken b/taken\nnew file mode 100644\n";
+    assert!(patch.contains(gone) && patch.contains(new), "{patch}");
+    assert!(patch.ends_with("@@ -0,0 +1 @@\n+file\n"), "{patch}");
+    assert_eq!(told(dir.path(), &["--numstat", "taken"]).2, Some(1));
+}
+
 #[test]
 fn a_file_that_replaced_another_is_no_new_file() {
     let dir = tempdir().unwrap();
@@ -151,8 +167,8 @@ fn a_file_that_replaced_another_is_no_new_file() {
     std::thread::sleep(Duration::from_millis(50));
     fs::write(base.join("to"), "person\n").unwrap();
     let (patch, said, code) = told(dir.path(), &["-p"]);
-    assert!(said.contains("warning: not in the patch: /to: what the base had"), "{said}");
-    assert!(!patch.contains("b/to\nnew file") && code == Some(2), "{patch}");
+    assert_eq!((said.as_str(), code), ("", Some(1)));
+    assert!(patch.ends_with("--- a/to\n+++ b/to\n@@ -1 +1 @@\n-to\n+from\n"), "{patch}");
 }
 
 #[test]

@@ -54,9 +54,8 @@ pub(super) enum Start {
 }
 
 impl Start {
-    fn of(original: Option<Original>) -> Self {
-        let kept = original.filter(|original| original.has_content);
-        kept.map_or(Self::Unknown, |kept| Self::Kept(Box::new(kept)))
+    fn of(original: Original) -> Self {
+        if original.has_content { Self::Kept(Box::new(original)) } else { Self::Unknown }
     }
 }
 
@@ -285,12 +284,14 @@ impl Pairs {
     fn note_original(&mut self, view: &TreeView<'_>, difference: &Difference) -> Result<()> {
         let change = &difference.change;
         if let Some(replaced) = change.replaced.as_ref().filter(|_| change.is_replaced_drifted) {
-            self.note_kept(view, replaced)?;
+            // What a rename replaced has an original: without one, the name was free.
+            let none = if has_blob(replaced.attr.kind) { Start::Free } else { Start::Unknown };
+            self.note_kept(view, replaced, none)?;
         }
         if let Some(original) = drifted_original(change) {
             // A further name of a base file has the original of the name that was copied up.
             let name = change.before.as_ref().map_or(&original.path, |base| &base.path);
-            self.originals.insert(MergedPath::of_base(name), Start::of(Some(original.clone())));
+            self.originals.insert(MergedPath::of_base(name), Start::of(original.clone()));
             return Ok(());
         }
         let base = change.before.as_ref().filter(|base| has_blob(base.attr.kind));
@@ -301,11 +302,13 @@ impl Pairs {
         Ok(())
     }
 
-    /// Records the original of a base object that changed after the session hid it.
-    fn note_kept(&mut self, view: &TreeView<'_>, base: &BaseObject) -> Result<()> {
+    /// Records the original of a base object that changed after the session hid it; `none` without
+    /// one.
+    fn note_kept(&mut self, view: &TreeView<'_>, base: &BaseObject, none: Start) -> Result<()> {
         let path = MergedPath::of_base(&base.path);
         let original = view.original_of(base).map_err(|source| at(&path, source))?;
-        self.originals.insert(path, Start::of(original.map(|(original, _)| original)));
+        let start = original.map_or(none, |(original, _)| Start::of(original));
+        self.originals.insert(path, start);
         Ok(())
     }
 
@@ -352,7 +355,7 @@ impl Pairs {
                     let object = BaseObject { path: path.clone(), attr };
                     let is_late = view.is_changed_since_hidden(&object, since);
                     if is_late.map_err(|source| at(&shown, source))? {
-                        self.note_kept(view, &object)?;
+                        self.note_kept(view, &object, Start::Unknown)?;
                     }
                 }
                 self.old.insert(shown);

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::apply;
 use crate::context::{ContextError, NodeStatus};
 use crate::control::{Refusal, RefusalAdvice};
 use crate::delta::sqlite::OpenError;
@@ -23,6 +24,7 @@ pub(super) fn of_open(error: &OpenError) -> Option<&'static str> {
 pub(super) fn of_inspect(error: &InspectError) -> Option<&str> {
     match error {
         InspectError::Open(error) => of_open(error),
+        InspectError::Refused { advice, .. } => Some(apply::advice::words(*advice)),
         InspectError::Base { is_recorded: true, .. } => {
             Some("the session names this directory; give its place now with --base DIR")
         }
@@ -66,6 +68,9 @@ pub(super) fn of_refusal(refusal: &Refusal) -> Option<Cow<'_, str>> {
     let advice = refusal.advice.map(|advice| match advice {
         RefusalAdvice::Recurse => "a directory goes with -r",
         RefusalAdvice::MakeParents => "-p makes the directories above, too",
+        RefusalAdvice::FinishApply => {
+            "wait until it has ended; if it was interrupted, run `acetate apply` with its session"
+        }
         RefusalAdvice::ShowQuota => {
             "`acetate quota SESSION.db` shows what it takes, and sets other limits; removing \
              something makes room"

@@ -54,8 +54,8 @@ impl Default for ExportOptions {
 
 /// Options of exports(5) that have no effect here, with the reason.
 const MEANINGLESS: &[(&str, &str)] = &[
-    ("sync", "what a reply promises is said by `--durability` of `acetate serve`"),
-    ("async", "what a reply promises is said by `--durability` of `acetate serve`"),
+    ("sync", "the durability of the server says what a reply promises"),
+    ("async", "the durability of the server says what a reply promises"),
     ("wdelay", "writes that wait are always put together"),
     ("no_wdelay", "writes that wait are always put together"),
     ("subtree_check", "a handle always works in its own mount alone"),

@@ -5,16 +5,12 @@ use std::time::{Duration, Instant};
 use super::content::ContentSource;
 use super::files::CallerFiles;
 use super::limits::{MAX_PATHS, TURN_MS};
-use super::refusal::Refusal;
+use super::refusal::{Refusal, RefusalAdvice};
 use super::request::{Answer, AppliedObject, Bound, PathText, Request};
 use super::usage::UsageReport;
 use crate::delta::{Compacted, Ino, MergedPath, PendingCopies};
 use crate::overlay::{AppliedPart, CopyStep, Idle, Overlay, UnchangedCopy, Undo};
 use crate::vfs::{Caller, FileId, FsError, Locator, Time, Vfs};
-
-/// What to do about a request that is refused because of an apply.
-const UNFINISHED_APPLY_HINT: &str =
-    "wait until it has ended; if it was interrupted, run `acetate apply` with its session";
 
 /// Executes a request, except [`Request::Status`] and [`Request::Exports`], which only a server can
 /// answer.
@@ -215,13 +211,13 @@ fn of_unfinished_apply(overlay: &Overlay, refusal: Refusal) -> Refusal {
         return refusal;
     }
     let what = format!("{}: an apply to the base has not ended", refusal.what);
-    Refusal { what, hint: Some(UNFINISHED_APPLY_HINT.to_owned()), ..refusal }
+    Refusal { what, advice: Some(RefusalAdvice::FinishApply), ..refusal }
 }
 
 fn of_discard(overlay: &Overlay, error: FsError) -> Refusal {
     match error {
         FsError::TryLater if overlay.has_unfinished_apply() => Refusal {
-            hint: Some(UNFINISHED_APPLY_HINT.to_owned()),
+            advice: Some(RefusalAdvice::FinishApply),
             ..Refusal::new("an apply to the base has not ended: nothing was discarded")
         },
         error => of_session(error),

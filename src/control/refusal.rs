@@ -34,6 +34,8 @@ pub enum RefusalAdvice {
     MakeParents,
     /// The session has reached a limit.
     ShowQuota,
+    /// An apply to the base has not ended: wait for it, or finish an interrupted one.
+    FinishApply,
 }
 
 impl Refusal {

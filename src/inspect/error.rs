@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::apply::ApplyAdvice;
 use crate::base::BaseError;
 use crate::delta::sqlite::OpenError;
 use crate::delta::{MergedPath, StoreError};
@@ -85,13 +86,13 @@ pub enum InspectError {
         /// Whether relative paths begin at the root of the tree.
         is_from_root: bool,
     },
-    /// The operation is not allowed on this target.
+    /// An apply or undo is refused.
     #[error("{what}")]
     Refused {
         /// What is refused, and why.
         what: String,
         /// What the user can do about it.
-        hint: &'static str,
+        advice: ApplyAdvice,
     },
     /// A write to the target directory failed after some steps were done.
     #[error("{source}; {done} of {all} steps are done, and the rest is not")]
@@ -126,7 +127,8 @@ impl InspectError {
         Self::Path { path: path.clone(), source }
     }
 
-    /// What the user can do about the error, without the names of commands.
+    /// What the user can do about the error, without the names of commands. [`Self::Refused`] has
+    /// advice instead.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Open(error) => error.hint(),
@@ -143,7 +145,6 @@ impl InspectError {
             }
             Self::NoRoom { .. } => Some("make room on that disk"),
             Self::NotJson { .. } => Some("in JSON, texts stand in double quotes"),
-            Self::Refused { hint, .. } => Some(hint),
             Self::Unfinished { .. } => {
                 Some("see to that, and run the same command again: it goes on from there")
             }

@@ -5,7 +5,7 @@ use crate::cli::error::CliError;
 use crate::control::{self, Answer, Reading, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::inspect::InspectError;
-use crate::inspect::apply::{AppliedChange, DroppedCopy, SessionUpdater};
+use crate::inspect::apply::{AppliedChange, ApplyAdvice, DroppedCopy, SessionUpdater};
 use crate::overlay::CopyStep;
 
 /// Drops applied changes from the session, itself or through its server.
@@ -15,7 +15,7 @@ impl SessionUpdater for Forgetting<'_> {
     fn copy(&mut self, from: Ino) -> Result<CopyStep, InspectError> {
         let failed = |why: &dyn std::fmt::Display| InspectError::Refused {
             what: format!("cannot copy what large files still have in the base: {why}"),
-            hint: "the session would lose it; see to that, and run the same command again",
+            advice: ApplyAdvice::MendAndRepeat,
         };
         match self.0.ask(Request::Copy { from: from.0 }) {
             Ok(Answer::Copied { next, has_copied, files, bytes }) => {
@@ -47,7 +47,7 @@ impl SessionUpdater for Forgetting<'_> {
             .and_then(|()| parts.iter().try_for_each(|applied| self.keep_rest(applied, is_first)));
         forgotten.map_err(|error: CliError| InspectError::Refused {
             what: format!("all is written, and the session still has it: {error}"),
-            hint: "run the same command again: it finishes that",
+            advice: ApplyAdvice::Repeat,
         })?;
         Ok(all_kept)
     }

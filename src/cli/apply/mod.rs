@@ -1,5 +1,6 @@
 //! `acetate apply`: writes the session's changes to its base.
 
+pub(super) mod advice;
 mod forgetting;
 mod printing;
 mod progress;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
+use super::advice::ApplyAdvice;
 use super::planner::Planner;
 use crate::base::BasePath;
 use crate::inspect::InspectError;
@@ -21,23 +22,22 @@ impl Planner<'_> {
                 continue;
             }
             let shown = || self.place.shown(&dir).display().to_string();
-            let (what, hint) = match self.place.target.takes_entries(&dir) {
+            let (what, advice) = match self.place.target.takes_entries(&dir) {
                 Ok(true) => continue,
-                Ok(false) => (
-                    "nothing can be made or removed in it",
-                    "see to its permissions, or name the paths to apply without it",
-                ),
+                Ok(false) => {
+                    ("nothing can be made or removed in it", ApplyAdvice::PermitOrLeaveOut)
+                }
                 Err(error) => match error.source.kind() {
                     ErrorKind::CrossesDevices => {
-                        ("something else is mounted there", "name the paths to apply without it")
+                        ("something else is mounted there", ApplyAdvice::LeavePathOut)
                     }
                     ErrorKind::ReadOnlyFilesystem => {
-                        ("the filesystem is mounted read-only", super::open_staging::READ_ONLY_HINT)
+                        ("the filesystem is mounted read-only", ApplyAdvice::MountReadWrite)
                     }
                     _ => return Err(error.into()),
                 },
             };
-            return Err(InspectError::Refused { what: format!("{}: {what}", shown()), hint });
+            return Err(InspectError::Refused { what: format!("{}: {what}", shown()), advice });
         }
         Ok(())
     }
@@ -51,8 +51,7 @@ impl Planner<'_> {
                 let (shown, to) = (self.place.shown(&put.to), moved.to.display());
                 let is = if moved.is_removed { "was" } else { "is" };
                 let what = format!("{}: what {is} there was moved to {to}", shown.display());
-                let hint = "name the path that it was moved to as well, to apply that move too";
-                return Err(InspectError::Refused { what, hint });
+                return Err(InspectError::Refused { what, advice: ApplyAdvice::NameMovedTo });
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use super::advice::ApplyAdvice;
 use super::drift::{DriftReason, Drifted};
 use super::plan::{ApplyOptions, ApplyPlan};
 use crate::inspect::InspectError;
@@ -48,6 +49,6 @@ pub(super) fn check_consent(
     };
     Err(InspectError::Refused {
         what: format!("{}: {why}{others}", path.display()),
-        hint: "nothing was written; run the command again to see the plan as it is now",
+        advice: ApplyAdvice::PlanAgain,
     })
 }

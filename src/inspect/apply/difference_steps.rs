@@ -4,6 +4,7 @@
 //! further names are hard links. Any other object is made in the staging, and replaces the object
 //! at its path.
 
+use super::advice::ApplyAdvice;
 use super::copy::original_in_copy;
 use super::merge::{Merge, StepContent};
 use super::plan::{ChangeSize, Make, target_path};
@@ -211,8 +212,8 @@ impl Planner<'_> {
                     return Ok(());
                 }
                 let what = format!("{}: not there", self.place.shown(&base.path).display());
-                let hint = "what the session moved is not in this copy of the base";
-                return Err(InspectError::Refused { what, hint });
+                let advice = ApplyAdvice::CopyLacksMoved;
+                return Err(InspectError::Refused { what, advice });
             };
             if !stays {
                 self.taken.insert(base.path.clone(), slot);

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use super::advice::ApplyAdvice;
 use super::journal::Notes;
 use super::keep::read;
 use super::plan::ApplyPlan;
@@ -14,9 +15,6 @@ use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
 use crate::vfs::FileKind;
 use crate::writeback::UndoDir;
-
-/// The hint if nothing can be kept.
-const NO_KEEP_HINT: &str = "--no-keep keeps nothing, and then there is no --undo";
 
 /// Whether a plan changes nothing but times of directories, which follow from their entries.
 /// Attributes that a file already has are no change.
@@ -60,7 +58,7 @@ pub(super) fn refuse_taken_back(place: &ApplyTarget<'_>, session: &str) -> Resul
         Some(record) if !record.changes_nothing() => Err(InspectError::Refused {
             what: "the last apply was taken back, and its changes are only kept for --undo"
                 .to_owned(),
-            hint: "`acetate apply --undo` applies them again; --no-keep gives them up",
+            advice: ApplyAdvice::RedoOrGiveUp,
         }),
         _ => Ok(()),
     }
@@ -102,7 +100,7 @@ pub(super) fn check_writable(place: &ApplyTarget<'_>) -> Result<()> {
         Ok(None) => Ok(()),
         Err(error) => {
             let what = format!("what is replaced and removed cannot be kept: {error}");
-            Err(InspectError::Refused { what, hint: NO_KEEP_HINT })
+            Err(InspectError::Refused { what, advice: ApplyAdvice::KeepNothing })
         }
     }
 }
@@ -113,9 +111,8 @@ pub(super) fn check_room(place: &ApplyTarget<'_>, bytes: u64, limit: u64) -> Res
         let what = format!(
             "what is replaced and removed takes {bytes} bytes, and --undo can keep {limit}"
         );
-        let hint = "--keep-limit SIZE keeps more; --no-keep keeps nothing, and then there is no \
-                    --undo";
-        return Err(InspectError::Refused { what, hint });
+        let advice = ApplyAdvice::KeepMoreOrNothing;
+        return Err(InspectError::Refused { what, advice });
     }
     let dir = place.undo_dir();
     match UndoDir::room_apart_from(&dir, place.top.dev)? {
@@ -124,7 +121,7 @@ pub(super) fn check_room(place: &ApplyTarget<'_>, bytes: u64, limit: u64) -> Res
                 "{}: what is replaced and removed takes {bytes} bytes, and {room} are free there",
                 dir.display()
             );
-            Err(InspectError::Refused { what, hint: NO_KEEP_HINT })
+            Err(InspectError::Refused { what, advice: ApplyAdvice::KeepNothing })
         }
         _ => Ok(()),
     }

@@ -6,6 +6,7 @@
 //! each or can be repeated. A run that ends before the journal is written changes nothing;
 //! [`resume`] finishes a run that ends later.
 
+mod advice;
 mod audit_drift;
 mod check;
 mod commit;
@@ -60,6 +61,7 @@ use session_check::SessionCheck;
 use stage::Staged;
 use target_dir::ApplyTarget;
 
+pub use advice::ApplyAdvice;
 pub use consent::{Consent, ShowPlan};
 pub use drift::{DriftReason, Drifted};
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
@@ -403,8 +405,7 @@ fn journal_of(opened: &OpenSession, target: &Target, staging: &Staging) -> Resul
     let journal = Journal::read(file).map_err(|source| TargetError { path, source })?;
     if journal.session != opened.session().id() {
         let what = format!("{}: an apply of {} was interrupted", shown(target), journal.file);
-        let hint = "finish it first: run `acetate apply` with that session";
-        return Err(InspectError::Refused { what, hint });
+        return Err(InspectError::Refused { what, advice: ApplyAdvice::FinishOther });
     }
     Ok(Some(journal))
 }
@@ -462,7 +463,7 @@ fn finish(
     };
     report.kept = kept.map_err(|error| InspectError::Refused {
         what: format!("all is written, and what that replaced cannot be kept: {error}"),
-        hint: "run the same command again: it finishes that; with --no-keep, nothing is kept",
+        advice: ApplyAdvice::RepeatOrKeepNothing,
     })?;
     if !journal.is_undo {
         if session.is_kept_in_step() {

@@ -3,16 +3,13 @@
 use std::fmt;
 use std::io::ErrorKind;
 
+use super::advice::ApplyAdvice;
 use super::journal_of;
 use super::target_dir::ApplyTarget;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
 use crate::writeback::{Staging, Target, TargetError};
-
-/// Hint for a target on a read-only filesystem.
-pub(super) const READ_ONLY_HINT: &str =
-    "nothing was changed; mount it read-write, or apply to a copy of the base: --to DIR";
 
 /// An apply, or undo, of a session to its base that has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,11 +55,11 @@ pub fn unfinished(opened: &OpenSession) -> Option<UnfinishedApply> {
 /// [`InspectError::Refused`]: an apply was interrupted, or is running.
 pub fn check_finished(opened: &OpenSession) -> Result<()> {
     let Some(apply) = unfinished(opened) else { return Ok(()) };
-    let hint = match apply {
-        UnfinishedApply::Interrupted => "finish it first: run `acetate apply` with this session",
-        UnfinishedApply::Running => "wait until it has ended",
+    let advice = match apply {
+        UnfinishedApply::Interrupted => ApplyAdvice::FinishFirst,
+        UnfinishedApply::Running => ApplyAdvice::Wait,
     };
-    Err(InspectError::Refused { what: apply.to_string(), hint })
+    Err(InspectError::Refused { what: apply.to_string(), advice })
 }
 
 /// Opens or creates the staging, and refuses one with the journal of an interrupted run.
@@ -70,8 +67,7 @@ pub(super) fn open_new(target: &Target) -> Result<Staging> {
     let staging = open(target, true)?.ok_or_else(|| vanished(target))?;
     if staging.journal()?.is_some() {
         let what = format!("{}: an interrupted apply is to be finished", shown(target));
-        let hint = "run `acetate apply` with the session that it was";
-        return Err(InspectError::Refused { what, hint });
+        return Err(InspectError::Refused { what, advice: ApplyAdvice::FinishOther });
     }
     Ok(staging)
 }
@@ -79,21 +75,17 @@ pub(super) fn open_new(target: &Target) -> Result<Staging> {
 /// Opens the staging, and creates it if `made` is set. `None` if it does not exist. Fails while
 /// another process has it open.
 pub(super) fn open(target: &Target, made: bool) -> Result<Option<Staging>> {
-    let not_written = |error: TargetError, hint| InspectError::Refused {
+    let not_written = |error: TargetError, advice| InspectError::Refused {
         what: format!("{}: cannot be written: {}", shown(target), error.source),
-        hint,
+        advice,
     };
     target.staging(made).map_err(|error| match error.source.kind() {
         ErrorKind::WouldBlock => InspectError::Refused {
             what: format!("{}: another apply is at work", shown(target)),
-            hint: "wait until it has ended",
+            advice: ApplyAdvice::Wait,
         },
-        ErrorKind::ReadOnlyFilesystem => not_written(error, READ_ONLY_HINT),
-        ErrorKind::PermissionDenied if made => {
-            let hint = "nothing was changed; apply as a user who may write there, or to a copy of \
-                        the base: --to DIR";
-            not_written(error, hint)
-        }
+        ErrorKind::ReadOnlyFilesystem => not_written(error, ApplyAdvice::MountReadWrite),
+        ErrorKind::PermissionDenied if made => not_written(error, ApplyAdvice::ApplyAsOther),
         _ => error.into(),
     })
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Skipped;
+use super::advice::ApplyAdvice;
 use super::drift::Drifted;
 use super::last_apply::LastApply;
 use super::merge::StepContent;
@@ -297,7 +298,7 @@ pub(super) fn directory(opened: &OpenSession, to: Option<&Path>) -> Result<PathB
         (None, Some(base)) => Ok(base.to_owned()),
         (None, None) => Err(InspectError::Refused {
             what: format!("{}: has no base", opened.session().path().display()),
-            hint: "name the directory to write to with --to DIR",
+            advice: ApplyAdvice::NameTarget,
         }),
     }
 }

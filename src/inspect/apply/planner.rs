@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Skipped;
+use super::advice::ApplyAdvice;
 use super::audit_drift::{self, HiddenObject, RemovedDescendant};
 use super::drift::Drifted;
 use super::plan::{ApplyOptions, ApplyPlan, ChangeSize, attrs, attrs_of, fingerprint, target_path};
@@ -402,8 +403,7 @@ impl<'a> Planner<'a> {
     fn directories_above(&mut self, path: &MergedPath) -> Result<()> {
         if let Some(moved) = self.moved_above(path) {
             let what = format!("{}: in {}, which was moved", path.display(), moved.display());
-            let hint = "name the directory that was moved, to apply the move too";
-            return Err(InspectError::Refused { what, hint });
+            return Err(InspectError::Refused { what, advice: ApplyAdvice::NameMovedDir });
         }
         for above in self.left_out_above(path) {
             let is_there = self.dirs.get(&above).and_then(|change| change.before.as_ref());

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::advice::ApplyAdvice;
 use super::plan::{attrs_of, directory};
 use super::record::Record;
 use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, own_paths};
@@ -38,8 +39,7 @@ impl<'a> ApplyTarget<'a> {
             (Ok(real), _) => real,
             (Err(error), Some(_)) => {
                 let what = format!("{}: {error}", given.display());
-                let hint = "--to is a copy of the base: make it first, with cp -a";
-                return Err(InspectError::Refused { what, hint });
+                return Err(InspectError::Refused { what, advice: ApplyAdvice::MakeCopy });
             }
             (Err(error), None) => return Err(base_error(&given, error.into())),
         };
@@ -138,7 +138,7 @@ impl<'a> ApplyTarget<'a> {
     fn is_reserved(&self, path: &BasePath) -> InspectError {
         InspectError::Refused {
             what: format!("{}: holds the session, or is acetate's own", self.shown(path).display()),
-            hint: "name the paths to apply, without this one",
+            advice: ApplyAdvice::LeavePathOut,
         }
     }
 }
@@ -166,14 +166,14 @@ fn real(path: &Path) -> Result<PathBuf> {
 
 /// Refuses a copy that is the base, in it, or above it.
 fn check_apart(copy: &Path, base: &Path, given: &Path) -> Result<()> {
-    let (what, hint) = if copy == base {
-        ("is the base", "leave --to out to write to the base")
+    let (what, advice) = if copy == base {
+        ("is the base", ApplyAdvice::NameNoCopy)
     } else if copy.starts_with(base) || base.starts_with(copy) {
-        ("is not apart from the base", "name a copy of the base that is elsewhere")
+        ("is not apart from the base", ApplyAdvice::NameOtherCopy)
     } else {
         return Ok(());
     };
-    Err(InspectError::Refused { what: format!("{}: {what}", given.display()), hint })
+    Err(InspectError::Refused { what: format!("{}: {what}", given.display()), advice })
 }
 
 /// Whether `path` is `dir` or below it.

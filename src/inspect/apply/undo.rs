@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use super::advice::ApplyAdvice;
 use super::journal::Journal;
 use super::keep;
 use super::keep_checks;
@@ -76,21 +77,21 @@ fn kept(opened: &OpenSession, place: &ApplyTarget<'_>) -> Result<Option<(UndoDir
     let Some(record) = keep::read(&dir)? else { return Ok(None) };
     if record.session != opened.session().id() {
         let what = format!("{}: kept by another session of this name", dir.path().display());
-        let hint = "the next apply deletes it";
-        return Err(InspectError::Refused { what, hint });
+        let advice = ApplyAdvice::NextApplyDeletes;
+        return Err(InspectError::Refused { what, advice });
     }
     if !place.is_of(&record) {
         let (applied, asked) = (record.target.display(), place.target.path().display());
         let mut what = format!("the last apply was to {applied}, and not to {asked}");
-        let hint = match (record.target.is_dir(), place.is_copy()) {
-            (true, true) => "name that directory with --to, or leave --to out if it is the base",
-            (true, false) => "name that directory with --to DIR",
+        let advice = match (record.target.is_dir(), place.is_copy()) {
+            (true, true) => ApplyAdvice::NameLastTargetOrNone,
+            (true, false) => ApplyAdvice::NameLastTarget,
             (false, _) => {
                 what.push_str(&format!(", and {applied} is gone"));
-                "the copies that it kept stay beside the session until the next apply"
+                ApplyAdvice::KeptUntilNextApply
             }
         };
-        return Err(InspectError::Refused { what, hint });
+        return Err(InspectError::Refused { what, advice });
     }
     Ok(Some((dir, record)))
 }
@@ -135,8 +136,7 @@ fn prepare(
 }
 
 fn refused<T>(what: String) -> Result<T> {
-    let hint = "nothing was written; run the command again to see the plan as it is now";
-    Err(InspectError::Refused { what, hint })
+    Err(InspectError::Refused { what, advice: ApplyAdvice::PlanAgain })
 }
 
 /// As [`prepare`], while the directories `opened` are open.

@@ -24,8 +24,9 @@ fn limit(conn: &Connection, key: &str) -> Result<Option<u64>> {
     };
     // Ignoring an invalid limit would remove the limit.
     let odd = || {
-        let mend = "`acetate check --repair` takes it away";
-        StoreError::Corrupt(format!("acetate_meta.{key} is no number from 0 on; {mend}"))
+        StoreError::Corrupt(format!(
+            "acetate_meta.{key} is no number from 0 on; a repair removes it"
+        ))
     };
     limit.map(Some).ok_or_else(odd)
 }

@@ -98,7 +98,7 @@ pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
         let is_there = meta::get::<Value>(conn, key)?.is_some();
         if is_there && !is_sound(key, "typeof(value) = 'integer' AND value >= 0")? {
             meta::delete(conn, key)?;
-            mender.mended("M5", "a limit that is no number is gone: `acetate quota` sets another");
+            mender.mended("M5", "a limit that is no number is gone: set another");
         }
     }
     for key in [meta::AUDIT_DROPPED, meta::AUDIT_SINCE] {
@@ -114,7 +114,7 @@ pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
         let lines = if let Some(Value::Text(lines)) = lines { lines } else { String::new() };
         let patterns = lines.lines().filter_map(|line| Pattern::new(line).ok()).collect();
         hide::put(conn, &PatternSet::new(patterns).unwrap_or_default())?;
-        mender.mended("M7", "what is no pattern hides nothing: see `acetate hide`");
+        mender.mended("M7", "what is no pattern hides nothing");
     }
     if !is_sound(meta::CLEAN, "value = 1")? && !is_sound(meta::BOOT_ID, "typeof(value) = 'text'")? {
         meta::put(conn, meta::BOOT_ID, "")?;

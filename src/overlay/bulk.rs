@@ -10,7 +10,7 @@ use super::Overlay;
 use super::edit::{Edit, Parent};
 use super::error::Result;
 use super::limits::BULK_BYTES;
-use super::tree::TreeView;
+use super::tools::tree::TreeView;
 
 /// The object to create at a path.
 #[derive(Debug, Clone)]

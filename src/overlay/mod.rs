@@ -4,12 +4,11 @@
 //! `resolve` and `lookup` find objects, `attr` and `access` read attributes and check permissions,
 //! `read` and `readdir` read content and listings. `copy_up` copies a base object into the delta
 //! before its first change; `write`, `setattr`, `create`, `link`, `remove` and `rename` change
-//! objects. `discard` reverts changes (`undo` reports what that affects); `rebase` removes changes
-//! that were applied to the base. `quota` counts the space that changes use and limits it.
+//! objects. `quota` counts the space that changes use and limits it.
 //! `copy_up_pending` tracks content of large files that `copy_up_background` has not copied yet. A
 //! [`Scope`] restricts what an export shows of the tree and may change. `service` implements
-//! [`Vfs`](crate::vfs::Vfs): it runs these functions on the worker. [`Tree`] gives tools the tree
-//! by paths, without a server.
+//! [`Vfs`](crate::vfs::Vfs): it runs these functions on the worker. `tools` has what tools and
+//! commands need: the tree by paths, differences, giving changes up.
 //!
 //! No file here knows SQL, the wire format or sockets.
 //!
@@ -25,48 +24,36 @@ mod attr;
 mod base_names;
 mod bulk;
 mod cache;
-mod changes;
 mod copy_up;
 mod copy_up_background;
 mod copy_up_pending;
 mod create;
-mod data;
-mod discard;
 mod edit;
 mod error;
 mod guarded;
 mod hanging;
-mod layer;
 mod limits;
-mod lineage;
 mod link;
 mod listings;
 mod lookup;
 mod node;
 mod ordered;
 mod original;
-mod path_rows;
-mod prune;
 mod quota;
 mod read;
 mod read_buffers;
 mod readdir;
-mod rebase;
-mod rebase_part;
-mod rebase_unchanged;
 mod remove;
 mod removed;
 mod rename;
 mod replace;
 mod resolve;
 mod scope;
-mod seal;
 mod service;
 mod setattr;
 mod snapshot;
+mod tools;
 mod trail;
-mod tree;
-mod undo;
 mod weighted_lru;
 mod write;
 mod writer_memo;
@@ -90,24 +77,24 @@ use removed::RemovedOriginals;
 use writer_memo::WriterMemo;
 
 pub use bulk::{BulkContent, BulkItem, Removal};
-pub use changes::{BaseObject, Change, ChangesError, original_of_dir};
 pub use copy_up_background::CopyStep;
 pub use copy_up_pending::is_as_it_was;
-pub use data::{DataPiece, DataReader};
 pub use guarded::Arrival;
 pub use limits::CopyLimits;
 pub use listings::LargeListings;
 pub use original::BlobDigest;
-pub use path_rows::PathRows;
 pub use quota::Group;
-pub use rebase::RebaseItem;
-pub use rebase_part::AppliedPart;
-pub use rebase_unchanged::UnchangedCopy;
 pub use scope::{GuardedPaths, Scope};
-pub use seal::{SealError, SealStep, Sealed, Sealing};
 pub use snapshot::FIRST_NAME_COOKIE;
-pub use tree::{Tree, TreeObject, TreeView};
-pub use undo::{Idle, Undo};
+pub use tools::changes::{BaseObject, Change, ChangesError, original_of_dir};
+pub use tools::data::{DataPiece, DataReader};
+pub use tools::path_rows::PathRows;
+pub use tools::rebase::RebaseItem;
+pub use tools::rebase_part::AppliedPart;
+pub use tools::rebase_unchanged::UnchangedCopy;
+pub use tools::seal::{SealError, SealStep, Sealed, Sealing};
+pub use tools::tree::{Tree, TreeObject, TreeView};
+pub use tools::undo::{Idle, Undo};
 
 /// The clock that an overlay reads; tests inject their own.
 pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;

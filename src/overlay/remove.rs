@@ -7,10 +7,10 @@ use crate::delta::{AuditProcedure, InodeRow, MergedPath, Origin};
 use crate::vfs::{FileKind, FsError, Locator, Name, Outcome, Wcc};
 
 use super::access::{Want, check_sticky};
-use super::changes::BaseObject;
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
 use super::node::{Child, DirPlace, Node, is_linked};
+use super::tools::changes::BaseObject;
 
 impl Edit<'_> {
     /// REMOVE.

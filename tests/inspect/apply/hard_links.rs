@@ -115,3 +115,20 @@ fn a_name_that_a_person_gave_a_copied_file_is_a_change() {
     let number = |name: &str| fs::metadata(base.join(name)).unwrap().ino();
     assert_eq!(number("dir/text"), number("further"));
 }
+
+/// The base's file is not the session's, so its name goes, and the link keeps the session's.
+#[test]
+fn a_link_that_the_session_made_stays_apart_from_a_merged_file() {
+    let mut world = World::new(TREE);
+    change_first_line(&world);
+    world.link("dir/text", "more").unwrap();
+    let base = world.change_base();
+    fs::write(base.join("dir/text"), "one\ntwo\nthree\nfour\nFIVE\n").unwrap();
+    assert_eq!(apply_served(&world, &only(&["dir/text"])).skipped, []);
+    for _ in 0..2 {
+        assert_eq!(base_text(&world), "ONE\ntwo\nthree\nfour\nFIVE\n");
+        assert_eq!(world.cat("dir/text"), base_text(&world));
+        assert_eq!(world.cat("more"), "ONE\ntwo\nthree\nfour\nfive\n");
+        assert_eq!(apply_served(&world, &all()).skipped, []);
+    }
+}

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::delta::Ino;
 use crate::vfs::FsError;
 
-use super::error::Result;
+use crate::overlay::error::Result;
 
 /// Inodes of a directory's ancestors, the closest first. Directories without an inode are left out:
 /// they cannot form a cycle. Clones share their links.

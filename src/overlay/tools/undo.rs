@@ -100,7 +100,7 @@ impl TreeView<'_> {
             .is_none_or(|base| (base.mode, base.uid, base.gid) != (attr.mode, attr.uid, attr.gid)))
     }
 
-    fn ends(&self, change: Change) -> super::error::Result<UndoGroup> {
+    fn ends(&self, change: Change) -> crate::overlay::error::Result<UndoGroup> {
         let mut ends = UndoGroup { paths: vec![change.path], gone_at: None };
         let Some(before) = change.before.filter(|_| !change.is_link) else { return Ok(ends) };
         let (mut base, mut is_gone) = (before.path, false);
@@ -137,14 +137,14 @@ impl TreeView<'_> {
     }
 
     /// Whether the base has an object at this path, ignoring renames.
-    fn base_has(&self, path: &MergedPath) -> super::error::Result<bool> {
+    fn base_has(&self, path: &MergedPath) -> crate::overlay::error::Result<bool> {
         let path = path.as_bytes().strip_prefix(b"/").and_then(BasePath::from_bytes);
         Ok(path.map(|path| self.view.base_attr_at(&path)).transpose()?.flatten().is_some())
     }
 
     /// Whether a directory was renamed and `acetate seal` copied up everything below it, so that
     /// nothing of the base shows through.
-    fn is_folded(&self, dir: &TreeObject) -> super::error::Result<bool> {
+    fn is_folded(&self, dir: &TreeObject) -> crate::overlay::error::Result<bool> {
         let Some(origin) = dir.origin() else { return Ok(false) };
         let place = self.view.place(&dir.node)?;
         Ok(place.base.as_ref() != Some(&origin.path))

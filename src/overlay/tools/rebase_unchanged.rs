@@ -9,10 +9,10 @@ use crate::base::BasePath;
 use crate::delta::{AuditProcedure, Ino, MergedPath};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Time};
 
-use super::Overlay;
-use super::cache::Invalidation;
-use super::edit::Edit;
-use super::error::Result;
+use crate::overlay::Overlay;
+use crate::overlay::cache::Invalidation;
+use crate::overlay::edit::Edit;
+use crate::overlay::error::Result;
 
 /// A session's file or symbolic link without a change, or a copied-up directory that the base no
 /// longer has.

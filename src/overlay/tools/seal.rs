@@ -17,12 +17,12 @@ use crate::base::{Base, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath, WriteTxn};
 use crate::vfs::{Caller, FileKind, FsError, Name};
 
-use super::edit::Edit;
-use super::error::{OpError, Result};
-use super::limits::CopyLimits;
-use super::node::{Child, DirPlace, Node};
-use super::resolve::View;
-use super::{Clock, Core, copy_up_background};
+use crate::overlay::edit::Edit;
+use crate::overlay::error::{OpError, Result};
+use crate::overlay::limits::CopyLimits;
+use crate::overlay::node::{Child, DirPlace, Node};
+use crate::overlay::resolve::View;
+use crate::overlay::{Clock, Core, copy_up_background};
 
 use fold::Fold;
 use marks::Mark;

@@ -4,7 +4,7 @@ use super::{Change, ChangeSearch};
 use crate::delta::MergedPath;
 use crate::overlay::error::Result;
 use crate::overlay::node::{Node, is_linked};
-use crate::overlay::tree::TreeObject;
+use crate::overlay::tools::tree::TreeObject;
 
 impl ChangeSearch<'_> {
     /// Reports the base names, without an entry, of copied-up files.

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use crate::vfs::FsError;
 
-use super::limits::DATA_PIECE_BYTES;
 use super::tree::{TreeObject, TreeView};
+use crate::overlay::limits::DATA_PIECE_BYTES;
 
 /// Reads the data ranges of a regular file in ascending order, in pieces of at most 256 KiB.
 ///

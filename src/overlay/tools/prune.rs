@@ -4,8 +4,8 @@ use crate::delta::WriteTxn;
 use crate::vfs::FsError;
 use crate::worker::{Cost, OpResult};
 
-use super::Overlay;
-use super::error::{from_store, from_work};
+use crate::overlay::Overlay;
+use crate::overlay::error::{from_store, from_work};
 
 /// Rows deleted per transaction: bounds how long clients' changes wait.
 const PRUNE_ROWS: u32 = 1000;

@@ -5,7 +5,7 @@ use super::{BaseObject, Change, ChangeSearch, SessionDir};
 use crate::base::{BaseError, BasePath};
 use crate::delta::{Ino, MergedPath};
 use crate::overlay::error::{OpError, Result};
-use crate::overlay::tree::TreeView;
+use crate::overlay::tools::tree::TreeView;
 use crate::vfs::{FileKind, FsError, Name, Time};
 
 impl TreeView<'_> {

@@ -10,13 +10,14 @@ use crate::base::{Base, BaseError, BasePath, Empty};
 use crate::delta::{InodeRow, MergedPath, Origin, Reader, Store, StoreError};
 use crate::vfs::{Attr, FileKind, FsError, Locator, Name, Time};
 
-use super::Core;
-use super::error::Result;
-use super::limits::CopyLimits;
 use super::lineage::Lineage;
-use super::node::Node;
-use super::resolve::View;
-use super::writer_memo::WriterMemo;
+use crate::overlay::Core;
+use crate::overlay::edit::Edit;
+use crate::overlay::error::Result;
+use crate::overlay::limits::CopyLimits;
+use crate::overlay::node::{DirPlace, Node};
+use crate::overlay::resolve::View;
+use crate::overlay::writer_memo::WriterMemo;
 
 /// Number of chunks that one query scans for the end of a data range.
 const DATA_CHUNKS: u64 = 1024;
@@ -30,9 +31,9 @@ pub struct Tree {
 
 /// The tree in one read snapshot: later commits do not show.
 pub struct TreeView<'a> {
-    pub(super) view: View<'a>,
+    pub(in crate::overlay) view: View<'a>,
     /// Whether the base is present; `false` after [`Tree::without_base`].
-    pub(super) knows_base: bool,
+    pub(in crate::overlay) knows_base: bool,
 }
 
 /// An object of the merged tree, and the path at which it was found.
@@ -76,7 +77,7 @@ impl Tree {
         let known = WriterMemo::new();
         let read = reader.read(&mut |txn| {
             if let Err(error) = txn.hold() {
-                value = Err(super::error::from_store(&error));
+                value = Err(crate::overlay::error::from_store(&error));
             } else if let Some(f) = f.take() {
                 let view = View {
                     txn,
@@ -88,7 +89,7 @@ impl Tree {
                 value = f(&TreeView { view, knows_base: self.knows_base });
             }
         });
-        read.map_err(|error| super::error::from_store(&error)).and(value)
+        read.map_err(|error| crate::overlay::error::from_store(&error)).and(value)
     }
 }
 
@@ -346,6 +347,22 @@ impl TreeObject {
         match &self.node {
             Node::Delta(_) => None,
             Node::Base { path, .. } => Some(path),
+        }
+    }
+}
+
+impl Edit<'_> {
+    /// The directory that shows at a merged path.
+    pub(in crate::overlay) fn visible_dir(
+        &self,
+        path: &MergedPath,
+    ) -> Result<Option<Arc<DirPlace>>> {
+        let tree = TreeView { view: self.view(), knows_base: true };
+        match tree.find(path)? {
+            Some(found) if found.attr().kind == FileKind::Directory => {
+                Ok(Some(tree.view.place(&found.node)?))
+            }
+            _ => Ok(None),
         }
     }
 }

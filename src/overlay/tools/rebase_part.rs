@@ -10,12 +10,12 @@ use crate::base::{BaseAttr, BasePath};
 use crate::delta::AuditProcedure;
 use crate::vfs::{Caller, Device, FileId, FileKind, FsError, Time};
 
-use super::Overlay;
-use super::cache::Invalidation;
-use super::edit::Edit;
-use super::error::Result;
-use super::original::BlobDigest;
 use super::rebase::RebaseItem;
+use crate::overlay::Overlay;
+use crate::overlay::cache::Invalidation;
+use crate::overlay::edit::Edit;
+use crate::overlay::error::Result;
+use crate::overlay::original::BlobDigest;
 
 /// The applied state of a file: its original with the applied hunks.
 #[derive(Debug, Clone)]

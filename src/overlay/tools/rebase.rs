@@ -8,16 +8,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::{BaseAttr, BasePath};
-use crate::delta::{AuditProcedure, InodeRow, MergedPath, Origin};
+use crate::delta::{AuditProcedure, MergedPath, Origin};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Time};
 
-use super::Overlay;
-use super::cache::Invalidation;
-use super::copy_up::origin_of;
-use super::edit::Edit;
-use super::error::Result;
-use super::node::{DirPlace, is_linked};
 use super::tree::TreeView;
+use crate::overlay::Overlay;
+use crate::overlay::cache::Invalidation;
+use crate::overlay::copy_up::origin_of;
+use crate::overlay::edit::Edit;
+use crate::overlay::error::Result;
+use crate::overlay::node::{DirPlace, is_linked};
 
 /// A path that `apply` wrote to the base, and the session object it replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -396,7 +396,11 @@ impl Edit<'_> {
             self.invalidate(Invalidation::All);
             return Ok(true);
         }
-        if !is_linked(attr.kind, attr.nlink) && self.has_other_names(&row, &path, keeps)? {
+        let is_alone = !was_linked && !is_linked(attr.kind, attr.nlink);
+        if is_alone
+            && self.has_other_names(&row, &path, keeps)?
+            && self.is_as_applied(&row, &path, (&base, &attr))?
+        {
             // The other names become further hard links of the base file.
             row.origin = Some(origin_of(base, &attr));
             self.txn.put_inode(&row)?;
@@ -421,30 +425,6 @@ impl Edit<'_> {
             self.txn.delete_inode(ino)?;
         }
         Ok(false)
-    }
-
-    /// Gives a session file entries at the other names of its base file, after `apply` replaced the
-    /// base file at the name `applied`: with a single name left, the base file would show there.
-    /// The first of them becomes the origin, with the original.
-    fn move_to_other_names(
-        &mut self,
-        row: &mut InodeRow,
-        applied: &BasePath,
-        keeps: &dyn Fn(&MergedPath) -> bool,
-    ) -> Result<()> {
-        self.txn.put_inode(row)?;
-        let added = self.add_entries_at_base_names(row, keeps)?;
-        let Some(now) = added.first() else { return Ok(()) };
-        let Some(attr) = self.view().base_attr_at(now)? else { return Ok(()) };
-        if let Some(origin) = row.origin.as_mut() {
-            origin.nlink = attr.nlink;
-            if origin.path == *applied {
-                origin.path = now.clone();
-                self.copy_original(applied, now)?;
-            }
-        }
-        self.refresh_origin_ctime(row, &attr);
-        Ok(())
     }
 }
 

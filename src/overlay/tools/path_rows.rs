@@ -4,8 +4,8 @@
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::vfs::{FileId, FileKind, FsError, Time};
 
-use super::error::Result;
 use super::tree::TreeView;
+use crate::overlay::error::Result;
 
 /// The rows of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,6 +54,6 @@ impl TreeView<'_> {
     /// Content of large files that is not copied yet.
     pub fn pending_copies(&self) -> std::result::Result<PendingCopies, FsError> {
         let pending = self.view.txn.pending_copies();
-        pending.map_err(|error| super::error::from_store(&error))
+        pending.map_err(|error| crate::overlay::error::from_store(&error))
     }
 }

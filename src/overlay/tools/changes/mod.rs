@@ -16,11 +16,11 @@ use crate::base::{BaseAttr, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath, Origin, Original};
 use crate::vfs::{FileKind, FsError, Name};
 
-use super::error::{OpError, Result};
 use super::lineage::Lineage;
-use super::node::{DirPlace, Node, is_linked};
-use super::resolve::View;
 use super::tree::{TreeObject, TreeView};
+use crate::overlay::error::{OpError, Result};
+use crate::overlay::node::{DirPlace, Node, is_linked};
+use crate::overlay::resolve::View;
 pub use drift::original_of_dir;
 use drift::{both_changed_attributes, drifted};
 

@@ -4,9 +4,9 @@ use crate::base::{BaseError, BasePath};
 use crate::delta::{Ino, MergedPath};
 use crate::vfs::{FileKind, FsError, Name};
 
-use super::error::Result;
-use super::node::{Node, is_same_path};
 use super::tree::{TreeObject, TreeView};
+use crate::overlay::error::Result;
+use crate::overlay::node::{Node, is_same_path};
 
 impl TreeView<'_> {
     /// Whether a directory shows the base directory at its own path: the session did not rename it
@@ -51,7 +51,8 @@ impl TreeView<'_> {
     /// Number of directories that a row of `acetate_opaque` marks.
     pub fn opaque_dirs(&self) -> std::result::Result<u64, FsError> {
         let dirs = self.view.txn.opaque_dirs();
-        dirs.map(|dirs| dirs.len() as u64).map_err(|error| super::error::from_store(&error))
+        dirs.map(|dirs| dirs.len() as u64)
+            .map_err(|error| crate::overlay::error::from_store(&error))
     }
 
     /// The names in the base directory at this path; `None` if the base has no directory there.

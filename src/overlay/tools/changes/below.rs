@@ -3,7 +3,7 @@
 use super::{Change, ChangeSearch, ChangesError};
 use crate::delta::{Ino, MergedPath};
 use crate::overlay::error::Result;
-use crate::overlay::tree::TreeView;
+use crate::overlay::tools::tree::TreeView;
 
 impl TreeView<'_> {
     /// As [`TreeView::changes`], for the changes below a directory. Hard links of copied-up files

@@ -1,21 +1,20 @@
 //! Drops the session's changes at paths, so that the base shows there again.
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
 
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::{AuditProcedure, Ino, InodeRow, MergedPath, Origin};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Outcome};
 use crate::worker::Cost;
 
-use super::Overlay;
-use super::cache::Invalidation;
-use super::copy_up_background;
-use super::edit::{Edit, moved_on};
-use super::error::Result;
-use super::node::{DirPlace, Node};
 use super::tree::TreeView;
 use super::undo::{Undo, is_in};
+use crate::overlay::Overlay;
+use crate::overlay::cache::Invalidation;
+use crate::overlay::copy_up_background;
+use crate::overlay::edit::{Edit, moved_on};
+use crate::overlay::error::Result;
+use crate::overlay::node::{DirPlace, Node};
 
 impl Overlay {
     /// Drops the session's changes at `paths`, and at the paths that must go with them
@@ -391,16 +390,6 @@ impl Edit<'_> {
     fn may_come_back(&self, dir: &DirPlace, name: &Name) -> Result<bool> {
         let Some(path) = dir.base.as_ref().map(|base| base.join(name)) else { return Ok(false) };
         Ok(self.txn.redirected_to(&path)?.is_some() || self.txn.original(&path)?.is_some())
-    }
-
-    pub(super) fn visible_dir(&self, path: &MergedPath) -> Result<Option<Arc<DirPlace>>> {
-        let tree = TreeView { view: self.view(), knows_base: true };
-        match tree.find(path)? {
-            Some(found) if found.attr().kind == FileKind::Directory => {
-                Ok(Some(tree.view.place(&found.node)?))
-            }
-            _ => Ok(None),
-        }
     }
 
     pub(super) fn entries_of(&self, dir: Ino) -> Result<Vec<(Name, Ino)>> {

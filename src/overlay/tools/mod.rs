@@ -1,0 +1,29 @@
+//! What tools and commands need of a session, and no client: the merged tree as a whole, the
+//! differences from the base, giving changes up, and sealing.
+//!
+//! | File | Purpose |
+//! |---|---|
+//! | `tree`, `lineage` | the merged tree by path; detection of cycles |
+//! | `layer`, `data` | the layer over the base alone; content without holes |
+//! | `changes`, `originals` | the differences between session and base; comparisons with originals |
+//! | `discard`, `undo` | give up changes, and what that takes |
+//! | `rebase`, `rebase_links`, `rebase_part`, `rebase_unchanged` | remove session rows whose content the base has |
+//! | `path_rows` | the session's rows for one path |
+//! | `prune` | shortens the audit log |
+//! | `seal` | folds our own tables into those of the specification |
+
+pub(super) mod changes;
+pub(super) mod data;
+mod discard;
+mod layer;
+mod lineage;
+mod originals;
+pub(super) mod path_rows;
+mod prune;
+pub(super) mod rebase;
+mod rebase_links;
+pub(super) mod rebase_part;
+pub(super) mod rebase_unchanged;
+pub(super) mod seal;
+pub(super) mod tree;
+pub(super) mod undo;

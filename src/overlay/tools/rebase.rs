@@ -419,6 +419,11 @@ impl Edit<'_> {
         if !is_one && was_linked {
             self.move_to_other_names(&mut row, &base, keeps)?;
         }
+        let is_from_here = row.origin.as_ref().is_some_and(|origin| origin.path == base);
+        if !is_one && is_from_here && row.copy_up.is_none() && !is_linked(attr.kind, attr.nlink) {
+            // The base file is another one now, and that of no other name: the file is a new one.
+            row.origin = None;
+        }
         if row.nlink > 0 || (!is_one && self.adopt_base_name(&mut row, keeps)?) {
             self.txn.put_inode(&row)?;
         } else {

@@ -1,4 +1,4 @@
-//! The names of a hard-linked file of which `apply` wrote one to the base.
+//! The other names of a hard-linked file, after `apply` wrote one to the base.
 
 use super::changes::BaseObject;
 use super::tree::TreeView;

@@ -125,6 +125,8 @@ fn a_link_that_the_session_made_stays_apart_from_a_merged_file() {
     let base = world.change_base();
     fs::write(base.join("dir/text"), "one\ntwo\nthree\nfour\nFIVE\n").unwrap();
     assert_eq!(apply_served(&world, &only(&["dir/text"])).skipped, []);
+    let plan = planned(&open(&world), None, &all()).unwrap();
+    assert!(plan.changes.iter().all(|change| change.from.is_none()), "{plan:?}");
     for _ in 0..2 {
         assert_eq!(base_text(&world), "ONE\ntwo\nthree\nfour\nFIVE\n");
         assert_eq!(world.cat("dir/text"), base_text(&world));

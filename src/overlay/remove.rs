@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use crate::base::BasePath;
-use crate::delta::{AuditProcedure, InodeRow, MergedPath, Origin};
+use crate::delta::{AuditProcedure, Ino, InodeRow, MergedPath};
 use crate::vfs::{FileKind, FsError, Locator, Name, Outcome, Wcc};
 
 use super::access::{Want, check_sticky};
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
 use super::node::{Child, DirPlace, Node, is_linked};
-use super::tools::changes::BaseObject;
 
 impl Edit<'_> {
     /// REMOVE.
@@ -118,7 +117,7 @@ impl Edit<'_> {
         let base = self.core.base.clone();
         let mut shown_in = Ok(None);
         let path = base.find_linked(origin.fileid, &mut |path| {
-            shown_in = self.base_name_at(path, &origin, is_fit);
+            shown_in = self.base_name_at(path, row.ino, is_fit);
             !matches!(shown_in, Ok(None))
         })?;
         let (Some(place), Some((_, name))) = (shown_in?, path.and_then(|path| path.split())) else {
@@ -132,11 +131,11 @@ impl Edit<'_> {
         Ok(true)
     }
 
-    /// The directory of a base path, if the path still shows the file of `origin` without a dentry.
+    /// The directory of a base path, if the path shows the session's file `ino` without a dentry.
     fn base_name_at(
         &self,
         path: &BasePath,
-        origin: &Origin,
+        ino: Ino,
         is_fit: &dyn Fn(&MergedPath) -> bool,
     ) -> Result<Option<Arc<DirPlace>>> {
         let Some((above, name)) = path.split() else { return Ok(None) };
@@ -146,16 +145,8 @@ impl Edit<'_> {
             return Ok(None);
         }
         let shows = view.child(&place, &name)?;
-        let is_it = |c: &Child| !c.has_dentry && c.node.fileid() == origin.fileid;
-        let Some(child) = shows.filter(is_it) else { return Ok(None) };
-        // A file of one name and other content may be a new one that got the number of the old one.
-        if let Node::Base { path, attr } = child.node
-            && let Some(original) = view.txn.original(&origin.path)?
-            && !view.is_as_original(&original, &BaseObject { path, attr: *attr })?
-        {
-            return Ok(None);
-        }
-        Ok(Some(place))
+        let is_it = |c: &Child| !c.has_dentry && c.node.row().is_some_and(|row| row.ino == ino);
+        Ok(shows.filter(is_it).map(|_| place))
     }
 
     /// Removes an empty directory and the whiteouts below it: the whiteout at its own path

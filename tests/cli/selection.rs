@@ -82,7 +82,7 @@ fn pathspecs_choose_as_in_git() {
         (&["nowhere"][..], "/nowhere: nothing is there"),
         (&["src", "../x"], "../x: not a path in the session's tree"),
         (&[":(attr:x)src"], "magic words"),
-        (&["--exclude", "a//b"], "--exclude a//b"),
+        (&["--exclude", "a//b"], "excluded path a//b"),
     ] {
         for command in ["diff", "log", "apply", "discard"] {
             let output = ask(&world, &[&[command], specs].concat());
@@ -115,6 +115,24 @@ fn apply_leaves_out_what_is_excluded_and_splits_no_directory() {
     let gone = ["/gone/", "/gone/a.rs", "/gone/b.txt", "/gone/sub/", "/gone/sub/c.rs"];
     let others = ["/new/", "/notes.txt", "/x.log"];
     assert_eq!(left, [&["/build/", "/build/out.rs"][..], &gone, &others].concat());
+}
+
+/// A script whose variable is empty, or whose pattern matches more than it was meant to.
+#[test]
+fn all_that_the_session_changed_is_not_discarded_unasked() {
+    let mut world = changed();
+    world.close();
+    let before = lines(&world, 1, &["diff"]);
+    let all = "--yes discards all that the session changed";
+    for (spec, wanted) in [("*", all), ("/*", all), (":!nosuch", all), ("", "an empty path")] {
+        let output = ask(&world, &["discard", spec]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{spec:?}: {said}");
+        assert!(said.contains(wanted), "{spec:?}: {said}");
+        assert_eq!(lines(&world, 1, &["diff"]), before, "{spec:?}");
+    }
+    lines(&world, 0, &["discard", "*", "--yes"]);
+    assert!(lines(&world, 0, &["diff"]).is_empty());
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub fn applied(world: &World, paths: &[&str]) -> Vec<RebaseItem> {
         object: object(text).map(|attr| (attr.fileid, attr.ctime)),
         was_entry: true,
         base_ctime: None,
-        was_linked: false,
+        was_linked: true,
     };
     paths.iter().map(let_go).collect()
 }

@@ -103,7 +103,8 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
             idle: undo.idle.iter().map(idle).collect(),
         }
     } else {
-        if !args.yes && !is_wanted(args, &opened, &asked)? {
+        let are_named = selection.is_of_paths();
+        if !args.yes && !is_wanted(args, &opened, (&asked, are_named))? {
             output::line(format_args!("nothing was discarded"));
             return Ok(Ending::Findings);
         }
@@ -115,10 +116,17 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 /// Shows what would be discarded, and asks. Without a terminal, discarding the whole session needs
-/// `--yes`.
-fn is_wanted(args: &Args, opened: &OpenSession, asked: &[MergedPath]) -> Result<bool, CliError> {
+/// `--yes`, unless all its changes are named by their paths (`are_named`).
+fn is_wanted(
+    args: &Args,
+    opened: &OpenSession,
+    (asked, are_named): (&[MergedPath], bool),
+) -> Result<bool, CliError> {
     if args.json || !asking::can_ask() {
-        if !asked.contains(&MergedPath::root()) {
+        let root = MergedPath::root();
+        let is_all = asked.contains(&root)
+            || (!are_named && undo(opened, asked)?.changes >= undo(opened, &[root])?.changes);
+        if !is_all {
             return Ok(true);
         }
         let what = CliError::new("cannot ask without a terminal: nothing was discarded");

@@ -87,7 +87,7 @@ impl Selection {
         let (includes, excludes) = (Pathspecs::new(includes)?, Pathspecs::new(excludes)?);
         let mut parts = SelectionParts { includes, excludes, ..SelectionParts::default() };
         let invalid = |text: &str, why: &dyn std::fmt::Display| InspectError::Invalid {
-            what: format!("exclusion {text}: {why}"),
+            what: format!("excluded path {text}: {why}"),
         };
         let patterns = asked.exclude.iter().map(|text| {
             // A pattern always excludes everything below a directory, so the slash has no meaning.

@@ -48,6 +48,10 @@ impl Pathspec {
         current: &MergedPath,
         is_known: &dyn Fn(&MergedPath) -> Result<bool>,
     ) -> Result<Self> {
+        if text.is_empty() {
+            let what = "an empty path names nothing; `.` is the current directory".to_owned();
+            return Err(InspectError::Invalid { what });
+        }
         let (magic, pattern) = magic(text)?;
         let from = if magic.is_top { &MergedPath::root() } else { current };
         let spec = |matcher| Self { is_exclude: magic.is_exclude, matcher };

@@ -99,6 +99,26 @@ fn the_other_name_of_a_file_is_merged_after_one_name_was_discarded() {
     assert_eq!(two, "ONE\ntwo\nthree\nfour\nFIVE\n");
 }
 
+/// An editor that saves by rename makes two files of one: clients see the base's at the other name,
+/// and so do a review and an apply.
+#[test]
+fn a_name_that_a_person_parted_from_the_file_is_the_bases() {
+    let mut world = World::new(&format!("{TREE} two = dir/text"));
+    change_first_line(&world);
+    let base = world.change_base();
+    fs::write(base.join("saved"), "one\ntwo\nthree\nfour\nFIVE\n").unwrap();
+    fs::rename(base.join("saved"), base.join("dir/text")).unwrap();
+    let start = "one\ntwo\nthree\nfour\nfive\n";
+    assert_eq!(world.cat("two"), start);
+    assert_eq!(merged_paths(&world, &all()), [("/dir/text".to_owned(), false)]);
+    let before = fs::metadata(base.join("two")).unwrap();
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    let after = fs::metadata(base.join("two")).unwrap();
+    assert_eq!((after.ino(), after.mtime()), (before.ino(), before.mtime()));
+    assert_eq!(base_text(&world), "ONE\ntwo\nthree\nfour\nFIVE\n");
+    assert_eq!(world.cat("two"), start);
+}
+
 /// Clients see the session's file at that name: so does a review.
 #[test]
 fn a_name_that_a_person_gave_a_copied_file_is_a_change() {

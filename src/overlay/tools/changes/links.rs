@@ -25,7 +25,11 @@ impl ChangeSearch<'_> {
                 let node = Node::Delta(Box::new(row.clone()));
                 self.at = place.merged.join(&name);
                 let Some(before) = self.base_object(path)? else { continue };
-                let is_alone = !is_linked(before.attr.kind, before.attr.nlink);
+                // A file with a single name may be a new file that got the old number: clients see
+                // the base file.
+                if !is_linked(before.attr.kind, before.attr.nlink) {
+                    continue;
+                }
                 let path = self.at.clone();
                 let after = Some(self.tree.object(node, path.clone())?);
                 let is_carried = before.path.as_bytes() != &path.as_bytes()[1..];
@@ -33,11 +37,6 @@ impl ChangeSearch<'_> {
                 let mut change =
                     Change { before, after, moved_with_parent: is_carried, ..Change::at(path) };
                 self.compare_with_original(&mut change, None)?;
-                // A file with a single name and other content may be a new file that got the old
-                // number; clients see the base file.
-                if is_alone && change.original.is_some() && change.is_drifted {
-                    continue;
-                }
                 if !(self.each)(change) {
                     return Ok(false);
                 }

@@ -63,7 +63,7 @@ fn limit_unsent(stream: &TcpStream, is_unproven: bool) -> io::Result<()> {
 
 /// macOS buffers some hundreds of KiB; safe code cannot change that.
 #[cfg(not(target_os = "linux"))]
-fn hold_back(_stream: &TcpStream, _is_newcomer: bool) -> io::Result<()> {
+fn limit_unsent(_stream: &TcpStream, _is_unproven: bool) -> io::Result<()> {
     let _linux_only = UNSENT_BYTES;
     Ok(())
 }

@@ -9,8 +9,8 @@ pub(super) struct ModeChange(Vec<Clause>);
 /// One clause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clause {
-    /// Replaces the mode.
-    Octal(u32),
+    /// Replaces the mode. A directory keeps the bits of `kept`.
+    Octal { bits: u32, kept: u32 },
     /// `who` is a mask of the bits that may change.
     Symbolic { who: u32, how: char, bits: Bits },
 }
@@ -30,7 +30,10 @@ impl ModeChange {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let expected = || "expected an octal number, or changes such as u+x or go=rX".to_owned();
         if text.starts_with(|c: char| c.is_ascii_digit()) {
-            return Ok(Self(vec![Clause::Octal(parse_mode(text)?)]));
+            let bits = parse_mode(text)?;
+            // As in chmod(1), only a number of five digits or more clears set-ID bits.
+            let kept = if text.len() < 5 { 0o6000 } else { 0 };
+            return Ok(Self(vec![Clause::Octal { bits, kept }]));
         }
         let mut clauses = Vec::new();
         for part in text.split(',') {
@@ -62,7 +65,7 @@ impl ModeChange {
     /// The new mode of an object with this mode.
     pub(super) fn apply(&self, mode: u32, is_dir: bool) -> u32 {
         self.0.iter().fold(mode, |mode, clause| match *clause {
-            Clause::Octal(bits) => bits,
+            Clause::Octal { bits, kept } => bits | if is_dir { mode & kept } else { 0 },
             Clause::Symbolic { who, how, bits } => {
                 let bits = who & bits.of(mode, is_dir);
                 match how {
@@ -130,6 +133,12 @@ mod tests {
             ("ug+s", 0o755, false, 0o6755),
             ("u-rwx", 0o755, false, 0o055),
             ("go=rx", 0o2777, true, 0o2755),
+            ("755", 0o2700, true, 0o2755),
+            ("0755", 0o6700, true, 0o6755),
+            ("4755", 0o2700, true, 0o6755),
+            ("00755", 0o2700, true, 0o755),
+            ("755", 0o7700, true, 0o6755),
+            ("755", 0o6700, false, 0o755),
         ] {
             let change = ModeChange::parse(text).unwrap();
             let applied = change.apply(mode, is_dir);

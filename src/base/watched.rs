@@ -293,6 +293,6 @@ impl Entries for WatchedEntries<'_> {
 
 impl fmt::Debug for WatchedBase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watched").field("is_remote", &self.is_remote).finish_non_exhaustive()
+        f.debug_struct("WatchedBase").field("is_remote", &self.is_remote).finish_non_exhaustive()
     }
 }

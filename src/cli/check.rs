@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::error::CliError;
 use super::output::Out;
 use super::repair::{self, RepairArgs};
-use super::source::SessionSource;
+use super::source::{SessionSource, warn_if_unfinished};
 use super::{Ending, text};
 use crate::delta::sqlite::{Breach, Broken, CheckOptions};
 use crate::inspect::check::{Soundness, check};
@@ -64,6 +64,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    warn_if_unfinished(&args.source.session, args.source.base.as_deref());
     if args.repair {
         return repair::run(&RepairArgs {
             source: &args.source,

@@ -106,8 +106,9 @@ impl CliError {
             }
         };
         let hint = match kind {
-            Some(ErrorKind::NotFound) => "give an existing directory with --base DIR",
-            Some(ErrorKind::NotADirectory) => "the base must be a directory",
+            Some(ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                "give an existing directory with --base DIR"
+            }
             Some(ErrorKind::PermissionDenied) => "serve as a user who may read the directory",
             _ => return Self::new(what),
         };
@@ -244,7 +245,7 @@ impl From<WorkspaceError> for CliError {
             ),
             WorkspaceError::NotMoved { .. } => Self::new(&error).with_hint(
                 "give the place of the tree that the session was made over: at least half of \
-                 the files that it copied up have to be as they were then",
+                 the files that it copied up have to be there, with the type and size of then",
             ),
             WorkspaceError::Differs { .. } => Self::new(&error).with_hint(
                 "an open session keeps its base, what it hides, and whether anybody changes it, \

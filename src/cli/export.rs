@@ -111,7 +111,7 @@ fn to_stdout(
         return Err(error.with_hint("write the archive to a file: --tar FILE"));
     }
     if io::stdout().is_terminal() {
-        let error = CliError::new("an archive is nothing for a terminal");
+        let error = CliError::new("refusing to write an archive to a terminal");
         return Err(error.with_hint("write it to a file: --tar FILE"));
     }
     let out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());

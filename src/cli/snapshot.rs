@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::error::CliError;
 use super::output::{self, Out};
+use super::source::warn_if_unfinished;
 use super::{Ending, text};
 use crate::inspect::snapshot::snapshot;
 
@@ -30,6 +31,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    warn_if_unfinished(&args.session, None);
     let mut progress = output::ProgressLine::new("copying", std::io::stderr().is_terminal());
     let copied = snapshot(&args.session, &args.new, &mut |done, all| progress.tell(done, all));
     progress.end();

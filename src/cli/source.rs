@@ -8,7 +8,7 @@ use super::error::CliError;
 use super::{output, text};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
-use crate::inspect::apply::{check_finished, unfinished};
+use crate::inspect::apply::{UnfinishedApply, check_finished, unfinished};
 use crate::inspect::opened::{OpenSession, merged_path};
 use crate::inspect::selection::unquoted;
 use crate::mounting::self_mount::base_showing_session;
@@ -47,13 +47,25 @@ impl SessionSource {
     }
 }
 
-fn warn_of_unfinished_apply(opened: &OpenSession) {
-    if let Some(apply) = unfinished(opened) {
-        output::line(format_args!(
-            "warning: {apply}: what it wrote looks like changes of the base, and directories that \
-             it moves may show empty"
-        ));
+/// Warns of an apply that has not ended, for a command that reads the session file alone. A session
+/// or base that cannot be opened has no warning.
+pub(super) fn warn_if_unfinished(session: &Path, base: Option<&Path>) {
+    let is_apart = matches!(base_showing_session(session, base), Ok(None));
+    if is_apart && let Ok(opened) = OpenSession::open(session, base) {
+        warn_of_unfinished_apply(&opened);
     }
+}
+
+fn warn_of_unfinished_apply(opened: &OpenSession) {
+    let Some(apply) = unfinished(opened) else { return };
+    let way_on = match apply {
+        UnfinishedApply::Interrupted => "; `acetate apply` finishes it",
+        UnfinishedApply::Running => "",
+    };
+    output::line(format_args!(
+        "warning: {apply}: what it wrote looks like changes of the base, and directories that it \
+         moves may show empty{way_on}"
+    ));
 }
 
 /// The same for a tool that only looks, and can do so without the base.

@@ -87,7 +87,7 @@ fn print(
     }
     let log = match figures.log_bytes {
         0 => String::new(),
-        bytes => format!(" and a log of {}", text::bytes(bytes)),
+        bytes => format!(" and a WAL of {}", text::bytes(bytes)),
     };
     let free = match figures.free_bytes {
         0 => String::new(),

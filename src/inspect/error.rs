@@ -95,7 +95,7 @@ pub enum InspectError {
         advice: ApplyAdvice,
     },
     /// A write to the target directory failed after some steps were done.
-    #[error("{source}; {done} of {all} steps are done, and the rest is not")]
+    #[error("{source}; stopped after {done} of {all} steps")]
     Unfinished {
         /// The number of steps done.
         done: usize,
@@ -133,7 +133,7 @@ impl InspectError {
         match self {
             Self::Open(error) => error.hint(),
             Self::Base { source: BaseError::Denied, .. } => Some(
-                "see to its permissions, run this as a user who may read it, or choose paths \
+                "check its permissions, run this as a user who may read it, or choose paths \
                  without it",
             ),
             Self::Base { is_recorded: true, .. } => {
@@ -146,7 +146,7 @@ impl InspectError {
             Self::NoRoom { .. } => Some("make room on that disk"),
             Self::NotJson { .. } => Some("in JSON, texts stand in double quotes"),
             Self::Unfinished { .. } => {
-                Some("see to that, and run the same command again: it goes on from there")
+                Some("fix that, and run the same command again: it goes on from there")
             }
             Self::Path { source: FsError::Loop, .. } => {
                 Some("a check of the session names the directory, and a repair detaches it")

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Output;
 
+use acetate::control::RefusalAdvice;
 use acetate::inspect::apply::{ApplyEvent, ApplyOptions, Consent, apply};
 use acetate::inspect::opened::OpenSession;
 use acetate::workspace::{self, Workspace};
@@ -49,7 +50,7 @@ fn discard_waits_for_an_interrupted_apply_and_removes_nothing_from_the_base() {
     let mut world = interrupted();
     let (_, err) = said(&acetate(&world, &["discard", "--yes", "a"]), 2);
     assert!(err.contains("error: an apply of this session was interrupted"), "{err}");
-    assert!(err.contains("hint: finish it first: run `acetate apply`"), "{err}");
+    assert!(err.contains("hint: run `acetate apply SESSION.db` to finish it"), "{err}");
     said(&acetate(&world, &["apply", "--yes"]), 0);
     said(&acetate(&world, &["diff"]), 0);
     said(&acetate(&world, &["apply", "--yes"]), 0);
@@ -59,7 +60,14 @@ fn discard_waits_for_an_interrupted_apply_and_removes_nothing_from_the_base() {
 #[test]
 fn who_looks_is_warned_of_an_interrupted_apply_and_nothing_is_exported() {
     let world = interrupted();
-    for args in [&["diff"][..], &["status"], &["ls"]] {
+    for args in [
+        &["diff"][..],
+        &["status"],
+        &["ls"],
+        &["check"],
+        &["check", "--repair", "--dry-run"],
+        &["snapshot", "copy.db"],
+    ] {
         let output = acetate(&world, args);
         let err = String::from_utf8(output.stderr).unwrap();
         let warning = "warning: an apply of this session was interrupted";
@@ -73,6 +81,34 @@ fn who_looks_is_warned_of_an_interrupted_apply_and_nothing_is_exported() {
     assert_eq!(err, "");
 }
 
+/// What the interrupted apply took out of the base would be missing in the copy.
+#[test]
+fn no_copy_is_written_while_an_apply_to_the_base_is_interrupted() {
+    let mut world = World::new("big/f \"1\"\n");
+    world.rename("big", "moved").unwrap();
+    world.close();
+    let copy = world.scratch().join("copy");
+    fs::create_dir_all(copy.join("big")).unwrap();
+    fs::write(copy.join("big/f"), "1").unwrap();
+    let base = world.change_base();
+    break_off(&world, &base, &all());
+    for how in ["--yes", "--dry-run"] {
+        let (_, err) = said(&acetate(&world, &["apply", how, "--to", copy.to_str().unwrap()]), 2);
+        assert!(err.contains("error: an apply of this session was interrupted"), "{how}: {err}");
+    }
+    assert_eq!(fs::read(copy.join("big/f")).unwrap(), b"1");
+    assert!(!copy.join(".acetate-apply").exists());
+    said(&acetate(&world, &["apply", "--yes"]), 0);
+    said(&acetate(&world, &["apply", "--yes", "--to", copy.to_str().unwrap()]), 0);
+}
+
+#[test]
+fn what_is_left_of_an_interrupted_apply_is_counted() {
+    let world = interrupted();
+    let (_, err) = said(&acetate(&world, &["apply", "--dry-run"]), 1);
+    assert_eq!(err, "an apply was interrupted; to be finished: 1 of 2 steps\n");
+}
+
 #[test]
 fn no_discard_of_the_library_removes_what_an_interrupted_apply_wrote_to_the_base() {
     let mut world = interrupted();
@@ -80,8 +116,7 @@ fn no_discard_of_the_library_removes_what_an_interrupted_apply_wrote_to_the_base
     let refused = work.discard(&["a"]).unwrap_err();
     assert!(refused.to_string().contains("an apply to the base has not ended"), "{refused}");
     let workspace::Error::Refused(refusal) = refused else { panic!("{refused}") };
-    let hint = refusal.hint.unwrap_or_default();
-    assert!(hint.contains("run `acetate apply` with its session"), "{hint}");
+    assert_eq!(refusal.advice, Some(RefusalAdvice::FinishApply));
     work.close().unwrap();
     said(&acetate(&world, &["apply", "--yes"]), 0);
     let base = world.change_base();

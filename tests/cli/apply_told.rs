@@ -57,6 +57,25 @@ fn attributes_and_removals_in_the_base_are_said_as_such() {
 }
 
 #[test]
+fn moves_links_and_new_directories_are_in_the_total() {
+    let mut world = World::new("b/a \"1\"\nb/c \"2\"\n");
+    world.rename("b/a", "b/a2").unwrap();
+    world.link("b/c", "b/c2").unwrap();
+    world.mkdir("b/nd").unwrap();
+    world.close();
+    let total = |out: &str| out.lines().last().unwrap().rsplit(": ").next().unwrap().to_owned();
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
+    assert_eq!(total(&out), "1 moved, 1 link, 1 new directory, times of 1 directory");
+    world.open_again();
+    world.put("b/new", "new");
+    world.link("b/new", "b/new2").unwrap();
+    world.close();
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
+    let wanted = "1 file to write (3 B), 1 moved, 2 links, 1 new directory, times of 1 directory";
+    assert_eq!(total(&out), wanted);
+}
+
+#[test]
 fn a_copy_in_which_nothing_changed_is_dropped_where_nothing_else_is_applied() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -40,7 +40,7 @@ fn a_base_that_is_no_directory_leaves_no_session() {
     for command in ["init", "serve"] {
         let args = |base| [command, "s.db", "--base", base];
         check(dir.path(), &args("none"), &["base none", "No such file"], "--base DIR");
-        check(dir.path(), &args("file"), &["base file"], "must be a directory");
+        check(dir.path(), &args("file"), &["base file", "not a directory"], "--base DIR");
     }
     assert!(!dir.path().join("s.db").exists());
 }

@@ -117,7 +117,7 @@ fn a_terminal_gets_no_archive() {
         return skip("no script(1) here");
     };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("nothing for a terminal"), "{said}");
+    assert!(said.contains("refusing to write an archive to a terminal"), "{said}");
     assert_eq!(output.status.code(), Some(2));
 }
 

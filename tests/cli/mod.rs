@@ -53,5 +53,6 @@ mod tool;
 mod tool_run;
 mod unavailable;
 mod undo;
+mod undo_left_out;
 mod unmounting;
 mod writing;

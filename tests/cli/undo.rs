@@ -462,10 +462,10 @@ fn an_apply_to_another_directory_says_that_the_last_undo_goes() {
     world.close();
     let note = |dir: &Path| {
         let dir = dir.canonicalize().unwrap();
-        format!("what is kept of the apply to {} of ", dir.display())
+        format!("this apply ends the undo of the one to {} of ", dir.display())
     };
     let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
-    assert!(!out.contains("what is kept of the apply"), "{out}");
+    assert!(!out.contains("ends the undo"), "{out}");
     let copy = world.scratch().join("copy");
     fs::create_dir(&copy).unwrap();
     let to = ["--to", copy.to_str().unwrap()];

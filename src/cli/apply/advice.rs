@@ -9,8 +9,8 @@ pub(in crate::cli) fn words(advice: ApplyAdvice) -> &'static str {
             "nothing was written; run the command again to see the plan as it is now"
         }
         ApplyAdvice::Wait => "wait until it has ended",
-        ApplyAdvice::FinishFirst => "finish it first: run `acetate apply` with this session",
-        ApplyAdvice::FinishOther => "finish it first: run `acetate apply` with that session",
+        ApplyAdvice::FinishFirst => "run `acetate apply SESSION.db` to finish it",
+        ApplyAdvice::FinishOther => "run `acetate apply` with that session to finish it",
         ApplyAdvice::RedoOrGiveUp => {
             "`acetate apply --undo` applies them again; --no-keep gives them up"
         }
@@ -23,7 +23,7 @@ pub(in crate::cli) fn words(advice: ApplyAdvice) -> &'static str {
         }
         ApplyAdvice::Repeat => "run the same command again: it finishes that",
         ApplyAdvice::MendAndRepeat => {
-            "the session would lose it; see to that, and run the same command again"
+            "the session would lose it; fix that, and run the same command again"
         }
         ApplyAdvice::NextApplyDeletes => "the next apply deletes it",
         ApplyAdvice::NameLastTarget => "name that directory with --to DIR",
@@ -40,7 +40,7 @@ pub(in crate::cli) fn words(advice: ApplyAdvice) -> &'static str {
         ApplyAdvice::NameTarget => "name the directory to write to with --to DIR",
         ApplyAdvice::LeavePathOut => "name the paths to apply, without this one",
         ApplyAdvice::PermitOrLeaveOut => {
-            "see to its permissions, or name the paths to apply without it"
+            "check its permissions, or name the paths to apply without it"
         }
         ApplyAdvice::MountReadWrite => {
             "nothing was changed; mount it read-write, or apply to a copy of the base: --to DIR"

@@ -22,7 +22,7 @@ impl SessionUpdater for Forgetting<'_> {
                 let left = PendingCopies { files, bytes };
                 Ok(CopyStep { next: next.map(Ino), has_copied, left })
             }
-            Ok(_) => Err(failed(&"the session's server gave another answer")),
+            Ok(_) => Err(failed(&"unexpected reply of the session's server")),
             Err(error) => Err(failed(&error)),
         }
     }
@@ -46,7 +46,9 @@ impl SessionUpdater for Forgetting<'_> {
         let forgotten = forgotten
             .and_then(|()| parts.iter().try_for_each(|applied| self.keep_rest(applied, is_first)));
         forgotten.map_err(|error: CliError| InspectError::Refused {
-            what: format!("all is written, and the session still has it: {error}"),
+            what: format!(
+                "the base is updated, but the session could not drop the changes: {error}"
+            ),
             advice: ApplyAdvice::Repeat,
         })?;
         Ok(all_kept)

@@ -193,14 +193,14 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 fn finish_interrupted(
     args: &Args,
     opened: &OpenSession,
-    InterruptedApply { steps, is_undo }: InterruptedApply,
+    InterruptedApply { steps, left, is_undo }: InterruptedApply,
 ) -> Result<Ending, CliError> {
     if args.keep.undo && !is_undo {
         return Err(CliError::new("an apply was interrupted: nothing was taken back")
             .with_hint("finish it with `acetate apply` without --undo, then take it back"));
     }
     let (what, steps) = (if is_undo { "undo" } else { "apply" }, text::count(steps, "step"));
-    output::line(format_args!("an {what} was interrupted; to be finished: {steps}"));
+    output::line(format_args!("an {what} was interrupted; to be finished: {left} of {steps}"));
     if args.dry_run {
         return Ok(Ending::Findings);
     }
@@ -345,7 +345,7 @@ fn options(
         let chosen = args.leave_out.read(opened, std::slice::from_ref(path))?;
         let path: Vec<_> = chosen.paths().cloned().collect();
         if path.is_empty() {
-            let what = format!("--take {} takes a path, and no pattern", side.display());
+            let what = format!("--take {} takes a path, not a pattern", side.display());
             return Err(CliError::new(what));
         }
         match side.to_str() {
@@ -360,7 +360,7 @@ fn options(
     let (session, mut base) = (&options.take_session, options.take_base.iter());
     if let Some(path) = base.find(|path| session.iter().any(|named| path.is_within(named))) {
         let path = text::name(path.as_bytes());
-        return Err(CliError::new(format_args!("--take: both sides are to count for {path}")));
+        return Err(CliError::new(format_args!("--take names both sides for {path}")));
     }
     Ok(options)
 }

@@ -128,8 +128,8 @@ fn print_plan(
         if let Some(last) = &plan.ends_undo_of {
             let (dir, time) = (last.target.display(), text::time_short(last.time));
             out.line(format_args!(
-                "what is kept of the apply to {dir} of {time} goes with this one: --undo takes it \
-                 back before"
+                "this apply ends the undo of the one to {dir} of {time}; to undo that, run --undo \
+                 first"
             ))?;
         }
         let sum = sum(args, plan);
@@ -166,6 +166,14 @@ fn sum(args: &Args, plan: &ApplyPlan) -> String {
         }
         parts.push(removed);
     }
+    if plan.moves > 0 {
+        parts.push(format!("{} moved", plan.moves));
+    }
+    for (count, noun) in [(plan.links, "link"), (plan.new_dirs, "new directory")] {
+        if count > 0 {
+            parts.push(text::count(count, noun));
+        }
+    }
     let times_only = plan.changes.iter().filter(|change| change.paths == 0).count();
     let AttributeCounts { modes, owners, times, dirs } = plan.attributes;
     for (what, count, noun) in [
@@ -190,7 +198,7 @@ fn sum(args: &Args, plan: &ApplyPlan) -> String {
         parts.push(format!("{left_out} left out"));
     }
     if parts.is_empty() {
-        // Only moves, hard links and new directories.
+        // Only directories that a copy of the base has already.
         parts.push(text::count(plan.changes.len(), "change"));
     }
     parts.join(", ") + &args.keep.note(plan.kept_bytes)
@@ -198,16 +206,8 @@ fn sum(args: &Args, plan: &ApplyPlan) -> String {
 
 /// Prints merged, unchanged, special and left-out objects, and lost attributes.
 fn print_notes(args: &Args, plan: &ApplyPlan, out: &mut Out) -> Result<(), CliError> {
-    let mut note = |kind, sign, path: &MergedPath, why: &str| {
-        if args.json {
-            let mut object = text::json(kind);
-            text::put_path(&mut object, "path", path.as_bytes());
-            object.insert("why".to_owned(), why.into());
-            out.json(object)
-        } else {
-            out.line(format_args!("{sign} {}: {why}", text::name(path.as_bytes())))
-        }
-    };
+    let mut note =
+        |kind, sign, path: &MergedPath, why: &str| print_note(args, out, (kind, sign), (path, why));
     for merged in by_path(&plan.merged, |merged| &merged.path) {
         let why = match merged.has_conflicts {
             true => "merged with what the base changed, with conflict markers",
@@ -232,6 +232,23 @@ fn print_notes(args: &Args, plan: &ApplyPlan, out: &mut Out) -> Result<(), CliEr
         note("loss", '~', &loss.path, &lost(loss))?;
     }
     Ok(())
+}
+
+/// Prints a path with a reason: as text after a sign, or as JSON of a type.
+pub(super) fn print_note(
+    args: &Args,
+    out: &mut Out,
+    (kind, sign): (&str, char),
+    (path, why): (&MergedPath, &str),
+) -> Result<(), CliError> {
+    if args.json {
+        let mut object = text::json(kind);
+        text::put_path(&mut object, "path", path.as_bytes());
+        object.insert("why".to_owned(), why.into());
+        out.json(object)
+    } else {
+        out.line(format_args!("{sign} {}: {why}", text::name(path.as_bytes())))
+    }
 }
 
 /// A list, sorted by path.

@@ -18,7 +18,7 @@ pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result
     match report.broken_off {
         Some((0, 0)) => return Err(CliError::new("interrupted: nothing was written")),
         Some((done, all)) => {
-            let what = format!("interrupted: {done} of {all} steps are done, and the rest is not");
+            let what = format!("interrupted: stopped after {done} of {all} steps");
             let hint = "run the same command again: it goes on from there";
             return Err(CliError::new(what).with_hint(hint));
         }

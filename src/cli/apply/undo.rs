@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use super::printing::{by_path, print_note};
 use super::progress::ApplyProgress;
 use super::report::tell;
 use super::{Args, with_book};
@@ -200,6 +201,9 @@ fn print(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Result<(), CliEr
         if drifted > 0 {
             sum.push_str(&format!(", {drifted} not as the apply left it"));
         }
+        if !plan.holders.is_empty() {
+            sum.push_str(&format!(", {} left out", plan.holders.len()));
+        }
         sum.push_str(&args.keep.note(plan.kept_bytes));
         out.line(format_args!("{}: {sum}", dir.display()))?;
     }
@@ -229,6 +233,9 @@ fn print_drift(args: &Args, plan: &UndoPlan, out: &mut Out) -> Result<(), CliErr
             let path = text::name(drift.path.as_bytes());
             out.line(format_args!("! {path}: {}{lost}", drift.why))?;
         }
+    }
+    for holder in by_path(&plan.holders, |holder| &holder.path) {
+        print_note(args, out, ("left_out", '-'), (&holder.path, &holder.why))?;
     }
     Ok(())
 }

@@ -164,7 +164,7 @@ fn discard(
             let Answer::Undone { paths, changes, idle } =
                 changer.ask(Request::Discard { paths })?
             else {
-                return Err(CliError::new("the session's server gave another answer"));
+                return Err(CliError::new("unexpected reply of the session's server"));
             };
             all.paths.extend(paths);
             all.changes += changes;

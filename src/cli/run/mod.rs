@@ -143,7 +143,7 @@ fn check_sandbox(args: &Args) -> Result<(), CliError> {
     #[cfg(target_os = "linux")]
     return Ok(crate::mounting::sandbox::confine::check()?);
     #[cfg(not(target_os = "linux"))]
-    return Err(CliError::new("no sandbox: only Linux has what it takes"));
+    return Err(CliError::new("--sandbox needs Linux"));
 }
 
 /// The base of the session; a new session needs `--base` or `--no-base`.

@@ -21,7 +21,7 @@ pub enum ApplyAdvice {
     RepeatOrKeepNothing,
     /// Repeat the command: it finishes what was begun.
     Repeat,
-    /// See to the cause, and repeat the command: without that, the session would lose content.
+    /// Fix the cause, and repeat the command: without that, the session would lose content.
     MendAndRepeat,
     /// The next apply deletes what another session of this name kept.
     NextApplyDeletes,
@@ -43,7 +43,7 @@ pub enum ApplyAdvice {
     NameTarget,
     /// Name the paths to apply, without this one.
     LeavePathOut,
-    /// See to the permissions of the directory, or name the paths to apply without it.
+    /// Check the permissions of the directory, or name the paths to apply without it.
     PermitOrLeaveOut,
     /// Mount the filesystem read-write, or apply to a copy.
     MountReadWrite,

@@ -68,15 +68,38 @@ impl From<TargetError> for StepFailure {
     }
 }
 
+/// The facts noted so far.
+fn notes_of(staging: &Staging) -> Result<Notes> {
+    let notes = staging.notes()?.map(Notes::read).transpose();
+    let path = staging.path().to_owned();
+    Ok(notes.map_err(|source| TargetError { path, source })?.unwrap_or_default())
+}
+
+/// The number of steps that an interrupted run has to do, or may have to: neither the slots nor the
+/// notes show which attributes are set.
+pub(super) fn steps_left(staging: &Staging, journal: &Journal) -> Result<usize> {
+    let is_taken = notes_of(staging)?.is_taken;
+    let mut to_take = HashSet::new();
+    for take in journal.steps.takes.iter().filter(|_| !is_taken) {
+        if staging.look(StagingDir::Taken, take.slot)?.is_none() {
+            to_take.insert(take.slot);
+        }
+    }
+    let mut left = to_take.len() + journal.steps.sets.len();
+    for put in &journal.steps.puts {
+        let waits = put.shelf == StagingDir::Taken && to_take.contains(&put.slot);
+        left += usize::from(waits || staging.look(put.shelf, put.slot)?.is_some());
+    }
+    Ok(left)
+}
+
 impl<'a> StepRunner<'a> {
     pub fn new(
         place: &'a ApplyTarget<'a>,
         staging: &'a Staging,
         journal: &'a Journal,
     ) -> Result<Self> {
-        let notes = staging.notes()?.map(Notes::read).transpose();
-        let path = staging.path().to_owned();
-        let notes = notes.map_err(|source| TargetError { path, source })?.unwrap_or_default();
+        let notes = notes_of(staging)?;
         let skipped = notes.skipped.iter().filter_map(|(change, _)| *change).collect();
         let (not_set, done) = (NotSet::default(), 0);
         let target = &place.target;

@@ -255,6 +255,7 @@ impl Planner<'_> {
                         *first = Some(make.slot);
                         let size = sizes.get(&of).copied().unwrap_or_default();
                         let own = self.counts.entry(make.change).or_default();
+                        own.links -= 1;
                         own.files += size.files;
                         own.bytes += size.bytes;
                         own.data_bytes += size.data_bytes;

@@ -218,6 +218,8 @@ impl Planner<'_> {
             if !stays {
                 self.taken.insert(base.path.clone(), slot);
             }
+            self.counts().moves += u64::from(!stays);
+            self.counts().links += u64::from(stays);
             let put = PutStep { slot, shelf: StagingDir::Taken, to: to.clone(), over, change };
             self.plan.steps.puts.push(put);
         }
@@ -261,6 +263,8 @@ impl Planner<'_> {
             FileKind::Directory => None,
             _ => self.made.get(&made).copied(),
         };
+        self.counts().links += u64::from(link.is_some());
+        self.counts().new_dirs += u64::from(attr.kind == FileKind::Directory);
         if link.is_none() {
             self.made.insert(made, slot);
             self.counts().files += u64::from(attr.kind != FileKind::Directory);
@@ -281,7 +285,7 @@ impl Planner<'_> {
     }
 
     /// The size of the change that was noted last.
-    fn counts(&mut self) -> &mut ChangeSize {
+    pub(super) fn counts(&mut self) -> &mut ChangeSize {
         let change = self.plan.changes.len() - 1;
         self.counts.entry(change).or_default()
     }

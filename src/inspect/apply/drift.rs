@@ -71,7 +71,7 @@ impl DriftReason {
             Self::Came => "the base has something new there",
             Self::Conflict => "the base changed the same lines",
             Self::Attributes => "the base changed its mode or owner too",
-            Self::NotText => "the base changed it too, and it is no text that could be merged",
+            Self::NotText => "the base changed it too: not text, so it cannot be merged",
             Self::Copy => "the copy is not as the base there",
         }
     }

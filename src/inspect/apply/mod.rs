@@ -67,7 +67,9 @@ pub use drift::{DriftReason, Drifted};
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
 pub use keep_checks::{check_not_taken_back, keep_nothing};
 pub use last_apply::{KeptForUndo, LastApply, kept, last_apply};
-pub use open_staging::{UnfinishedApply, check_finished, unfinished};
+pub use open_staging::{
+    InterruptedApply, UnfinishedApply, check_finished, interrupted, unfinished,
+};
 pub use plan::{ApplyOptions, ApplyPlan, AttributeCounts, KeptInBase, Loss, Merged, Special};
 pub use stage::NotSet;
 pub use steps::AppliedChange;
@@ -180,11 +182,21 @@ pub fn plan(
     options: &ApplyOptions,
     each: &mut dyn FnMut(&Difference),
 ) -> Result<ApplyPlan> {
-    let place = ApplyTarget::open(opened, to)?;
+    let place = open_place(opened, to)?;
     let mut plan =
         opened.with_tree(|view| Planner::new(opened, view, &place, options, each).make())?;
     measure(&place, &mut plan, options)?;
     Ok(plan)
+}
+
+/// Opens the target of a new apply. A copy is refused while an apply to the base is unfinished: an
+/// object that is in the base's staging would be missing in the plan.
+fn open_place<'a>(opened: &'a OpenSession, to: Option<&Path>) -> Result<ApplyTarget<'a>> {
+    let place = ApplyTarget::open(opened, to)?;
+    if place.is_copy() {
+        check_finished(opened)?;
+    }
+    Ok(place)
 }
 
 /// Adds the bytes that are to be kept for undo, and the earlier apply whose undo the plan ends.
@@ -209,7 +221,7 @@ pub fn apply(
     mut bookkeeper: Option<&mut dyn SessionUpdater>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
-    let place = ApplyTarget::open(opened, to)?;
+    let place = open_place(opened, to)?;
     let mut staging = open_new(&place.target)?;
     let prepared = prepare(opened, &place, options, consent, &mut staging, watch);
     let begun = prepared.and_then(|prepared| {
@@ -324,27 +336,6 @@ fn prepare(
         opened: Vec::new(),
     };
     Ok(Some((journal, staged)))
-}
-
-/// The work that an interrupted run left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InterruptedApply {
-    /// The number of all steps in the journal, done or not.
-    pub steps: usize,
-    /// The run is an undo.
-    pub is_undo: bool,
-}
-
-/// The unfinished work of an interrupted run of this session, if there is any.
-///
-/// # Errors
-/// The run is another session's, or cannot be read.
-pub fn interrupted(opened: &OpenSession, to: Option<&Path>) -> Result<Option<InterruptedApply>> {
-    let place = ApplyTarget::open(opened, to)?;
-    let Some(staging) = open(&place.target, false)? else { return Ok(None) };
-    let journal = journal_of(opened, &place.target, &staging)?;
-    Ok(journal
-        .map(|journal| InterruptedApply { steps: journal.steps.len(), is_undo: journal.is_undo }))
 }
 
 /// Removes the staging of a run that was killed while it had no journal.
@@ -462,7 +453,7 @@ fn finish(
         }
     };
     report.kept = kept.map_err(|error| InspectError::Refused {
-        what: format!("all is written, and what that replaced cannot be kept: {error}"),
+        what: format!("applied, but the replaced objects could not be kept for --undo: {error}"),
         advice: ApplyAdvice::RepeatOrKeepNothing,
     })?;
     if !journal.is_undo {

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io::ErrorKind;
+use std::path::Path;
 
 use super::advice::ApplyAdvice;
+use super::commit::steps_left;
 use super::journal_of;
 use super::target_dir::ApplyTarget;
 use crate::inspect::InspectError;
@@ -23,9 +25,7 @@ pub enum UnfinishedApply {
 impl fmt::Display for UnfinishedApply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Interrupted => {
-                "an apply of this session was interrupted, and is to be finished by `acetate apply`"
-            }
+            Self::Interrupted => "an apply of this session was interrupted",
             Self::Running => "an apply to the base is running",
         })
     }
@@ -62,11 +62,35 @@ pub fn check_finished(opened: &OpenSession) -> Result<()> {
     Err(InspectError::Refused { what: apply.to_string(), advice })
 }
 
+/// The work that an interrupted run left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InterruptedApply {
+    /// The number of all steps in the journal, done or not.
+    pub steps: usize,
+    /// The number of steps that are to be done, or may be: the slots do not show which attributes
+    /// are set.
+    pub left: usize,
+    /// The run is an undo.
+    pub is_undo: bool,
+}
+
+/// The unfinished work of an interrupted run of this session, if there is any.
+///
+/// # Errors
+/// The run is another session's, or cannot be read.
+pub fn interrupted(opened: &OpenSession, to: Option<&Path>) -> Result<Option<InterruptedApply>> {
+    let place = ApplyTarget::open(opened, to)?;
+    let Some(staging) = open(&place.target, false)? else { return Ok(None) };
+    let Some(journal) = journal_of(opened, &place.target, &staging)? else { return Ok(None) };
+    let (steps, left) = (journal.steps.len(), steps_left(&staging, &journal)?);
+    Ok(Some(InterruptedApply { steps, left, is_undo: journal.is_undo }))
+}
+
 /// Opens or creates the staging, and refuses one with the journal of an interrupted run.
 pub(super) fn open_new(target: &Target) -> Result<Staging> {
     let staging = open(target, true)?.ok_or_else(|| vanished(target))?;
     if staging.journal()?.is_some() {
-        let what = format!("{}: an interrupted apply is to be finished", shown(target));
+        let what = format!("{}: an apply to it was interrupted", shown(target));
         return Err(InspectError::Refused { what, advice: ApplyAdvice::FinishOther });
     }
     Ok(staging)

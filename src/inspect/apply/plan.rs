@@ -81,6 +81,12 @@ pub struct ApplyPlan {
     pub deletions: u64,
     /// Number of directories among the removed objects.
     pub deleted_dirs: u64,
+    /// Number of objects of the target that are only moved; a directory counts once.
+    pub moves: u64,
+    /// Number of hard links that are made.
+    pub links: u64,
+    /// Number of directories that are made.
+    pub new_dirs: u64,
     /// Objects that only get other attributes.
     pub attributes: AttributeCounts,
     /// Replaced and removed objects, in bytes on disk; 0 if they are not kept.
@@ -111,6 +117,9 @@ pub(super) struct ChangeSize {
     pub files: u64,
     pub deletions: u64,
     pub deleted_dirs: u64,
+    pub moves: u64,
+    pub links: u64,
+    pub new_dirs: u64,
     pub attributes: AttributeCounts,
 }
 
@@ -150,6 +159,9 @@ impl ApplyPlan {
             self.files += counts.files;
             self.deletions += counts.deletions;
             self.deleted_dirs += counts.deleted_dirs;
+            self.moves += counts.moves;
+            self.links += counts.links;
+            self.new_dirs += counts.new_dirs;
             self.attributes.modes += counts.attributes.modes;
             self.attributes.owners += counts.attributes.owners;
             self.attributes.times += counts.attributes.times;

@@ -256,6 +256,7 @@ impl<'a> Planner<'a> {
         if differs != diff::ChangedFields::default() {
             let difference = diff::of_top(before, after, differs);
             self.note(&difference)?;
+            self.counts().attributes.dirs += u64::from(differs.mode || differs.owner);
         }
         Ok(())
     }

@@ -142,8 +142,8 @@ impl Planner<'_> {
         };
         let mut xattrs = self.place.xattrs(&base.path)?;
         let (names, why) = match is_carried {
-            true => (xattrs.take_bound(), "its content is another one, or only root may set them"),
-            false => (xattrs.names(), "its type is another one"),
+            true => (xattrs.take_bound(), "its content differs, or only root may set them"),
+            false => (xattrs.names(), "its type differs"),
         };
         self.note_loss(&change.path, names, why);
         Ok(())
@@ -161,7 +161,7 @@ impl Planner<'_> {
         }
         let mut names = self.place.xattrs(&base.path)?.names();
         names.retain(|name| name == "security.capability");
-        self.note_loss(path, names, "its owner is another one");
+        self.note_loss(path, names, "its owner differs");
         Ok(())
     }
 

@@ -20,7 +20,6 @@ use super::undo_change;
 use super::undo_plan::{Restore, UndoOptions, UndoPlan, UndoPlanner, other_names};
 use super::{ApplyEvent, ApplyWatch, Report, SessionUpdater, Skipped};
 use crate::base::BasePath;
-use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
@@ -169,7 +168,7 @@ fn prepare_open(
         before = keep::note_before(place, &plan.steps)?;
         add_before(&mut before, opened);
     }
-    staged.skipped = left_out(&plan, record);
+    staged.skipped = left_out(&plan);
     let changes = record.changes.iter().map(|path| AppliedChange {
         path: path.clone(),
         from: None,
@@ -222,20 +221,15 @@ fn inside(place: &ApplyTarget<'_>, restores: &[Restore]) -> Result<Vec<PlacedDes
     Ok(inside)
 }
 
-/// The changes that are left out, with the reason.
-fn left_out(plan: &UndoPlan, record: &Record) -> Vec<(Option<usize>, Skipped)> {
-    let mut skipped = Vec::new();
-    let mut named = HashSet::new();
-    for drift in plan.drifted.iter().filter(|drift| plan.left_out.contains(&drift.change)) {
-        named.insert(drift.change);
-        let skip = Skipped { path: drift.path.clone(), why: drift.why.to_owned() };
-        skipped.push((Some(drift.change), skip));
-    }
-    for change in plan.left_out.iter().filter(|change| !named.contains(change)) {
-        let path = record.changes.get(*change).cloned().unwrap_or_else(MergedPath::root);
-        skipped.push((Some(*change), Skipped { path, why: "it is left out".to_owned() }));
-    }
-    skipped
+/// The changes that are left out, with the reasons.
+fn left_out(plan: &UndoPlan) -> Vec<(Option<usize>, Skipped)> {
+    let drifted = plan.drifted.iter().filter(|drift| plan.left_out.contains(&drift.change));
+    let drifted = drifted.map(|drift| {
+        let skipped = Skipped { path: drift.path.clone(), why: drift.why.to_owned() };
+        (Some(drift.change), skipped)
+    });
+    let holders = plan.holder_changes.iter().zip(&plan.holders);
+    drifted.chain(holders.map(|(change, holder)| (Some(*change), holder.clone()))).collect()
 }
 
 /// Copies the kept objects to staging; false if `watch` broke it off.

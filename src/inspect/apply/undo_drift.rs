@@ -1,9 +1,12 @@
-//! Whether an object is still as an apply or undo left it.
+//! Whether an object is still as an apply or undo left it, and the directories that stay because
+//! of one that is not.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use super::record::{Left, PlacedDescendant, Record};
+use super::Skipped;
+use super::record::{Left, Placed, PlacedDescendant, Record};
 use crate::base::BasePath;
+use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::overlay::BlobDigest;
 use crate::vfs::FileKind;
@@ -37,6 +40,31 @@ impl GoingNames {
     /// Whether a file has hard links that stay and keep its mode.
     fn leave(&self, now: &TargetObject) -> bool {
         !now.is_dir() && self.0.get(&now.seen.ino).is_some_and(|going| *going < now.nlink)
+    }
+}
+
+/// Placed directories that stay, with an entry of each that stays; by the number of the change.
+#[derive(Debug, Default)]
+pub(super) struct Holders<'a>(BTreeMap<usize, (&'a BasePath, BasePath)>);
+
+impl<'a> Holders<'a> {
+    /// Adds a directory; of several entries, the first one counts.
+    pub fn add(&mut self, dir: &'a Placed, entry: BasePath) {
+        self.0.entry(dir.change).or_insert((&dir.path, entry));
+    }
+
+    /// The directories, with the numbers of their changes. Where the entry is such a directory too,
+    /// the one that it holds is named.
+    pub fn named(&self) -> impl Iterator<Item = (usize, Skipped)> {
+        let by_dir: HashMap<_, _> = self.0.values().map(|(dir, entry)| (*dir, entry)).collect();
+        self.0.iter().map(move |(change, (dir, entry))| {
+            let mut entry = entry;
+            while let Some(inside) = by_dir.get(entry) {
+                entry = inside;
+            }
+            let why = format!("holds {}, which stays", MergedPath::of_base(entry).display());
+            (*change, Skipped { path: MergedPath::of_base(dir), why })
+        })
     }
 }
 

@@ -5,13 +5,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::Skipped;
 use super::keep::kept_name;
 use super::locked_dirs::OpenedDir;
 use super::record::{Before, Moves, Placed, PlacedDescendant, Record, RemovedByApply};
 use super::steps::{PutStep, Steps, Take};
 use super::target_dir::ApplyTarget;
 use super::undo_change::{DirContents, UndoChange, UndoDrift, UndoKind};
-use super::undo_drift::{GoingNames, LeftObject};
+use super::undo_drift::{GoingNames, Holders, LeftObject};
 use crate::base::{BasePath, STAGING};
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
@@ -39,6 +40,8 @@ pub struct UndoPlan {
     pub changes: Vec<UndoChange>,
     /// Objects that changed since the apply, and that the undo would lose.
     pub drifted: Vec<UndoDrift>,
+    /// Directories that stay because of an entry that stays.
+    pub holders: Vec<Skipped>,
     /// Number of directories that only get their times back.
     pub times: u64,
     /// Objects that the undo itself replaces and removes, in bytes on disk.
@@ -48,6 +51,8 @@ pub struct UndoPlan {
     pub(super) top: Option<Attrs>,
     /// Numbers of the changes that are left out.
     pub(super) left_out: HashSet<usize>,
+    /// The number of the change of each of `holders`.
+    pub(super) holder_changes: Vec<usize>,
 }
 
 impl UndoPlan {
@@ -96,6 +101,7 @@ pub(super) struct UndoPlanner<'a> {
     /// The current object of each [`Before`], by its path before.
     pub(super) set_now: HashMap<&'a BasePath, TargetObject>,
     drifts: BTreeMap<(usize, MergedPath), UndoDrift>,
+    holders: Holders<'a>,
     pub(super) left_out: HashSet<usize>,
     /// Objects in the way, which are removed, with the change's number; by path.
     in_the_way: BTreeMap<BasePath, (TargetObject, usize)>,
@@ -121,6 +127,7 @@ impl<'a> UndoPlanner<'a> {
             now: Vec::new(),
             set_now: HashMap::new(),
             drifts: BTreeMap::new(),
+            holders: Holders::default(),
             left_out: HashSet::new(),
             in_the_way: BTreeMap::new(),
             slots: 0,
@@ -153,12 +160,8 @@ impl<'a> UndoPlanner<'a> {
         self.list(&mut plan);
         self.forget_ctimes(&mut plan);
         plan.steps.sort();
-        // An object that stays keeps the directories above it: it is noted for their changes, too,
-        // and shown once, for its own change, which is the last one.
-        let mut named = HashSet::new();
-        let drifts = self.drifts.into_values().rev();
-        plan.drifted = drifts.filter(|d| named.insert((d.path.clone(), d.why))).collect();
-        plan.drifted.reverse();
+        (plan.holder_changes, plan.holders) = self.holders.named().unzip();
+        plan.drifted = self.drifts.into_values().collect();
         plan.left_out = self.left_out;
         Ok(plan)
     }
@@ -218,7 +221,7 @@ impl<'a> UndoPlanner<'a> {
     /// Finds unknown entries of removed directories, and objects in the way.
     fn look_for_others(&mut self) -> Result<()> {
         let record = self.record;
-        let mut found = Vec::new();
+        let (mut found, mut inside) = (Vec::new(), Vec::new());
         {
             let taken = self.taken();
             for placed in record.placed.iter().filter(|placed| placed.from.is_none()) {
@@ -226,7 +229,7 @@ impl<'a> UndoPlanner<'a> {
                     continue;
                 }
                 self.look_inside(placed, &taken, &mut |path, why| {
-                    found.push((path, placed.change, why, false));
+                    inside.push((path, placed, why));
                 })?;
             }
             let removed = record.removed.iter().map(|r| (&r.path, r.change));
@@ -244,6 +247,15 @@ impl<'a> UndoPlanner<'a> {
                 {
                     found.push((there, change, CAME, true));
                 }
+            }
+        }
+        for (path, placed, why) in inside {
+            if let Some(why) = why {
+                self.note(&path, why, false, placed.change);
+            }
+            if !self.options.force {
+                self.left_out.insert(placed.change);
+                self.holders.add(placed, path);
             }
         }
         for (path, change, why, is_in_the_way) in found {
@@ -289,12 +301,13 @@ impl<'a> UndoPlanner<'a> {
         }
     }
 
-    /// Calls `each` for entries of a removed directory that came or changed since the apply.
+    /// Calls `each` for entries of a removed directory that stay: those that came or changed since
+    /// the apply, with that as the reason, and those whose own change is left out, without one.
     fn look_inside(
         &self,
         placed: &Placed,
         taken: &HashMap<&BasePath, &TargetObject>,
-        each: &mut dyn FnMut(BasePath, &'static str),
+        each: &mut dyn FnMut(BasePath, Option<&'static str>),
     ) -> Result<()> {
         let mut failed = None;
         self.place.target.walk(&placed.path, &mut |path, object| {
@@ -305,8 +318,7 @@ impl<'a> UndoPlanner<'a> {
                 return false;
             }
             let Some(inside) = self.inside.get(path) else {
-                // What the apply placed stays because it changed.
-                each(path.clone(), if self.placed.contains(path) { CHANGED } else { CAME });
+                each(path.clone(), (!self.placed.contains(path)).then_some(CAME));
                 return false;
             };
             let left = LeftObject::from(*inside);
@@ -317,7 +329,7 @@ impl<'a> UndoPlanner<'a> {
                 false
             });
             if !is_same {
-                each(path.clone(), CHANGED);
+                each(path.clone(), Some(CHANGED));
             }
             is_same
         })?;

@@ -167,7 +167,7 @@ fn what_another_type_loses_is_named() {
     world.mkdir("file").unwrap();
     let plan = planned(&open(&world), None, &all()).unwrap();
     assert_eq!(plan.losses.len(), 1, "{plan:?}");
-    assert_eq!(plan.losses[0].why, "its type is another one");
+    assert_eq!(plan.losses[0].why, "its type differs");
 }
 
 /// They are made at the top, and belong elsewhere.

@@ -16,8 +16,8 @@
 //! **P4: a failed sync is never missed.** The kernel reports it once to each open file, and then
 //! treats the pages as clean. SQLite's automatic checkpoints hide errors, so they are off. The
 //! writer checkpoints, mostly on a background thread; a failure fails every later batch. After a
-//! failure, neither the writer nor its threads checkpoint when they close (`no_checkpoint_on_close`): the WAL
-//! has the only copy of pages that the failed sync lost.
+//! failure, neither the writer nor its threads checkpoint when they close
+//! (`no_checkpoint_on_close`): the WAL has the only copy of pages that the failed sync lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::object::{TargetObject, entry};
-use super::{Attrs, Result, Target, Unset, attrs, xattrs};
+use super::{Attrs, Result, Target, Unset, attrs, effective_user, xattrs};
 use crate::base::BasePath;
 use crate::vfs::FileKind;
 
@@ -175,6 +175,28 @@ impl Cloner {
     }
 }
 
+/// Fails if this user cannot copy the object at `path`: a file that the user may not read, or a
+/// device, which only root makes.
+///
+/// # Errors
+/// The reason.
+pub fn check_copy(from: &Target, path: &BasePath, object: &TargetObject) -> Result<()> {
+    let checked = || -> io::Result<()> {
+        match object.seen.kind {
+            // The owner can open it in any case; that could need a chmod(2), which a check avoids.
+            FileKind::Regular if object.attrs.uid != effective_user() => {
+                let (dir, name) = from.parent(path)?;
+                readable((&dir, name), object).map(drop)
+            }
+            FileKind::Block | FileKind::Character if effective_user() != 0 => {
+                Err(Errno::PERM.into())
+            }
+            _ => Ok(()),
+        }
+    };
+    checked().map_err(|source| from.error(path, source))
+}
+
 /// Creates a hard link.
 fn link(of: (&Target, &BasePath), to: (&Target, &BasePath)) -> io::Result<()> {
     let ((of_dir, of_name), (dir, name)) = (of.0.parent(of.1)?, to.0.parent(to.1)?);
@@ -190,20 +212,8 @@ fn content<D: AsFd>(
     to: DirAndName<'_, D>,
     object: &TargetObject,
 ) -> io::Result<()> {
-    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let made = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let open = || rustix::fs::openat(from.0, from.1, read, Mode::empty());
-    let source: File = match open() {
-        Err(Errno::ACCESS) if object.attrs.uid == rustix::process::geteuid().as_raw() => {
-            // Its owner may read it after chmod(2), and the descriptor stays when that is undone.
-            let set = |attrs: &Attrs| attrs::mode(from.0.as_fd(), from.1, attrs);
-            set(&Attrs { mode: object.attrs.mode | 0o400, ..object.attrs.clone() })?;
-            let opened = open();
-            set(&object.attrs)?;
-            opened?.into()
-        }
-        opened => opened?.into(),
-    };
+    let source = readable(from, object)?;
     let copy: File = rustix::fs::openat(to.0, to.1, made, Mode::RUSR | Mode::WUSR)?.into();
     #[cfg(target_os = "linux")]
     if object.seen.size > 0 && rustix::fs::ioctl_ficlone(&copy, &source).is_ok() {
@@ -229,6 +239,23 @@ fn content<D: AsFd>(
         at = start + length;
     }
     copy.set_len(object.seen.size)
+}
+
+/// Opens a file for reading, also one whose mode keeps its owner out.
+fn readable<D: AsFd>(from: DirAndName<'_, D>, object: &TargetObject) -> io::Result<File> {
+    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let open = || rustix::fs::openat(from.0, from.1, read, Mode::empty());
+    match open() {
+        Err(Errno::ACCESS) if object.attrs.uid == effective_user() => {
+            // Its owner may read it after chmod(2), and the descriptor stays when that is undone.
+            let set = |attrs: &Attrs| attrs::mode(from.0.as_fd(), from.1, attrs);
+            set(&Attrs { mode: object.attrs.mode | 0o400, ..object.attrs.clone() })?;
+            let opened = open();
+            set(&object.attrs)?;
+            Ok(opened?.into())
+        }
+        opened => Ok(opened?.into()),
+    }
 }
 
 /// Creates a FIFO, socket or device like another one.

@@ -32,7 +32,7 @@ use rustix::io::Errno;
 use crate::base::{BasePath, Beneath, KEPT};
 
 pub use attrs::{Attrs, Unset};
-pub use clone::{Cloner, Hooks};
+pub use clone::{Cloner, Hooks, check_copy};
 pub use error::TargetError;
 pub use object::TargetObject;
 pub use seen::SeenObject;
@@ -312,6 +312,21 @@ fn check_own(dir: &File) -> io::Result<()> {
             false => "of another user".to_owned(),
         };
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+    }
+    Ok(())
+}
+
+/// Fails if a directory has an entry that is not ours: it may be a person's, though its name is
+/// reserved. Clients of NFS and Finder leave entries in any directory; those are no one's data.
+fn check_entries(dir: &File, is_ours: impl Fn(&[u8]) -> bool) -> io::Result<()> {
+    let is_left = |name: &[u8]| name.starts_with(b".nfs") || name == b".DS_Store";
+    for name in sweep::names(dir)? {
+        let name = name.to_bytes();
+        if !is_ours(name) && !is_left(name) && !sweep::is_moved(name) {
+            let name = String::from_utf8_lossy(name);
+            let what = format!("holds `{name}`, which acetate did not make");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
     }
     Ok(())
 }

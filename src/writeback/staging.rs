@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use super::staged::StagedFile;
 use super::xattrs::{self, Xattrs};
 use super::{
-    Attrs, DIRECTORY, Result, SeenObject, Target, TargetError, Unset, attrs, own_dir, sweep,
-    sync_all, write_whole,
+    Attrs, DIRECTORY, Result, SeenObject, Target, TargetError, Unset, attrs, check_entries,
+    own_dir, sweep, sync_all, write_whole,
 };
 use crate::base::{BasePath, STAGING, STAGING_JOURNAL};
 use crate::vfs::{Device, FileKind, Time};
@@ -54,6 +54,9 @@ const REPLACED: &str = "replaced";
 /// Name of the journal while it is written.
 const JOURNAL_BEGUN: &str = "journal-unfinished";
 
+/// The end of the name of a file while it is written.
+const UNFINISHED: &str = "-unfinished";
+
 /// Name of the file with facts that the slots do not show.
 const NOTES: &str = "notes";
 
@@ -88,6 +91,7 @@ impl Target {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 dir => dir?,
             };
+            check_entries(&dir, is_ours)?;
             if is_new {
                 let times = TopTimes { wanted, during: mtime(&top)? };
                 // Only a run that is killed needs it.
@@ -152,10 +156,17 @@ impl Target {
     }
 }
 
+/// Whether a staging has entries of this name.
+fn is_ours(name: &[u8]) -> bool {
+    let name = name.strip_suffix(UNFINISHED.as_bytes()).unwrap_or(name);
+    let ours = [NEW, TAKEN, REPLACED, STAGING_JOURNAL, NOTES, TOP];
+    ours.iter().any(|ours| ours.as_bytes() == name)
+}
+
 impl TopTimes {
     fn write(self, dir: &File) -> io::Result<()> {
         let Self { wanted, during } = self;
-        let (begun, times) = (format!("{TOP}-unfinished"), [wanted, during]);
+        let (begun, times) = (format!("{TOP}{UNFINISHED}"), [wanted, during]);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let file = rustix::fs::openat(dir, &*begun, flags, Mode::RUSR | Mode::WUSR)?;
         let text = times.map(|time| format!("{} {}", time.secs, time.nanos)).join(" ");

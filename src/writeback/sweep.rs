@@ -88,7 +88,14 @@ fn unlock(dir: &File, name: &CString) {
     let _refused_later = rustix::fs::chmodat(dir, name, Mode::RWXU, AtFlags::empty());
 }
 
-fn names(dir: &File) -> io::Result<Vec<CString>> {
+/// Whether a nested directory may have this name at the top.
+pub(super) fn is_moved(name: &[u8]) -> bool {
+    let number = name.strip_prefix(MOVED.as_bytes());
+    number.is_some_and(|number| number.iter().all(u8::is_ascii_digit))
+}
+
+/// The names of a directory's entries.
+pub(super) fn names(dir: &File) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {
         let entry = entry?;

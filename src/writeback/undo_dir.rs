@@ -19,7 +19,8 @@ use rustix::io::Errno;
 use super::clone::{Cloner, Hooks};
 use super::object::entry;
 use super::{
-    DIRECTORY, Result, Target, TargetError, check_own, rename_new, sweep, write_whole, xattrs,
+    DIRECTORY, Result, Target, TargetError, check_entries, check_own, rename_new, sweep,
+    write_whole, xattrs,
 };
 use crate::base::BasePath;
 
@@ -33,6 +34,17 @@ const OPENED_BEGUN: &str = "opened-unfinished";
 
 /// Prefix of the names of objects that an undo left out.
 pub const LEFT_OUT: &[u8] = b"left-";
+
+/// Name of a copy while it is made.
+const COPY: &str = "copy";
+
+/// Whether an undo directory has entries of this name: its files, or a round, which is named by a
+/// time.
+fn is_ours(name: &[u8]) -> bool {
+    let ours = [RECORD, RECORD_BEGUN, OPENED, OPENED_BEGUN, COPY];
+    let is_of_time = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
+    ours.iter().any(|ours| ours.as_bytes() == name) || name.iter().all(is_of_time)
+}
 
 /// An open undo directory, locked exclusively.
 #[derive(Debug)]
@@ -67,6 +79,7 @@ impl UndoDir {
                 return Err(ErrorKind::NotADirectory.into());
             }
             check_own(&dir)?;
+            check_entries(&dir, is_ours)?;
             rustix::fs::flock(&dir, FlockOperation::LockExclusive)?;
             #[cfg(target_os = "linux")]
             match rustix::fs::fremovexattr(&dir, xattrs::DEFAULT_ACL) {
@@ -188,7 +201,7 @@ impl UndoDir {
     /// # Errors
     /// The host refuses.
     pub fn separate(&self, place: &BasePath, copy: Option<&BasePath>) -> Result<()> {
-        let temporary = BasePath::from_bytes(b"copy").unwrap_or_default();
+        let temporary = BasePath::from_bytes(COPY.as_bytes()).unwrap_or_default();
         let done = || -> io::Result<()> {
             self.unmake(&temporary)?;
             match copy {
@@ -211,33 +224,29 @@ impl UndoDir {
         done().map_err(|source| self.target.error(place, source))
     }
 
-    /// Syncs everything, and replaces the record. Then removes everything but the record and
-    /// `round`.
+    /// Syncs everything, and replaces the record.
     ///
     /// # Errors
     /// The host refuses.
-    pub fn commit(
-        &self,
-        round: &str,
-        write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<()> {
-        write_whole(&self.dir, (RECORD_BEGUN, RECORD), write)
-            .map_err(|source| self.error(source))?;
-        self.sweep_all_but(round)
+    pub fn commit(&self, write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+        write_whole(&self.dir, (RECORD_BEGUN, RECORD), write).map_err(|source| self.error(source))
     }
 
-    /// Removes everything but the record and the directory `round`.
+    /// Removes everything but the record and the directory `round`, as far as the host allows.
     ///
     /// # Errors
-    /// The host refuses.
+    /// The host refuses: some objects are left.
     pub fn sweep_all_but(&self, round: &str) -> Result<()> {
+        let mut failed = None;
         for name in self.target.names(&BasePath::root())? {
             if name != round.as_bytes() && name != RECORD.as_bytes() {
                 let place = entry(&BasePath::root(), &name);
-                self.unmake(&place).map_err(|source| self.target.error(&place, source))?;
+                if let Err(source) = self.unmake(&place) {
+                    failed.get_or_insert_with(|| self.target.error(&place, source));
+                }
             }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
     /// Moves the objects that an undo left out from the round `from` to the round `to`, each to a

@@ -3,6 +3,7 @@
 mod apply;
 mod apply_base_changed;
 mod apply_interrupted;
+mod apply_kept;
 mod apply_told;
 mod apply_unread;
 mod bulk;

@@ -15,6 +15,10 @@ pub(in crate::cli) fn words(advice: ApplyAdvice) -> &'static str {
             "`acetate apply --undo` applies them again; --no-keep gives them up"
         }
         ApplyAdvice::KeepNothing => "--no-keep keeps nothing, and then there is no --undo",
+        ApplyAdvice::KeepNothingOrLeaveOut => {
+            "--no-keep keeps nothing, and then there is no --undo; or apply the rest without it: \
+             ':!PATH'"
+        }
         ApplyAdvice::KeepMoreOrNothing => {
             "--keep-limit SIZE keeps more; --no-keep keeps nothing, and then there is no --undo"
         }

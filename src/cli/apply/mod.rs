@@ -123,7 +123,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     args.picking.check(args.json)?;
     let opened = args.source.open()?;
     // The session cannot drop changes that are applied to another base than its own.
-    if let Some(base) = args.source.base.as_ref().filter(|_| args.to.is_none()) {
+    // An undo leaves the session as it is.
+    let drops_changes = args.to.is_none() && !args.keep.undo;
+    if let Some(base) = args.source.base.as_ref().filter(|_| drops_changes) {
         check_base(opened.session(), base)?;
     }
     if let Some(left) = interrupted(&opened, args.to.as_deref())? {
@@ -403,14 +405,14 @@ fn give_up(args: &Args, kept: &BTreeSet<KeptInBase>, ending: Ending) -> Result<E
     Ok(ending)
 }
 
-/// Calls `f` with the updater of the session; `None` with --to. The session is opened for changes
-/// first: if that fails, nothing is written.
+/// Calls `f` with the updater of the session; `None` with --to, or if an undo is to a base that was
+/// moved. The session is opened for changes first: if that fails, nothing is written.
 fn with_book<T>(
     args: &Args,
     opened: &OpenSession,
     f: impl FnOnce(Option<&mut dyn SessionUpdater>) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
-    if args.to.is_some() {
+    if args.to.is_some() || undo::is_of_moved_base(args, opened)? {
         return f(None);
     }
     with_session_changer(opened.session().path(), args.source.base.as_deref(), |changer| {

@@ -10,7 +10,7 @@ use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::shell_words::quoted;
 use crate::cli::{Ending, text};
-use crate::inspect::apply::{AppliedChange, Loss, NotSet, Report};
+use crate::inspect::apply::{Loss, NotSet, Report};
 use crate::inspect::opened::OpenSession;
 
 /// Prints the report, and returns the ending.
@@ -30,7 +30,8 @@ pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result
         output::line(format_args!("warning: {path} {}", lost(loss)));
     }
     let shown = show(args, opened, report);
-    if report.kept.is_some() && !report.applied.is_empty() {
+    // An apply of times alone leaves what an earlier one kept, and has no undo.
+    if report.kept.is_some() && report.applied.iter().any(|change| change.paths > 0) {
         note_undo(args, report);
     }
     // A closed stdout is no error: the apply is complete.
@@ -60,6 +61,8 @@ fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliErr
     }
     let dir = super::target(args, opened);
     let skipped = report.skipped.len() + report.left_out.len();
+    // Times of directories follow their entries, and are no change by themselves.
+    let count: u64 = report.done().map(|change| change.paths).sum();
     if args.json {
         let mut object = text::json("applied");
         text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
@@ -72,10 +75,12 @@ fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliErr
     } else if report.is_undo {
         out.line(format_args!("{}: {}", dir.display(), done(report)))?;
     } else if skipped > 0 {
-        let (dir, count) = (dir.display(), AppliedChange::count_paths(report.done()));
-        out.line(format_args!(
-            "{dir}: {count} applied, {skipped} skipped: the session keeps those"
-        ))?;
+        let done = match count {
+            0 => "nothing was written".to_owned(),
+            _ => format!("{count} applied"),
+        };
+        let dir = dir.display();
+        out.line(format_args!("{dir}: {done}, {skipped} skipped: the session keeps those"))?;
     } else if report.done().next().is_none() {
         out.line(format_args!("{}: nothing was written", dir.display()))?;
     } else {

@@ -15,9 +15,10 @@ use crate::cli::{Ending, asking, text};
 use crate::delta::MergedPath;
 use crate::inspect::apply::{
     DirContents, KEEP_LIMIT_BYTES, KeptCopy, UndoChange, UndoKind, UndoOptions, UndoPlan, clear,
-    plan_undo, undo,
+    pending_copies, plan_undo, undo,
 };
 use crate::inspect::opened::OpenSession;
+use crate::workspace::layers::check_base;
 
 /// What is kept of what is replaced and removed.
 #[derive(Debug, clap::Args)]
@@ -104,6 +105,27 @@ pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError>
         tell_copies(args, drifted, report.kept.as_deref())?;
         tell(args, opened, &report)
     })
+}
+
+/// Whether the undo is to another base than the session's, which was moved since.
+///
+/// # Errors
+/// The session has content only in that base: the undo could change it there.
+pub(super) fn is_of_moved_base(args: &Args, opened: &OpenSession) -> Result<bool, CliError> {
+    let base = args.source.base.as_ref().filter(|_| args.keep.undo);
+    if base.is_none_or(|base| check_base(opened.session(), base).is_ok()) {
+        return Ok(false);
+    }
+    match pending_copies(opened)?.files {
+        0 => Ok(true),
+        files => {
+            let files = text::count(files, "large file");
+            let what = format!("the session has the rest of {files} only in the base");
+            let hint = "tell it first that the base was moved: `acetate serve` with --base DIR and \
+                        --moved";
+            Err(CliError::new(what).with_hint(hint))
+        }
+    }
 }
 
 /// Prints what to do about an index that git wrote since the apply.

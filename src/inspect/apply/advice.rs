@@ -15,6 +15,8 @@ pub enum ApplyAdvice {
     RedoOrGiveUp,
     /// Keep nothing of what is replaced and removed. Then the apply cannot be undone.
     KeepNothing,
+    /// Keep nothing, or name the paths to apply without this one.
+    KeepNothingOrLeaveOut,
     /// Keep more, or nothing.
     KeepMoreOrNothing,
     /// Repeat the command, which finishes what was begun, or keep nothing.

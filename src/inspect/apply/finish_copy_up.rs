@@ -8,8 +8,19 @@
 use std::ops::ControlFlow;
 
 use super::{ApplyEvent, ApplyWatch, SessionUpdater};
-use crate::delta::Ino;
+use crate::delta::{Ino, MergedPath, PendingCopies};
+use crate::inspect::diff;
 use crate::inspect::error::Result;
+use crate::inspect::opened::OpenSession;
+
+/// The content of large files that the session still has only in the base.
+///
+/// # Errors
+/// The session cannot be read.
+pub fn pending_copies(opened: &OpenSession) -> Result<PendingCopies> {
+    let failed = |source| diff::at(&MergedPath::root(), source);
+    opened.with_tree(|view| view.pending_copies().map_err(failed))
+}
 
 /// Copies all pending chunks into the session, if there is a `bookkeeper`; `Break` if `watch` broke
 /// it off. Chunks that are lost because their base file changed stay lost.

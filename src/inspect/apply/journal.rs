@@ -133,13 +133,18 @@ impl Journal {
 
     /// Reads what [`Journal::write`] wrote.
     pub fn read(file: File) -> io::Result<Self> {
-        let mut journal = Self::default();
+        let (mut journal, mut is_empty) = (Self::default(), true);
         for (at, line) in BufReader::new(file).lines().enumerate() {
             let value: Value = serde_json::from_str(&line?)?;
+            is_empty = false;
             if journal.take_in(&value, at == 0).is_none() {
                 let what = format!("line {} of the journal is malformed", at + 1);
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
+        }
+        if is_empty {
+            // It is written atomically: something emptied it later.
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the journal is empty"));
         }
         Ok(journal)
     }

@@ -47,33 +47,42 @@ pub struct KeptCopy {
 /// The space of the objects that steps replace and remove, in bytes: data in whole blocks, and
 /// [`INODE_BYTES`] for each object.
 pub(super) fn measure(place: &ApplyTarget<'_>, steps: &Steps) -> Result<u64> {
-    let (target, block) = (&place.target, UndoDir::block_bytes(&place.undo_dir())?);
-    let put: HashSet<_> = steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
-    let takes = steps.takes.iter().filter(|take| !take.stays);
-    let sources: HashSet<&BasePath> = takes.clone().map(|take| &take.from).collect();
+    let block = UndoDir::block_bytes(&place.undo_dir())?;
     let (mut bytes, mut seen) = (0_u64, HashSet::new());
-    let mut add = |object: &TargetObject| {
+    each_kept(&place.target, steps, &mut |_, object| {
         if seen.insert(object.id()) {
             let blocks = object.data_bytes.checked_next_multiple_of(block).unwrap_or(u64::MAX);
             bytes = bytes.saturating_add(blocks).saturating_add(INODE_BYTES);
         }
-    };
+    })?;
+    Ok(bytes)
+}
+
+/// Calls `each` for each name of the objects that steps replace and remove.
+pub(super) fn each_kept(
+    target: &Target,
+    steps: &Steps,
+    each: &mut dyn FnMut(&BasePath, &TargetObject),
+) -> Result<()> {
+    let put: HashSet<_> = steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
+    let takes = steps.takes.iter().filter(|take| !take.stays);
+    let sources: HashSet<&BasePath> = takes.clone().map(|take| &take.from).collect();
     for take in takes.filter(|take| !put.contains(&(StagingDir::Taken, take.slot))) {
         target.walk(&take.from, &mut |path, object| {
             // An object that was moved out of a directory is not removed with it.
             let is_here = *path == take.from || !sources.contains(path);
             if is_here {
-                add(object);
+                each(path, object);
             }
             is_here
         })?;
     }
     for put in steps.puts.iter().filter(|put| put.over.is_some()) {
         if let Some(object) = target.object(&put.to)? {
-            add(&object);
+            each(&put.to, &object);
         }
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// The paths of objects before and after the steps.
@@ -176,11 +185,19 @@ pub(super) fn keep(
     let round = round(journal.begun);
     let old = read(&dir)?;
     if let Some(done) = old.as_ref().filter(|old| old.round() == round) {
-        dir.sweep_all_but(&round)?;
+        sweep_old(&dir, &round);
         return Ok(Some(copies(&dir, done)));
     }
     let keeping = Keeping { place, staging, journal, skipped, noted, closed, dir: &dir, round };
     keeping.run(old.as_ref(), top, watch)
+}
+
+/// Removes what earlier runs kept. The next run tries again what the host refuses, as for an
+/// immutable file.
+fn sweep_old(dir: &UndoDir, round: &str) {
+    if let Err(error) = dir.sweep_all_but(round) {
+        tracing::warn!(%error, "what an earlier apply kept is not removed");
+    }
 }
 
 /// Removes the undo directory.
@@ -265,7 +282,8 @@ impl Keeping<'_> {
         // An apply that changed nothing does not replace the record of an earlier one.
         let stays = !self.journal.is_undo && record.changes_nothing();
         if let Some(old) = old.filter(|_| stays) {
-            return Ok(self.dir.sweep_all_but(&old.round()).map(|()| Some(Vec::new()))?);
+            sweep_old(self.dir, &old.round());
+            return Ok(Some(Vec::new()));
         }
         self.dir.begin(&self.round)?;
         let items = self.items(&record);
@@ -279,7 +297,8 @@ impl Keeping<'_> {
         if self.tell(watch).is_break() {
             return Ok(None);
         }
-        self.dir.commit(&self.round, &mut |out| record.write(out))?;
+        self.dir.commit(&mut |out| record.write(out))?;
+        sweep_old(self.dir, &self.round);
         Ok(Some(kept))
     }
 

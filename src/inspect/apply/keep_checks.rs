@@ -1,20 +1,25 @@
 //! Checks whether an apply can keep what it replaces and removes, and whether that may replace what
 //! an earlier apply kept.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::advice::ApplyAdvice;
 use super::journal::Notes;
-use super::keep::read;
+use super::keep::{each_kept, read};
 use super::plan::ApplyPlan;
 use super::record::Record;
 use super::steps::Steps;
 use super::target_dir::ApplyTarget;
+use crate::base::BasePath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
 use crate::vfs::FileKind;
-use crate::writeback::UndoDir;
+use crate::writeback::{TargetObject, UndoDir, check_copy, effective_user};
+
+/// The user who can read and make all objects.
+const ROOT: u32 = 0;
 
 /// Whether a plan changes nothing but times of directories, which follow from their entries.
 /// Attributes that a file already has are no change.
@@ -125,4 +130,31 @@ pub(super) fn check_room(place: &ApplyTarget<'_>, bytes: u64, limit: u64) -> Res
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses to keep an object that this user cannot copy, if it has to be copied: to another
+/// filesystem, or because it has further hard links in the target. All others are renamed.
+pub(super) fn check_copies(place: &ApplyTarget<'_>, steps: &Steps) -> Result<()> {
+    if effective_user() == ROOT {
+        return Ok(());
+    }
+    let is_apart = UndoDir::room_apart_from(&place.undo_dir(), place.top.dev)?.is_some();
+    let mut copied: BTreeMap<(u64, u64), (BasePath, TargetObject, u64)> = BTreeMap::new();
+    each_kept(&place.target, steps, &mut |path, object| {
+        if !object.is_dir() && (is_apart || object.nlink > 1) {
+            let first = || (path.clone(), object.clone(), 0);
+            copied.entry(object.id()).or_insert_with(first).2 += 1;
+        }
+    })?;
+    for (path, object, names) in copied.into_values() {
+        if !is_apart && object.nlink <= names {
+            continue;
+        }
+        if let Err(error) = check_copy(&place.target, &path, &object) {
+            let path = place.shown(&path);
+            let what = format!("{}: cannot be kept for --undo: {}", path.display(), error.source);
+            return Err(InspectError::Refused { what, advice: ApplyAdvice::KeepNothingOrLeaveOut });
+        }
+    }
+    Ok(())
 }

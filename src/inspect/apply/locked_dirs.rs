@@ -203,15 +203,24 @@ pub(super) fn closed_after(
     Ok(closed)
 }
 
-/// Closes directories, the deepest first.
-pub(super) fn close(target: &Target, closed: &HashMap<BasePath, Attrs>) -> Result<()> {
+/// Closes directories, the deepest first. Calls `each_depth` with those of one depth while the
+/// directories above them are open.
+pub(super) fn close(
+    target: &Target,
+    closed: &HashMap<BasePath, Attrs>,
+    each_depth: &mut dyn FnMut(&[&BasePath]) -> Result<()>,
+) -> Result<()> {
     let mut closed: Vec<_> = closed.iter().collect();
     closed.sort_by_key(|(path, _)| Reverse(depth(path)));
-    for (path, attrs) in closed {
-        match target.set(path, attrs) {
-            Err(error) if !error.is_of_object() => return Err(error.into()),
-            _set_or_gone => {}
+    for level in closed.chunk_by(|(a, _), (b, _)| depth(a) == depth(b)) {
+        for (path, attrs) in level {
+            match target.set(path, attrs) {
+                Err(error) if !error.is_of_object() => return Err(error.into()),
+                _set_or_gone => {}
+            }
         }
+        let paths: Vec<_> = level.iter().map(|(path, _)| *path).collect();
+        each_depth(&paths)?;
     }
     Ok(())
 }

@@ -29,6 +29,7 @@ mod plan;
 mod planner;
 mod record;
 mod refused;
+mod report;
 mod session_check;
 mod stage;
 mod steps;
@@ -40,7 +41,6 @@ mod undo_change;
 mod undo_drift;
 mod undo_plan;
 
-use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -64,6 +64,7 @@ use target_dir::ApplyTarget;
 pub use advice::ApplyAdvice;
 pub use consent::{Consent, ShowPlan};
 pub use drift::{DriftReason, Drifted};
+pub use finish_copy_up::pending_copies;
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
 pub use keep_checks::{check_not_taken_back, keep_nothing};
 pub use last_apply::{KeptForUndo, LastApply, kept, last_apply};
@@ -71,6 +72,7 @@ pub use open_staging::{
     InterruptedApply, UnfinishedApply, check_finished, interrupted, unfinished,
 };
 pub use plan::{ApplyOptions, ApplyPlan, AttributeCounts, KeptInBase, Loss, Merged, Special};
+pub use report::{Report, Skipped};
 pub use stage::NotSet;
 pub use steps::AppliedChange;
 pub use unchanged::DroppedCopy;
@@ -126,50 +128,6 @@ pub trait SessionUpdater {
 
     /// Drops copies in which the session changed nothing. A copy that cannot be dropped stays.
     fn drop_unchanged(&mut self, copies: &[DroppedCopy]);
-}
-
-/// A change that was not made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped {
-    /// Its path in the merged tree.
-    pub path: MergedPath,
-    /// The reason, for the user.
-    pub why: String,
-}
-
-/// The result of an apply or undo.
-#[derive(Debug, Clone, Default)]
-pub struct Report {
-    /// The changes whose steps are done.
-    pub applied: Vec<AppliedChange>,
-    /// Changes that were not made, and those that the session keeps.
-    pub skipped: Vec<Skipped>,
-    /// Changes that the plan left out before they had steps.
-    pub left_out: Vec<Skipped>,
-    /// Attributes that the user may not set.
-    pub not_set: NotSet,
-    /// Extended attributes that the host refuses to set.
-    pub losses: Vec<Loss>,
-    /// Steps done and all steps, if the watcher stopped the run; (0, 0) without a journal.
-    pub broken_off: Option<(usize, usize)>,
-    /// The run was an undo.
-    pub is_undo: bool,
-    /// The undo repeated an apply that an earlier undo had taken back.
-    pub is_redo: bool,
-    /// The replaced and removed objects that are kept; `None` if none are to be kept.
-    pub kept: Option<Vec<KeptCopy>>,
-}
-
-impl Report {
-    /// The changes that were made and that the session no longer has.
-    pub fn done(&self) -> impl Iterator<Item = &AppliedChange> {
-        let skipped: HashSet<_> = self.skipped.iter().map(|skipped| &skipped.path).collect();
-        self.applied.iter().filter(move |applied| !skipped.contains(&applied.path))
-    }
-
-    fn broken_off_at(self, steps: (usize, usize)) -> Self {
-        Self { broken_off: Some(steps), applied: Vec::new(), ..self }
-    }
 }
 
 /// Makes a plan without applying it, and calls `each` for every difference in the plan.
@@ -306,6 +264,7 @@ fn prepare(
         if let Some(limit) = options.keep.filter(|_| !leaves_kept) {
             keep_checks::refuse_taken_back(place, opened.session().id())?;
             keep_checks::check_room(place, plan.kept_bytes, limit)?;
+            keep_checks::check_copies(place, &plan.steps)?;
             keep_checks::check_writable(place)?;
         }
         let mut staged = stage::stage(view, place, &plan, staging, watch)?;
@@ -466,10 +425,14 @@ fn finish(
         report.skipped.extend(kept.map(|path| Skipped { path, why: why.to_owned() }));
         session.drop_unchanged(&journal.unchanged);
     }
-    // Last, because the session reads the base while it forgets changes.
+    // Last, because the session reads the base while it forgets changes. Then it forgets the closed
+    // directories again: a mode that the base did not have yet was a change still.
     if !closed.is_empty() {
         staging.note(Notes::CLOSING)?;
-        locked_dirs::close(target, &closed)?;
+        locked_dirs::close(target, &closed, &mut |paths| match journal.is_undo {
+            true => Ok(()),
+            false => session.forget(&report.applied_at(paths), false).map(drop),
+        })?;
     }
     let unset = clear_up(target, staging, top.as_ref())?;
     if journal.top.is_some() {

@@ -101,7 +101,9 @@ fn make_plan(
     options: &UndoOptions,
     opened: &[OpenedDir],
 ) -> Result<UndoPlan> {
-    let mut plan = UndoPlanner::new(place, record, options, opened).make()?;
+    let mut planner = UndoPlanner::new(place, record, options, opened);
+    planner.note_missing(dir)?;
+    let mut plan = planner.make()?;
     if options.keep.is_some() {
         plan.kept_bytes = keep::measure(place, &plan.steps)?;
     }
@@ -158,6 +160,7 @@ fn prepare_open(
     }
     if let Some(limit) = options.keep {
         keep_checks::check_room(place, plan.kept_bytes, limit)?;
+        keep_checks::check_copies(place, &plan.steps)?;
     }
     let mut staged = Staged::default();
     if !restore(place, (dir, record), &plan.restores, &mut staged, watch)? {

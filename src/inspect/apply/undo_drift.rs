@@ -4,13 +4,17 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::Skipped;
+use super::keep::kept_name;
 use super::record::{Left, Placed, PlacedDescendant, Record};
+use super::undo_plan::UndoPlanner;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::overlay::BlobDigest;
 use crate::vfs::FileKind;
-use crate::writeback::{SeenObject, Target, TargetObject};
+use crate::writeback::{SeenObject, Target, TargetObject, UndoDir};
+
+const NOT_KEPT: &str = "the copy that was kept is gone";
 
 /// The state in which an apply left an object, as far as it is compared.
 pub(super) struct LeftObject<'a> {
@@ -117,5 +121,24 @@ impl LeftObject<'_> {
             Err(error) if error.is_of_object() => Ok(false),
             content => Ok(content?.is_some_and(|content| BlobDigest::of(&content)[..] == *digest)),
         }
+    }
+}
+
+impl UndoPlanner<'_> {
+    /// Leaves out the changes whose kept objects are gone.
+    pub(super) fn note_missing(&mut self, dir: &UndoDir) -> Result<()> {
+        let record = self.record;
+        let removed = record.removed.iter().map(|r| (r.path.clone(), r.slot, r.change));
+        let replaced = record.placed.iter().filter_map(|placed| {
+            Some((self.moves.entry_before(&placed.path)?, placed.over?, placed.change))
+        });
+        let kept: Vec<_> = removed.chain(replaced).collect();
+        for (path, slot, change) in kept {
+            let place = UndoDir::place(&record.round(), &kept_name(slot, &path));
+            if dir.target().object(&place)?.is_none() {
+                self.note(&path, NOT_KEPT, true, change);
+            }
+        }
+        Ok(())
     }
 }

@@ -33,16 +33,17 @@ pub(super) fn run(wanted: &RepairArgs<'_>) -> Result<Ending, CliError> {
     progress.end();
     let (repaired, left) = repaired.map_err(failure)?;
     let mut out = Out::new();
+    let done = if wanted.dry_run { "would be mended:" } else { "mended" };
     for mended in &repaired.mended {
         if wanted.json {
             out.json(object(mended))?;
             continue;
         }
         for what in &mended.first {
-            out.line(format_args!("mended {}: {}", mended.rule, text::name(what.as_bytes())))?;
+            out.line(format_args!("{done} {}: {}", mended.rule, text::name(what.as_bytes())))?;
         }
         if mended.count > mended.first.len() as u64 {
-            out.line(format_args!("mended {}: {} in all", mended.rule, mended.count))?;
+            out.line(format_args!("{done} {}: {} in all", mended.rule, mended.count))?;
         }
     }
     if let Some(left) = &left {

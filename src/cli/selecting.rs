@@ -57,6 +57,12 @@ impl LeaveOut {
         Ok(Selection::read(opened, &asked)?)
     }
 
+    /// The options that are given.
+    pub(super) fn given(&self) -> Vec<&str> {
+        let exclude = (!self.exclude.is_empty()).then_some("--exclude");
+        exclude.into_iter().chain(self.gitignore.then_some("--gitignore")).collect()
+    }
+
     /// Whether any of these options is given.
     pub(super) fn is_given(&self) -> bool {
         self.gitignore || !self.exclude.is_empty()

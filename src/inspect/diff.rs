@@ -368,8 +368,15 @@ pub(super) fn differs_from_original(
 /// Whether one file replaces another and either of them has more than one hard link.
 fn is_relinked(base: &BaseObject, after: &TreeObject) -> bool {
     after.attr().kind != FileKind::Directory
+        && !is_saved_anew(base, after)
         && base.attr.fileid != after.attr().fileid
         && (base.attr.nlink > 1 || after.attr().nlink > 1)
+}
+
+/// Whether the base has another file now at the path from which the session's was copied up.
+pub(super) fn is_saved_anew(base: &BaseObject, after: &TreeObject) -> bool {
+    base.attr.fileid != after.attr().fileid
+        && after.origin().is_some_and(|origin| origin.path == base.path)
 }
 
 /// The properties in which two objects of one type differ.

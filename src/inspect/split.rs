@@ -71,6 +71,28 @@ pub(super) fn first_unselected(
     Ok(kept)
 }
 
+/// The first selected object in a removed directory that is not selected itself.
+pub(super) fn first_selected(
+    opened: &OpenSession,
+    view: &TreeView<'_>,
+    options: &DiffOptions,
+    change: &Change,
+) -> Result<Option<MergedPath>> {
+    let Some(base) = removed_dir(change) else { return Ok(None) };
+    let selection = &options.selection;
+    let places = [&MergedPath::of_base(&base.path), &change.path];
+    if selection.has_change(view, change) || !places.iter().any(|dir| selection.may_hold(dir)) {
+        return Ok(None);
+    }
+    let mut found = None;
+    each_removed_below(opened, view, options, (base, change), &mut |object, is_chosen| {
+        if is_chosen && found.is_none() {
+            found = Some(MergedPath::of_base(&object.path));
+        }
+    })?;
+    Ok(found)
+}
+
 /// The first object that a change moves with a base directory and that is excluded by its old or
 /// new path.
 fn excluded_in_moved(

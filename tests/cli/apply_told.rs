@@ -1,8 +1,8 @@
 //! What `acetate apply` says of what the base changed, and of plans that write no content.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Output;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::{Command, Output};
 
 use super::program::{run, said};
 use crate::support::world::World;
@@ -161,7 +161,7 @@ fn what_holds_ignored_files_is_counted_with_how_to_apply_it() {
     let world = with_ignored();
     let session = world.session();
     let next = format!(
-        "a directory that holds what is not chosen stays: without --exclude and --gitignore, \
+        "a directory that holds what is not chosen stays: without --gitignore, \
          `acetate apply {} /moved` applies it whole\n",
         session.display()
     );
@@ -172,6 +172,8 @@ fn what_holds_ignored_files_is_counted_with_how_to_apply_it() {
     let to = copy.to_str().unwrap();
     let (_, err) = said(&apply(&world, &["--dry-run", "--exclude", "*.o", "--to", to]), 1);
     assert!(err.contains(&format!(" --to {to} /moved` applies it whole")), "{err}");
+    let (_, err) = said(&apply(&world, &["--dry-run", "moved", ":!moved/k.o"]), 1);
+    assert!(err.contains("stays: without ':!moved/k.o', `acetate"), "{err}");
     let (out, err) = said(&apply(&world, &["--yes", "--gitignore"]), 1);
     assert!(out.ends_with(": 1 applied, 2 skipped: the session keeps those\n"), "{out}");
     assert!(err.contains(&next), "{err}");
@@ -292,4 +294,52 @@ fn the_mode_of_a_directory_that_both_sides_made_is_drift() {
     said(&apply(&world, &["--yes", "--take", "base", "z"]), 0);
     assert_eq!(fs::metadata(base.join("z")).unwrap().permissions().mode() & 0o7777, 0o700);
     assert_eq!(fs::read_to_string(base.join("z/n")).unwrap(), "n");
+}
+
+/// `diff` lists what is in a removed directory; `apply` can only remove it whole.
+#[test]
+fn what_is_chosen_in_a_removed_directory_is_left_out_and_said() {
+    let mut world = World::new("dir/file \"1\"\ndir/other \"2\"\nkept \"3\"\n");
+    world.close();
+    let session = world.session();
+    let session = session.to_str().unwrap();
+    said(&run(world.scratch(), &["rm", "-r", session, "dir"]), 0);
+    for asked in ["dir/file", "dir/f*"] {
+        let (out, err) = said(&apply(&world, &["--yes", asked]), 1);
+        let why = "- /dir: was removed whole, with /dir/file, which is chosen: name the \
+                   directory to remove it\n";
+        assert!(out.starts_with(why), "{out}");
+        assert!(!err.contains("no change matches"), "{err}");
+    }
+    world.change_base();
+    said(&apply(&world, &["--yes", "dir"]), 0);
+    assert!(!world.base().join("dir").exists());
+}
+
+#[test]
+fn a_move_that_is_left_out_has_one_line_with_both_names() {
+    let mut world = World::new("file \"1\"\nother \"2\"\n");
+    world.rename("file", "moved").unwrap();
+    world.close();
+    fs::remove_file(world.change_base().join("file")).unwrap();
+    let (out, _) = said(&apply(&world, &["--dry-run", "--skip-drifted"]), 1);
+    let line = "! /file -> /moved: was removed in the base; left out (--skip-drifted)\n";
+    assert!(out.starts_with(line), "{out}");
+}
+
+#[test]
+fn a_file_saved_anew_without_a_change_is_not_written_for_a_link() {
+    let mut world = World::new("file \"1\"\n");
+    world.close();
+    let session = world.session();
+    said(&run(world.scratch(), &["ln", session.to_str().unwrap(), "file", "link"]), 0);
+    let base = world.change_base();
+    let copied = Command::new("cp").args(["-a", "file", "saved"]).current_dir(&base).status();
+    assert!(copied.unwrap().success());
+    fs::rename(base.join("saved"), base.join("file")).unwrap();
+    let number = || fs::metadata(base.join("file")).unwrap().ino();
+    let saved = number();
+    let (out, _) = said(&apply(&world, &["--yes"]), 0);
+    assert!(out.starts_with("A /link (link)\n"), "{out}");
+    assert_eq!((number(), fs::metadata(base.join("link")).unwrap().ino()), (saved, saved));
 }

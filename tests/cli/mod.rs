@@ -2,6 +2,7 @@
 
 mod apply;
 mod apply_base_changed;
+mod apply_git;
 mod apply_interrupted;
 mod apply_kept;
 mod apply_told;

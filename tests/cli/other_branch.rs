@@ -157,7 +157,10 @@ fn a_new_file_where_one_was_moved_from_has_not_drifted() {
     world.write("y", "agent\n");
     fs::remove_file(world.base("y")).unwrap();
     let plan = world.said(&["apply", "s.db", "-n"], 1);
-    assert!(plan.contains("! /y2: was removed in the base") && plan.contains("A /y\n"), "{plan}");
+    assert!(
+        plan.contains("! /y -> /y2: was removed in the base") && plan.contains("A /y\n"),
+        "{plan}"
+    );
 }
 
 #[test]

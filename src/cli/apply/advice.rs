@@ -57,5 +57,6 @@ pub(in crate::cli) fn words(advice: ApplyAdvice) -> &'static str {
         ApplyAdvice::NameMovedTo => {
             "name the path that it was moved to as well, to apply that move too"
         }
+        ApplyAdvice::NameGitDir => "name the git directory itself with --take base",
     }
 }

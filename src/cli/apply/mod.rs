@@ -173,8 +173,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         let rest = if has_rest(&plan) { "--skip-drifted applies the rest; " } else { "" };
         output::line(format_args!(
             "nothing was written, because of {marked} marked with `!`: {rest}for each of them, \
-             --take base PATH keeps what the base has{}",
+             --take base PATH keeps what the base has{}{}",
             overwriting(&plan),
+            without_git(&plan),
         ));
         return Ok(Ending::Findings);
     }
@@ -236,6 +237,9 @@ fn write(
         let drifted = plan.drifted.iter().map(|drifted| &drifted.path);
         undo::tell_copies(args, drifted, report.kept.as_deref())?;
         report.left_out.retain(|left| !plan.left_to_base().contains(&left.path));
+        if !args.json {
+            report.skipped = plan.with_git_once(report.skipped);
+        }
         let ending = tell(args, opened, &report)?;
         if args.skip_drifted && !report.skipped.is_empty() && !plan.drifted.is_empty() {
             note_next(args, plan);
@@ -277,13 +281,27 @@ fn overwriting(plan: &ApplyPlan) -> &'static str {
     }
 }
 
+/// The pathspecs that leave out git's own files, if some of them drifted.
+fn without_git(plan: &ApplyPlan) -> String {
+    let spec = |dir: &MergedPath| match dir.as_bytes() {
+        b"/.git" => "':!.git'".to_owned(),
+        _ => quoted(&format!(":!{}", dir.display())),
+    };
+    let specs: Vec<_> = plan.git_drifted.iter().map(spec).collect();
+    match specs.is_empty() {
+        true => String::new(),
+        false => format!("; {} leaves git's own files out", specs.join(" ")),
+    }
+}
+
 /// Prints the options for drifted objects that were left out.
 fn note_next(args: &Args, plan: &ApplyPlan) {
     let command = command(args);
     let gives_up = if args.to.is_none() { " and gives up what the session has" } else { "" };
     output::line(format_args!(
-        "for each that drifted: `{command} --take base PATH` keeps what is there{gives_up}{}",
+        "for each that drifted: `{command} --take base PATH` keeps what is there{gives_up}{}{}",
         overwriting(plan),
+        without_git(plan),
     ));
 }
 

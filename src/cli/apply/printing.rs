@@ -1,7 +1,9 @@
 //! Prints the plan of an apply.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
 
 use serde_json::Value;
 
@@ -51,7 +53,13 @@ impl<'a> PlanPrinter<'a> {
                 diff::lines(&opened, self.args.all, differences)?
             }
         };
-        print_plan(self.args, self.opened, plan, &lines)
+        let is_move = |d: &&Difference| d.kind == DifferenceKind::Renamed;
+        let from = |d: &Difference| {
+            let old = MergedPath::of_base(&d.old.as_ref()?.path);
+            Some((d.path.clone(), text::name(old.as_bytes())))
+        };
+        let moved = self.differences.iter().filter(is_move).filter_map(from).collect();
+        print_plan(self.args, self.opened, plan, (&lines, &moved))
     }
 }
 
@@ -71,11 +79,23 @@ impl ShowPlan for PlanPrinter<'_> {
     }
 }
 
+/// The old names of moved objects, to be printed.
+type OldNames = HashMap<MergedPath, String>;
+
+/// The path of a drifted object, after the old one if it was moved.
+fn both_names(path: &MergedPath, moved: &OldNames) -> String {
+    let name = text::name(path.as_bytes());
+    match moved.get(path) {
+        Some(old) => format!("{old} -> {name}"),
+        None => name,
+    }
+}
+
 fn print_plan(
     args: &Args,
     opened: &OpenSession,
     plan: &ApplyPlan,
-    lines: &[String],
+    (lines, moved): (&[String], &OldNames),
 ) -> Result<(), CliError> {
     let mut out = Out::new();
     for line in lines {
@@ -95,7 +115,8 @@ fn print_plan(
                 false if args.force => "; overwritten (--force)",
                 false => "",
             };
-            out.line(format_args!("! {}: {why}{stays}", text::name(path)))?;
+            let name = both_names(&drifted.path, moved);
+            out.line(format_args!("! {name}: {why}{stays}"))?;
         }
     }
     print_notes(args, plan, &mut out)?;
@@ -141,9 +162,19 @@ fn print_plan(
 /// Prints how to apply a directory that holds entries that are not chosen.
 fn note_split(args: &Args, path: &MergedPath) {
     let (command, path) = (super::command(args), quoted(&path.display().to_string()));
+    let mut given = args.leave_out.given();
+    let is_exclusion = |path: &&OsString| {
+        [&b":!"[..], b":^", b":(exclude"].iter().any(|sign| path.as_bytes().starts_with(sign))
+    };
+    let spec = args.paths.iter().find(is_exclusion).map(|spec| quoted(&spec.to_string_lossy()));
+    given.extend(spec.as_deref());
+    let without = match given.is_empty() {
+        true => String::new(),
+        false => format!("without {}, ", given.join(" and ")),
+    };
     output::line(format_args!(
-        "a directory that holds what is not chosen stays: without --exclude and --gitignore, \
-         `{command} {path}` applies it whole"
+        "a directory that holds what is not chosen stays: {without}`{command} {path}` applies it \
+         whole"
     ));
 }
 
@@ -223,7 +254,9 @@ fn print_notes(args: &Args, plan: &ApplyPlan, out: &mut Out) -> Result<(), CliEr
     for special in by_path(&plan.special, |special| &special.path) {
         note("special", '*', &special.path, special.what)?;
     }
-    for left in by_path(&plan.left_out, |left| &left.path) {
+    let left_out = plan.left_out.clone();
+    let left_out = if args.json { left_out } else { plan.with_git_once(left_out) };
+    for left in by_path(&left_out, |left| &left.path) {
         if args.json || !plan.has_drifted(&left.path) {
             note("left_out", '-', &left.path, &left.why)?;
         }
@@ -258,13 +291,13 @@ pub(super) fn by_path<T>(list: &[T], path: fn(&T) -> &MergedPath) -> Vec<&T> {
     sorted
 }
 
-/// Whether a difference is printed as drifted or left out instead. A rename keeps its own line,
-/// which alone has the old name.
+/// Whether a difference is printed as drifted or left out instead. A rename that is left out keeps
+/// its own line, which alone has the old name.
 fn is_told_otherwise(
     plan: &ApplyPlan,
     left_out: &HashSet<&MergedPath>,
     difference: &Difference,
 ) -> bool {
-    difference.kind != DifferenceKind::Renamed
-        && (plan.has_drifted(&difference.path) || left_out.contains(&difference.change.path))
+    let is_rename = difference.kind == DifferenceKind::Renamed;
+    plan.has_drifted(&difference.path) || (!is_rename && left_out.contains(&difference.change.path))
 }

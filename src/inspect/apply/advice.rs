@@ -55,4 +55,6 @@ pub enum ApplyAdvice {
     NameMovedDir,
     /// Also name the path to which the object was moved, to apply its move.
     NameMovedTo,
+    /// Name the whole git directory whose state in the base counts.
+    NameGitDir,
 }

@@ -166,7 +166,8 @@ impl Planner<'_> {
             return Ok(false);
         }
         let is_same = old.fileid == new.fileid;
-        if !is_same && (change.is_link || old.nlink > 1 || new.nlink > 1) {
+        let is_other = !is_same && !diff::is_saved_anew(base, after);
+        if is_other && (change.is_link || old.nlink > 1 || new.nlink > 1) {
             return Ok(false);
         }
         if self.is_only_in_copy(&base.path)? {

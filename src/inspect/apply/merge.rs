@@ -116,6 +116,9 @@ impl Planner<'_> {
         if has_ours {
             return Ok(MergeOutcome::Merge(Merge { content: StepContent::Base, attrs: of_base }));
         }
+        if self.is_gits_own(&change.path)? {
+            return conflict(DriftReason::Git);
+        }
         let ours = part.map(|part| part.content.clone());
         let Some(merged) = merge_text(self.view, original, (after, ours.as_deref()), &theirs)?
         else {

@@ -16,6 +16,7 @@ mod dependent;
 mod difference_steps;
 mod drift;
 mod finish_copy_up;
+mod git;
 mod hunk_changes;
 mod journal;
 mod keep;
@@ -254,10 +255,7 @@ fn prepare(
                 plan
             }
         };
-        let shown = match &consent {
-            Consent::Shown(shown) => Some(*shown),
-            Consent::All(_) => None,
-        };
+        let shown = if let Consent::Shown(shown) = &consent { Some(*shown) } else { None };
         check_consent(&plan, shown, options)?;
         let leaves_kept =
             keep_checks::has_record(place) && keep_checks::changes_nothing(place, &plan)?;

@@ -91,6 +91,8 @@ pub struct ApplyPlan {
     pub attributes: AttributeCounts,
     /// Replaced and removed objects, in bytes on disk; 0 if they are not kept.
     pub kept_bytes: u64,
+    /// Git directories in which the base changed what the session changed too.
+    pub git_drifted: BTreeSet<MergedPath>,
     /// The last apply, if it was to another directory: the objects that it kept are removed.
     pub ends_undo_of: Option<LastApply>,
     /// Changes with steps that are left out: number and reason.

@@ -199,6 +199,7 @@ impl<'a> Planner<'a> {
         self.find_drift_by_log()?;
         self.find_drift_in_same_second()?;
         self.resolve_drift()?;
+        self.leave_out_git_dirs()?;
         self.refuse_removal_of_unseen()?;
         self.leave_out_dependents()?;
         self.drop_other_names();
@@ -263,6 +264,7 @@ impl<'a> Planner<'a> {
 
     pub(super) fn change(&mut self, change: Change) -> Result<()> {
         let Some(change) = self.as_in_copy(change)? else { return Ok(()) };
+        self.note_chosen_inside(&change)?;
         if !diff::is_chosen(&self.options, self.view, &change)
             || !self.is_picked(&change)
             || self.leave_out_if_split(&change)?

@@ -105,6 +105,19 @@ impl Planner<'_> {
         Ok(true)
     }
 
+    /// Notes that a removed directory stays because only something in it is chosen.
+    pub(super) fn note_chosen_inside(&mut self, change: &Change) -> Result<()> {
+        let chosen = split::first_selected(self.opened, self.view, &self.options, change)?;
+        if let Some(chosen) = chosen {
+            let why = format!(
+                "was removed whole, with {}, which is chosen: name the directory to remove it",
+                chosen.display()
+            );
+            self.plan.left_out.push(Skipped { path: change.path.clone(), why });
+        }
+        Ok(())
+    }
+
     /// The kind of special object that a change makes; `None` if the base already has the same.
     fn special(&self, change: &Change) -> Result<Option<&'static str>> {
         let Some(after) = &change.after else { return Ok(None) };

@@ -5,9 +5,9 @@
 //! |---|---|
 //! | `tree`, `lineage` | the merged tree by path; detection of cycles |
 //! | `layer`, `data` | the layer over the base alone; content without holes |
-//! | `changes`, `originals` | the differences between session and base; comparisons with originals |
+//! | `changes`, `originals` | the differences from the base; comparisons with originals |
 //! | `discard`, `undo` | give up changes, and what that takes |
-//! | `rebase`, `rebase_links`, `rebase_part`, `rebase_unchanged` | remove session rows whose content the base has |
+//! | `rebase`, `rebase_links`, `rebase_part`, `rebase_unchanged` | drop rows that the base has |
 //! | `path_rows` | the session's rows for one path |
 //! | `prune` | shortens the audit log |
 //! | `seal` | folds our own tables into those of the specification |

@@ -1,0 +1,109 @@
+//! git's own files in an apply.
+//!
+//! HEAD, refs, index and logs of a repository describe one state. Text that is merged, or some
+//! files of one side beside those of the other, are no state of a repository, so these files are
+//! never merged, and left out together. Objects only add to each other.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+
+use super::Skipped;
+use super::advice::ApplyAdvice;
+use super::plan::{ApplyPlan, KeptInBase};
+use super::planner::Planner;
+use crate::delta::MergedPath;
+use crate::inspect::InspectError;
+use crate::inspect::error::Result;
+use crate::inspect::tool_owned::{OwnedBy, ToolOwnedFiles};
+use crate::vfs::Name;
+
+/// Why a change in a git directory is left out.
+const WITH_GIT_DIR: &str =
+    "all of it but its objects is left out, because the base changed it: whole or not at all";
+
+impl ApplyPlan {
+    /// The git directory with which a change is left out, though its own object did not drift.
+    pub fn left_with_git(&self, left: &Skipped) -> Option<&MergedPath> {
+        let is_so = left.why == WITH_GIT_DIR;
+        self.git_drifted.iter().find(|dir| is_so && left.path.is_within(dir))
+    }
+
+    /// The changes, with one for all that are left out with a git directory.
+    pub fn with_git_once(&self, all: Vec<Skipped>) -> Vec<Skipped> {
+        let (mut once, mut dirs) = (Vec::new(), BTreeMap::new());
+        for left in all {
+            match self.left_with_git(&left) {
+                Some(dir) => drop(dirs.insert(dir, left.why)),
+                None => once.push(left),
+            }
+        }
+        once.extend(dirs.into_iter().map(|(dir, why)| Skipped { path: dir.clone(), why }));
+        once
+    }
+}
+
+impl Planner<'_> {
+    /// Whether a path is in a git directory.
+    pub(super) fn is_gits_own(&self, path: &MergedPath) -> Result<bool> {
+        let own = self.tool_owned(std::iter::once(path))?;
+        Ok(git_dir(&own, path).is_some())
+    }
+
+    fn tool_owned<'p>(
+        &self,
+        paths: impl Iterator<Item = &'p MergedPath>,
+    ) -> Result<ToolOwnedFiles> {
+        let outside = self.opened.base_path().map(|path| path.as_os_str().as_bytes());
+        ToolOwnedFiles::find(self.view, outside, paths)
+    }
+
+    /// Leaves out what else changed in the git directories of drifted objects that are left out.
+    /// If an option keeps the base's state of such a directory, it keeps that of all of it.
+    pub(super) fn leave_out_git_dirs(&mut self) -> Result<()> {
+        let drifted = self.plan.drifted.iter().map(|drifted| &drifted.path);
+        if self.plan.drifted.is_empty() {
+            return Ok(());
+        }
+        let changed = self.plan.changes.iter().map(|change| &change.path);
+        let own = self.tool_owned(changed.chain(drifted.clone()))?;
+        let mut left: BTreeMap<MergedPath, bool> = BTreeMap::new();
+        for path in drifted {
+            let Some(dir) = git_dir(&own, path) else { continue };
+            let is_kept = self.plan.kept_in_base.contains_key(path);
+            if is_kept && !self.sides.base.iter().any(|named| dir.is_within(named)) {
+                let what = format!("{}: is no whole git directory", path.display());
+                return Err(InspectError::Refused { what, advice: ApplyAdvice::NameGitDir });
+            }
+            if is_kept || self.skips_drifted {
+                *left.entry(dir.clone()).or_default() |= is_kept;
+            }
+            self.plan.git_drifted.insert(dir);
+        }
+        for number in 0..self.plan.changes.len() {
+            let change = &self.plan.changes[number];
+            if change.paths == 0 || self.refused.contains(&number) {
+                continue;
+            }
+            let dir_of = |path| git_dir(&own, path).filter(|dir| !is_object(dir, path));
+            let dir = dir_of(&change.path).or_else(|| change.from.as_ref().and_then(dir_of));
+            let Some(&is_kept) = dir.and_then(|dir| left.get(&dir)) else { continue };
+            let path = change.path.clone();
+            if is_kept {
+                let is_attributes = self.attributes_of_dirs.contains(&number);
+                let kept = KeptInBase { path: path.clone(), is_attributes };
+                self.plan.kept_in_base.insert(path.clone(), kept);
+            }
+            self.refuse(number, Skipped { path, why: WITH_GIT_DIR.to_owned() });
+        }
+        Ok(())
+    }
+}
+
+fn git_dir(own: &ToolOwnedFiles, path: &MergedPath) -> Option<MergedPath> {
+    own.owner(path).filter(|(owner, _)| *owner == OwnedBy::Git).map(|(_, dir)| dir)
+}
+
+/// Whether a path is in the object store of a git directory.
+fn is_object(dir: &MergedPath, path: &MergedPath) -> bool {
+    Name::new(b"objects").is_ok_and(|name| path.is_within(&dir.join(&name)))
+}

@@ -74,7 +74,7 @@ fn words_that_mean_nothing_or_contradict_each_other_are_refused() {
         (&word("\"anonuid=-2\""), "this takes a number, 0 to 4294967294"),
         (&word("\"anongid=4294967295\""), "this takes a number, 0 to 4294967294"),
         (&word("\"sec=krb5\""), "`sec` takes sys, none, or both: sec=sys:none [there is no Ker"),
-        (&word("\"sync\""), "'sync' says nothing here [leave it out: what a reply promises"),
+        (&word("\"sync\""), "'sync' says nothing here [leave it out: the durability of the server"),
         (&word("\"fsid=0\""), "'fsid=0' says nothing here [leave it out: an export's number"),
         (&word("\"no_subtree_check\""), "'no_subtree_check' says nothing here"),
         (&word("\"rw,secure\""), "there is no option 'rw,secure' [ro, rw, secure"),

@@ -109,11 +109,8 @@ fn a_hard_linked_file_of_which_a_name_is_gone_or_another_file_in_the_base() {
     let tree = "dir/file \"one\"\nother/name = dir/file\nplain \"plain\"\n";
     let drifted = ["Modified /plain content", "Modified /dir/file content drifted"];
     let two = ["Modified /plain content", "Modified /dir/file content"];
-    let without_dir = [
-        "Added /dir drifted",
-        "Modified /plain content",
-        "Modified /dir/file content drifted",
-    ];
+    let without_dir =
+        ["Added /dir drifted", "Modified /plain content", "Modified /dir/file content drifted"];
     type Way = fn(&Path);
     let ways: [(Way, &[&str]); 4] = [
         (|base| fs::remove_file(base.join("dir/file")).unwrap(), &drifted),

@@ -91,7 +91,14 @@ fn in_memory(program: &Path, dir: &Path, base: &Path, address: SocketAddr) -> Re
         }
         std::thread::sleep(LOOK);
     }
-    let session = memory_session(server.0.id())?;
+    // The server listens before it opens its sessions.
+    let session = loop {
+        match memory_session(server.0.id()) {
+            Ok(session) => break session,
+            Err(error) if Instant::now() > end => return Err(error),
+            Err(_) => std::thread::sleep(LOOK),
+        }
+    };
     attack(address, "/m", &session, (u64::MAX, MEMORY_TIME))
 }
 

@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             Answer::Compacted { before_bytes, after_bytes, is_delayed } => {
                 Compacted { before_bytes, after_bytes, is_delayed }
             }
-            _ => return Err(CliError::new("unexpected reply of the session's server")),
+            _ => return Err(CliError::new("unexpected reply from the session's server")),
         },
         None => compact_here(&args.session)?,
     };

@@ -245,7 +245,7 @@ impl From<WorkspaceError> for CliError {
             ),
             WorkspaceError::NotMoved { .. } => Self::new(&error).with_hint(
                 "give the place of the tree that the session was made over: at least half of \
-                 the files that it copied up have to be there, with the type and size of then",
+                 the files that it copied up have to be there, with their type and size",
             ),
             WorkspaceError::Differs { .. } => Self::new(&error).with_hint(
                 "an open session keeps its base, what it hides, and whether anybody changes it, \

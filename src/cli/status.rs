@@ -208,7 +208,7 @@ fn concerns(status: &SessionStatus) -> Vec<(&'static str, String)> {
     }
     if drifted > 0 {
         let drifted = text::count(drifted, "object");
-        concerns.push(("drift", format!("{drifted} changed in the base meanwhile")));
+        concerns.push(("drift", format!("{drifted} changed in the base since")));
     }
     concerns
 }

@@ -185,7 +185,7 @@ impl CallerFiles<'_> {
         replaced.map_err(|error| match error {
             FsError::NotSync => Refusal {
                 hint: Some("it stays as it is; run the command again".to_owned()),
-                ..Refusal::new(format!("{}: a client changed it meanwhile", path.display()))
+                ..Refusal::new(format!("{}: a client changed it since", path.display()))
             },
             error => Refusal::at(path, error),
         })

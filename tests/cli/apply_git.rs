@@ -8,16 +8,7 @@ use std::time::Duration;
 use tempfile::{TempDir, tempdir};
 
 use super::program::{acetate, run, said};
-
-#[track_caller]
-fn git(dir: &Path, args: &[&str]) -> String {
-    let mut git = Command::new("git");
-    git.args(["-c", "user.name=a", "-c", "user.email=a@example.com"]).args(args);
-    git.env("GIT_CEILING_DIRECTORIES", dir.parent().unwrap()).current_dir(dir);
-    let output = git.output().unwrap();
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
+use crate::support::git::git;
 
 fn state(base: &Path) -> [String; 3] {
     let read = |args: &[&str]| git(base, args);

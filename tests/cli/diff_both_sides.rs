@@ -4,12 +4,13 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use tempfile::{TempDir, tempdir};
 
 use super::program::{acetate, run};
+use crate::support::git::{git, git_output};
 use crate::support::world::{Setup, World};
 use acetate::overlay::CopyLimits;
 
@@ -78,16 +79,6 @@ fn write(dir: &Path, path: &str, content: &str) {
     assert!(child.wait().unwrap().success());
 }
 
-#[track_caller]
-fn git(dir: &Path, args: &[&str]) -> String {
-    let mut git = Command::new("git");
-    git.args(["-c", "user.name=a", "-c", "user.email=a@example.com"]).args(args);
-    git.env("GIT_CEILING_DIRECTORIES", dir.parent().unwrap()).current_dir(dir);
-    let output = git.output().unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    String::from_utf8(text).unwrap()
-}
-
 /// A repository as base, in which both sides then add files.
 fn added_on_both_sides() -> TempDir {
     let dir = tempdir().unwrap();
@@ -129,7 +120,8 @@ fn a_file_that_both_sides_added_is_a_new_file_in_the_patch() {
     fs::write(dir.path().join("patch"), &patch).unwrap();
     git(&base, &["add", "."]);
     git(&base, &["commit", "-qm", "person"]);
-    let said = git(&base, &["apply", "-3", "../patch"]);
+    let applied = git_output(&base, &["apply", "-3", "../patch"]);
+    let said = String::from_utf8([applied.stdout, applied.stderr].concat()).unwrap();
     assert!(said.contains("Applied patch to 'text' with conflicts"), "{said}");
     assert_eq!(fs::read_to_string(base.join("other")).unwrap(), "agent\n");
     let merged = fs::read_to_string(base.join("text")).unwrap();

@@ -269,7 +269,7 @@ fn an_index_that_git_wrote_again_is_named_with_the_way_on() {
     fs::write(world.base().join(".git/index"), "refreshed").unwrap();
     let (out, err) = said(&apply(&world, &["--undo", "--yes"]), 1);
     assert!(out.contains("! /.git/index: changed since it was applied"), "{out}");
-    assert!(err.contains("git writes /.git/index also when it only looks"), "{err}");
+    assert!(err.contains("git rewrites /.git/index even when it only looks"), "{err}");
     let (out, _) = said(&apply(&world, &["--undo", "--yes", "--force"]), 0);
     assert!(out.contains("/.git/index: a copy is at "), "{out}");
     assert_eq!(fs::read(world.base().join(".git/index")).unwrap(), b"old");

@@ -212,7 +212,7 @@ fn what_changed_since_it_was_chosen_is_not_given_up() {
     world.put("file", &text([11, 2, 3, 4, 5, 6, 7, 8, 90]));
     world.put("new", "newer\n");
     let taken = undoings(&world, &chosen, &before);
-    let why = "a client changed it meanwhile";
+    let why = "a client changed it since";
     let stays = |at| DiscardStep::Nothing(path(at), why);
     assert_eq!(taken, [stays("file"), stays("new"), DiscardStep::Path(path("gone"))]);
 }

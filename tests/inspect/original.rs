@@ -12,6 +12,7 @@ use acetate::inspect::status::status;
 
 use super::apply::open;
 use crate::support::applied::{all, applied, assert_same, merged, on_host};
+use crate::support::git::git;
 use crate::support::patched;
 use crate::support::world::World;
 
@@ -186,15 +187,6 @@ fn a_large_file_has_drifted_by_its_times() {
     assert_eq!(told(&world), ["Modified /dir/large content"]);
     file.set_modified(mtime + std::time::Duration::from_secs(1)).unwrap();
     assert_eq!(told(&world), ["Modified /dir/large content drifted"]);
-}
-
-pub fn git(dir: &Path, args: &[&str]) -> String {
-    let mut git = Command::new("git");
-    git.args(["-c", "user.name=person", "-c", "user.email=person@example.org"]).args(args);
-    let output = git.current_dir(dir).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "git {args:?}: {said}");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The patch holds what the session changed, and nothing of what the base changed since.

@@ -13,8 +13,9 @@ use acetate::inspect::status::status;
 
 use super::apply::drift::next_second;
 use super::apply::open;
-use super::original::{git, save_by_rename, told};
+use super::original::{save_by_rename, told};
 use crate::support::applied::{all, applied, assert_same, merged, on_host, planned};
+use crate::support::git::git;
 use crate::support::patched;
 use crate::support::world::World;
 

@@ -7,6 +7,7 @@ pub mod counted;
 pub mod exported;
 pub mod faulty_store;
 pub mod fixture;
+pub mod git;
 pub mod given_up;
 pub mod hanging_base;
 pub mod hex;

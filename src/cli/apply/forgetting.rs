@@ -22,7 +22,7 @@ impl SessionUpdater for Forgetting<'_> {
                 let left = PendingCopies { files, bytes };
                 Ok(CopyStep { next: next.map(Ino), has_copied, left })
             }
-            Ok(_) => Err(failed(&"unexpected reply of the session's server")),
+            Ok(_) => Err(failed(&"unexpected reply from the session's server")),
             Err(error) => Err(failed(&error)),
         }
     }

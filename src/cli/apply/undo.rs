@@ -133,7 +133,7 @@ fn note_git_index(plan: &UndoPlan) {
     let is_index = |path: &MergedPath| path.as_bytes().ends_with(b"/.git/index");
     for drift in plan.drifted.iter().filter(|drift| is_index(&drift.path)) {
         output::line(format_args!(
-            "git writes {} also when it only looks, as `git status` does: --force puts back the \
+            "git rewrites {} even when it only looks, as `git status` does: --force puts back the \
              one that goes with the rest, and keeps a copy of this one",
             text::name(drift.path.as_bytes())
         ));

@@ -20,9 +20,9 @@ use crate::vfs::FileKind;
 /// Change the permissions of files and directories of a session's merged tree.
 ///
 /// MODE is an octal number, or as chmod(1) takes it: `u+x`, `go-w`, `a=rX`, several with commas.
-/// Without u, g, o or a, all three are meant, whatever the umask is. A directory keeps its
-/// set-user-ID and set-group-ID bits at a number of fewer than five digits that has none. Symbolic
-/// links are left out.
+/// Without u, g, o or a, all three are meant, whatever the umask is. A number of fewer than five
+/// digits does not clear the set-user-ID and set-group-ID bits of a directory. Symbolic links are
+/// left out.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   acetate chmod work.db +x run.sh

@@ -47,7 +47,7 @@ impl Copying<'_> {
             let request = Request::Make { items: items.clone() };
             let answer = self.changer()?.ask_with(request, Reading::stream(&content[..]))?;
             let Answer::Made { items: made, refusal } = answer else {
-                return Err(CliError::new("unexpected reply of the session's server"));
+                return Err(CliError::new("unexpected reply from the session's server"));
             };
             let made = usize::try_from(made).unwrap_or(usize::MAX).min(items.len());
             for item in &items[..made] {

@@ -164,7 +164,7 @@ fn discard(
             let Answer::Undone { paths, changes, idle } =
                 changer.ask(Request::Discard { paths })?
             else {
-                return Err(CliError::new("unexpected reply of the session's server"));
+                return Err(CliError::new("unexpected reply from the session's server"));
             };
             all.paths.extend(paths);
             all.changes += changes;

@@ -100,7 +100,7 @@ fn prune(args: &Args, last: i64, all: Option<u64>) -> Result<u64, CliError> {
             match changer.ask(Request::PruneLog { upto: last })? {
                 Answer::Objects(0) => return Ok(deleted),
                 Answer::Objects(rows) => deleted += rows,
-                _ => return Err(CliError::new("unexpected reply of the session's server")),
+                _ => return Err(CliError::new("unexpected reply from the session's server")),
             }
             match all {
                 Some(all) => progress.tell(deleted, all),

@@ -114,7 +114,7 @@ fn set(session: &Path, bounds: [Bound; 3]) -> Result<QuotaReport, CliError> {
     let [bytes, files, file_bytes] = bounds;
     match server.ask(&Request::SetQuota { bytes, files, file_bytes })? {
         Answer::Quota(taken) => Ok(QuotaReport { usage: taken.usage(), limits: taken.limits() }),
-        _ => Err(CliError::new("unexpected reply of the session's server")),
+        _ => Err(CliError::new("unexpected reply from the session's server")),
     }
 }
 

@@ -71,7 +71,7 @@ impl Planner<'_> {
             let Some(dir) = git_dir(&own, path) else { continue };
             let is_kept = self.plan.kept_in_base.contains_key(path);
             if is_kept && !self.sides.base.iter().any(|named| dir.is_within(named)) {
-                let what = format!("{}: is no whole git directory", path.display());
+                let what = format!("{}: is not a whole git directory", path.display());
                 return Err(InspectError::Refused { what, advice: ApplyAdvice::NameGitDir });
             }
             if is_kept || self.skips_drifted {

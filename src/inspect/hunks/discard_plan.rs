@@ -14,7 +14,7 @@ use crate::overlay::TreeView;
 use crate::vfs::{FileId, FileKind, Time};
 
 /// A change is left out because it is not as it was when it was chosen.
-const CHANGED: &str = "a client changed it meanwhile";
+const CHANGED: &str = "a client changed it since";
 
 /// An object is left out because its whole directory was deleted.
 const GONE: &str = "is gone with its directory, and comes back only with that";

@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use super::change::PathResults;
 use super::error::CliError;
 use super::output::{self, Out};
-use super::source::{LookSource, paths};
+use super::source::LookSource;
+use super::tree_paths::TreePaths;
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -42,7 +43,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let (mut out, mut ending) = (Out::new(), Ending::Done);
     let mut several = PathResults::default();
-    for path in paths(&args.paths)? {
+    for path in TreePaths::of(&opened).all_or_root(&args.paths)? {
         let mut gone = None;
         let read = opened.with_tree(|view| {
             let file = find(view, &path)?;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::error::CliError;
 use super::output::{self, Out};
-use super::source::{SessionSource, paths};
+use super::source::SessionSource;
+use super::tree_paths::TreePaths;
 use super::{Ending, hints, text};
 use crate::control::{
     Answer, ConnectError, ControlConnection, ControlError, PathText, Reading, Refusal, Request,
@@ -102,8 +103,9 @@ pub(super) fn ask_for_each(
 ) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let mut several = PathResults::default();
+    let paths = TreePaths::of_source(source, given)?.all(given)?;
     with_session_changer(&source.session, source.base.as_deref(), |changer| {
-        for path in paths(given)? {
+        for path in paths {
             let answer = several.take(ask(changer, (&path).into()))?;
             if let (Some(answer), Some((what, key))) = (answer, json) {
                 let count = if let Answer::Objects(count) = answer { count } else { 1 };

@@ -15,10 +15,10 @@ use clap_complete::engine::{
 };
 use clap_complete::env::CompleteEnv;
 
-use super::selecting::current;
 use super::text;
+use super::tree_paths::TreePaths;
+use crate::delta::AuditProcedure;
 use crate::delta::sqlite::{AgentAccess, Order};
-use crate::delta::{AuditProcedure, MergedPath};
 use crate::inspect::diff::{DiffOptions, diff};
 use crate::inspect::hunks::{DiffPieces, HunkId, pieces};
 use crate::inspect::kv::KeyValues;
@@ -78,8 +78,7 @@ fn completed(command: Command, is_bash: bool) -> Command {
                 return arg.add(ArgValueCompleter::new(move |word: &OsStr| copied(word, is_bash)));
             }
             ("PATH", "mkdir" | "find") if !arg.is_positional() => return arg,
-            ("PATH", "diff" | "apply" | "log" | "discard" | "export") => from_here,
-            ("PATH", _) => from_root,
+            ("PATH", _) => tree_paths,
             ("KEY", _) => keys,
             ("TOOL", _) => tools,
             ("EXPORT", _) => exports,
@@ -198,25 +197,13 @@ fn is_session(path: &Path) -> bool {
     }
 }
 
-/// Paths of the tree that begin with a word. Relative paths start from the root.
-fn from_root(word: &[u8]) -> Option<Vec<Vec<u8>>> {
-    paths(word, &OpenSession::open(&session()?, base().as_deref()).ok()?, MergedPath::root())
-}
-
-/// Paths of the tree, where relative ones start from the current directory's place in it.
-fn from_here(word: &[u8]) -> Option<Vec<Vec<u8>>> {
+/// Paths of the tree that begin with a word.
+fn tree_paths(word: &[u8]) -> Option<Vec<Vec<u8>>> {
     let opened = OpenSession::open(&session()?, base().as_deref()).ok()?;
-    let here = current(opened.session().path(), opened.base_path());
-    paths(word, &opened, here.unwrap_or_else(MergedPath::root))
-}
-
-fn paths(word: &[u8], opened: &OpenSession, here: MergedPath) -> Option<Vec<Vec<u8>>> {
     let cut = word.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     let (above, prefix) = word.split_at(cut);
-    let dir = match above.first() {
-        Some(b'/') => MergedPath::from_user(above)?,
-        _ => MergedPath::from_user(&[here.as_bytes(), b"/", above].concat())?,
-    };
+    let dir = if above.is_empty() { b"." } else { above };
+    let dir = TreePaths::of(&opened).one(OsStr::from_bytes(dir)).ok()?;
     let found = opened.with_tree(|view| {
         let dir = crate::inspect::opened::find(view, &dir)?;
         let children = view.children_beginning(&dir, prefix, MAX_CANDIDATES);
@@ -233,13 +220,13 @@ fn paths(word: &[u8], opened: &OpenSession, here: MergedPath) -> Option<Vec<Vec<
 /// the colon is a word of its own.
 fn copied(word: &OsStr, is_bash: bool) -> Vec<CompletionCandidate> {
     let colon: Find = |word| {
-        let found = from_root(word.strip_prefix(b":")?)?;
+        let found = tree_paths(word.strip_prefix(b":")?)?;
         Some(found.into_iter().map(|path| [b":", &path[..]].concat()).collect())
     };
     let is_behind = is_bash && word_before().is_some_and(|word| word == ":");
     match word.as_bytes().first() {
         Some(b':') => candidates(word, colon, is_bash),
-        _ if is_behind => candidates(word, from_root, is_bash),
+        _ if is_behind => candidates(word, tree_paths, is_bash),
         _ => host_paths(word, &PathCompleter::any(), is_bash),
     }
 }
@@ -296,7 +283,7 @@ fn operations(word: &[u8]) -> Option<Vec<Vec<u8>>> {
 /// The values of `--take`: a side, then a path.
 fn sides(word: &[u8]) -> Option<Vec<Vec<u8>>> {
     if word_before().is_none_or(|word| word != "--take") {
-        return from_here(word);
+        return tree_paths(word);
     }
     let sides = [&b"base"[..], b"session"].map(<[u8]>::to_vec);
     Some(sides.into_iter().filter(|side| side.starts_with(word)).collect())

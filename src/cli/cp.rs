@@ -9,6 +9,7 @@ use super::copying::{CopyPath, CopyReport, Copying, SourceArg};
 use super::error::CliError;
 use super::operands::OperandPaths;
 use super::output::{self, Out, ProgressLine};
+use super::tree_paths::TreePaths;
 use super::{Ending, text};
 use crate::inspect::apply::check_finished;
 
@@ -42,14 +43,15 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, from) = args.paths.split()?;
-    let to = place(to)?;
-    let from = from.iter().map(|path| named(path)).collect::<Result<Vec<_>, _>>()?;
+    let opened = args.paths.source.open()?;
+    let paths = TreePaths::of(&opened);
+    let to = place(&paths, to)?;
+    let from = from.iter().map(|path| named(&paths, path)).collect::<Result<Vec<_>, _>>()?;
     let is_outside = |place: &CopyPath| matches!(place, CopyPath::Host(_));
     if is_outside(&to) && from.iter().any(|named| is_outside(&named.place)) {
         return Err(CliError::new("both sides are on this machine")
             .with_hint("a colon before a path puts it into the tree: :/docs"));
     }
-    let opened = args.paths.source.open()?;
     if from.iter().any(|named| !is_outside(&named.place)) {
         check_finished(&opened)?;
     }
@@ -85,21 +87,18 @@ fn show(args: &Args, copied: &CopyReport) -> Result<Ending, CliError> {
 }
 
 /// Parses a source.
-fn named(path: &OsStr) -> Result<SourceArg, CliError> {
+fn named(paths: &TreePaths, path: &OsStr) -> Result<SourceArg, CliError> {
     use std::os::unix::ffi::OsStrExt;
     let inside = path.as_bytes().strip_prefix(b":").unwrap_or(path.as_bytes());
     let is_content = inside == b"." || inside.ends_with(b"/.");
-    Ok(SourceArg { place: place(path)?, is_content })
+    Ok(SourceArg { place: place(paths, path)?, is_content })
 }
 
 /// Parses a path: in the tree after a colon, otherwise on this machine.
-fn place(path: &OsStr) -> Result<CopyPath, CliError> {
+fn place(paths: &TreePaths, path: &OsStr) -> Result<CopyPath, CliError> {
     use std::os::unix::ffi::OsStrExt;
     match path.as_bytes().strip_prefix(b":") {
-        Some(inside) => {
-            let path = crate::inspect::opened::merged_path(OsStr::from_bytes(inside))?;
-            Ok(CopyPath::Tree(path))
-        }
+        Some(inside) => Ok(CopyPath::Tree(paths.one(OsStr::from_bytes(inside))?)),
         None => Ok(CopyPath::Host(PathBuf::from(path))),
     }
 }

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 
 use super::error::CliError;
 use super::output::Out;
-use super::source::{LookSource, paths};
+use super::source::LookSource;
+use super::tree_paths::TreePaths;
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::opened::find;
@@ -41,7 +42,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();
-    for path in paths(&args.paths)? {
+    for path in TreePaths::of(&opened).all_or_root(&args.paths)? {
         let mut rows: Vec<(MergedPath, DiskUsage)> = Vec::new();
         opened.with_tree(|view| {
             let from = find(view, &path)?;

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 
 use super::error::CliError;
 use super::output::Out;
-use super::source::{LookSource, paths};
+use super::source::LookSource;
+use super::tree_paths::TreePaths;
 use super::{Ending, object, text};
 use crate::inspect::find::{FindCriteria, FindPattern, find_all};
 use crate::inspect::opened::find;
@@ -73,7 +74,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();
     let (mut found_any, mut closed) = (false, None);
-    for path in paths(&args.paths)? {
+    for path in TreePaths::of(&opened).all_or_root(&args.paths)? {
         opened.with_tree(|view| {
             find_all(view, &find(view, &path)?, &wanted, &mut |object| {
                 found_any = true;

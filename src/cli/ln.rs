@@ -7,10 +7,11 @@ use super::change::{PathResults, SessionChanger, with_session_changer};
 use super::error::CliError;
 use super::operands::{LastOperand, OperandPaths, kind};
 use super::output::Out;
+use super::tree_paths::TreePaths;
 use super::{Ending, text};
 use crate::control::{Answer, AttrChanges, PathText, Request};
 use crate::delta::MergedPath;
-use crate::inspect::opened::{OpenSession, merged_path};
+use crate::inspect::opened::OpenSession;
 use crate::vfs::{FileKind, Name};
 
 /// Make links in a session's merged tree.
@@ -43,13 +44,14 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, targets) = args.paths.split()?;
     let opened = args.paths.source.open_warned()?;
-    let place = LastOperand::of(&opened, merged_path(to)?, targets.len())?;
+    let paths = TreePaths::of(&opened);
+    let place = LastOperand::of(&opened, paths.one(to)?, targets.len())?;
     let mut out = Out::new();
     let mut several = PathResults::default();
     let source = &args.paths.source;
     with_session_changer(&source.session, source.base.as_deref(), |changer| {
         for target in targets {
-            let made = link(args, changer, &opened, &place, target);
+            let made = link(args, changer, &opened, &place, (&paths, target));
             if let (Some(path), true) = (several.take(made)?, args.json) {
                 let mut object = text::json("ln");
                 text::put_path(&mut object, "path", path.as_bytes());
@@ -69,13 +71,13 @@ fn link(
     changer: &mut SessionChanger,
     opened: &OpenSession,
     place: &LastOperand,
-    target: &OsStr,
+    (paths, target): (&TreePaths, &OsStr),
 ) -> Result<MergedPath, CliError> {
     let bytes = target.as_bytes();
     // The target of a symbolic link need not be a path of the tree; only its last component counts.
     let last = bytes.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty());
     let named = match args.symbolic {
-        false => merged_path(target)?,
+        false => paths.one(target)?,
         true => {
             let name = last.and_then(|name| Name::new(name).ok());
             name.map_or_else(MergedPath::root, |name| MergedPath::root().join(&name))

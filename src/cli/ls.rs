@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use super::error::CliError;
 use super::object::{self, ColumnWidths};
 use super::output::Out;
-use super::source::{LookSource, paths};
+use super::source::LookSource;
+use super::tree_paths::TreePaths;
 use super::{Ending, text};
 use crate::inspect::opened::find;
 use crate::inspect::walk::children;
@@ -36,7 +37,7 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
-    let paths = paths(&args.paths)?;
+    let paths = TreePaths::of(&opened).all_or_root(&args.paths)?;
     let mut out = Out::new();
     let mut first = true;
     for path in &paths {

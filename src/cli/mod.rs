@@ -82,6 +82,7 @@ mod time_args;
 mod tool;
 mod touch;
 mod tree;
+mod tree_paths;
 mod umount;
 mod validator_child;
 mod write;

@@ -4,7 +4,7 @@ use super::change::{PathResults, with_session_changer};
 use super::error::CliError;
 use super::operands::{LastOperand, OperandPaths};
 use super::output::Out;
-use super::source::{one, parsed};
+use super::tree_paths::TreePaths;
 use super::{Ending, text};
 use crate::control::Request;
 
@@ -34,8 +34,9 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, from) = args.paths.split()?;
-    let (to, from) = (one(to)?, parsed(from)?);
     let opened = args.paths.source.open_warned()?;
+    let paths = TreePaths::of(&opened);
+    let (to, from) = (paths.one(to)?, paths.all(from)?);
     let target = LastOperand::of(&opened, to, from.len())?;
     let mut out = Out::new();
     let mut several = PathResults::default();

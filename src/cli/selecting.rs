@@ -3,16 +3,14 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::error::CliError;
 use super::output;
-use crate::delta::MergedPath;
+use super::tree_paths::current;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::{Selection, SelectionText};
-use crate::mounting::note::Note;
 
 /// What is left out.
 #[derive(Debug, Default, clap::Args)]
@@ -74,17 +72,6 @@ pub(super) fn tell_unmatched(selection: &Selection, what: &str) {
     for pattern in selection.unmatched() {
         output::line(format_args!("note: no {what} matches {pattern}"));
     }
-}
-
-/// The path in the tree of the current directory, if it is in the base or in a mount.
-pub(super) fn current(session: &Path, base: Option<&Path>) -> Option<MergedPath> {
-    let here = env::current_dir().ok()?;
-    let session = fs::canonicalize(session).ok();
-    let mounts = Note::all().into_iter().filter(|note| Some(&note.session) == session.as_ref());
-    let base = base.and_then(|base| fs::canonicalize(base).ok());
-    let roots = mounts.map(|note| note.dir).chain(base);
-    let below = roots.filter_map(|root| here.strip_prefix(root).ok().map(Path::to_owned)).next()?;
-    MergedPath::from_user(below.as_os_str().as_bytes())
 }
 
 /// The content of the user's core.excludesFile; empty if there is none.

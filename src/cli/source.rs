@@ -1,16 +1,12 @@
-//! The arguments for a session, its base, and paths in it.
+//! The arguments for a session and its base.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
 use super::{output, text};
-use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::apply::{UnfinishedApply, check_finished, unfinished};
-use crate::inspect::opened::{OpenSession, merged_path};
-use crate::inspect::selection::unquoted;
+use crate::inspect::opened::OpenSession;
 use crate::mounting::self_mount::base_showing_session;
 
 /// A session and its base.
@@ -124,25 +120,4 @@ fn refuse_self_mount(session: &Path, base: Option<&Path>) -> Result<(), CliError
         "there is no base here to compare with or to change: do this outside of the run, or \
          when it has ended, with {session}"
     )))
-}
-
-/// Parses path arguments; the root if there are none.
-pub(super) fn paths(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
-    if given.is_empty() {
-        return Ok(vec![MergedPath::root()]);
-    }
-    parsed(given)
-}
-
-/// Parses path arguments.
-pub(super) fn parsed(given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
-    given.iter().map(one).collect()
-}
-
-/// Parses a path argument; one in double quotes has the escapes of git.
-pub(super) fn one(given: &OsString) -> Result<MergedPath, CliError> {
-    Ok(match unquoted(given.as_bytes()) {
-        Some(bytes) => merged_path(&OsString::from_vec(bytes))?,
-        None => merged_path(given)?,
-    })
 }

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 
 use super::error::CliError;
 use super::output::Out;
-use super::source::{LookSource, paths};
+use super::source::LookSource;
+use super::tree_paths::TreePaths;
 use super::{Ending, object, text};
 use crate::inspect::InspectError;
 use crate::inspect::opened::find;
@@ -33,7 +34,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();
-    for path in paths(&args.paths)? {
+    for path in TreePaths::of(&opened).all_or_root(&args.paths)? {
         let (found, target) = opened.with_tree(|view| {
             let found = find(view, &path)?;
             let target = match found.attr().kind {

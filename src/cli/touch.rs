@@ -8,7 +8,8 @@ use super::change::{PathResults, with_session_changer};
 use super::error::CliError;
 use super::operands::kind;
 use super::output::Out;
-use super::source::{SessionSource, parsed};
+use super::source::SessionSource;
+use super::tree_paths::TreePaths;
 use super::{Ending, text, time_args};
 use crate::control::{AttrChanges, Reading, Request, WriteHow};
 
@@ -62,7 +63,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let mut several = PathResults::default();
     with_session_changer(&args.source.session, args.source.base.as_deref(), |changer| {
-        for path in parsed(&args.paths)? {
+        for path in TreePaths::of(&opened).all(&args.paths)? {
             let is_there = kind(&opened, &path)?.is_some();
             if !is_there && args.no_create {
                 continue;

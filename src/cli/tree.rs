@@ -4,7 +4,8 @@ use std::ffi::OsString;
 
 use super::error::CliError;
 use super::output::Out;
-use super::source::{LookSource, paths};
+use super::source::LookSource;
+use super::tree_paths::TreePaths;
 use super::{Ending, object, text};
 use crate::delta::MergedPath;
 use crate::inspect::opened::find;
@@ -43,7 +44,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();
     let (mut directories, mut others, mut closed) = (0u64, 0u64, None);
-    for path in paths(args.path.as_slice())? {
+    for path in TreePaths::of(&opened).all_or_root(args.path.as_slice())? {
         opened.with_tree(|view| {
             let from = find(view, &path)?;
             let name = text::name(path.as_bytes());

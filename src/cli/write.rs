@@ -10,9 +10,9 @@ use super::change::with_session_changer;
 use super::error::CliError;
 use super::output::Out;
 use super::source::SessionSource;
+use super::tree_paths::TreePaths;
 use super::{Ending, text};
 use crate::control::{Answer, AttrChanges, Reading, Request, WriteHow};
-use crate::inspect::opened::merged_path;
 
 /// Write what comes on stdin to a file of a session's merged tree.
 ///
@@ -55,7 +55,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let path = merged_path(&args.path)?;
+    let path = TreePaths::of_source(&args.source, &[&args.path])?.one(&args.path)?;
     let content = match &args.from {
         Some(file) => {
             let open = File::open(file).and_then(not_a_directory).and_then(Reading::file);

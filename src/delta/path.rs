@@ -48,13 +48,20 @@ impl MergedPath {
         self.0.split(|&byte| byte == b'/').filter_map(|name| Name::new(name).ok())
     }
 
-    /// Parses a path that a user typed. Accepts a missing first or an extra last slash, doubled
-    /// slashes and `.`. Returns `None` for `..` or an invalid name.
+    /// Parses a path that a user typed, from the root: see [`Self::resolve`].
     pub fn from_user(text: &[u8]) -> Option<Self> {
-        let names = text.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
-        names.map(|name| Name::new(name).ok()).try_fold(Self::root(), |path, name| {
-            let name = name.filter(|name| name.as_bytes() != b"..")?;
-            Some(path.join(&name))
+        Self::root().resolve(text)
+    }
+
+    /// Parses a path that a user typed. One without a first slash begins at this directory. Accepts
+    /// extra slashes, `.`, and `..`, which names the directory above whatever links lead there.
+    /// Returns `None` for a path that leads out of the tree or has an invalid name.
+    pub fn resolve(&self, text: &[u8]) -> Option<Self> {
+        let from = if text.starts_with(b"/") { Self::root() } else { self.clone() };
+        text.split(|&byte| byte == b'/').try_fold(from, |path, name| match name {
+            b"" | b"." => Some(path),
+            b".." => (path != Self::root()).then(|| path.parent()),
+            name => Some(path.join(&Name::new(name).ok()?)),
         })
     }
 

@@ -174,14 +174,29 @@ pub fn find(view: &TreeView<'_>, path: &MergedPath) -> Result<TreeObject> {
     found.map_err(|source| InspectError::Path { path: path.clone(), source })
 }
 
-/// Parses a path of the merged tree as a user writes it.
+/// The error about an empty path.
+pub(super) const EMPTY_PATH: &str = "an empty path names nothing; `.` is the current directory";
+
+/// Parses a path of the merged tree as a user writes it, from the root.
 ///
 /// # Errors
-/// The path has a `..` or an invalid name.
+/// As for [`merged_path_in`].
 pub fn merged_path(text: &OsStr) -> Result<MergedPath> {
-    MergedPath::from_user(text.as_bytes()).ok_or_else(|| InspectError::Invalid {
-        what: format!("{}: not a path in the session's tree", text.display()),
-    })
+    merged_path_in(&MergedPath::root(), text)
+}
+
+/// Parses a path of the merged tree as a user writes it. A relative one begins at the directory
+/// `dir` of the tree.
+///
+/// # Errors
+/// The path is empty, leads out of the tree, or has an invalid name.
+pub fn merged_path_in(dir: &MergedPath, text: &OsStr) -> Result<MergedPath> {
+    let invalid = |what| InspectError::Invalid { what };
+    if text.is_empty() {
+        return Err(invalid(EMPTY_PATH.to_owned()));
+    }
+    let outside = || invalid(format!("{}: not a path in the session's tree", text.display()));
+    dir.resolve(text.as_bytes()).ok_or_else(outside)
 }
 
 fn failed(session: &Session, source: StoreError) -> InspectError {

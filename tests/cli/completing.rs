@@ -133,13 +133,14 @@ fn names_of_this_machine_are_escaped() {
 }
 
 #[test]
-fn relative_paths_begin_where_the_command_takes_them_from() {
+fn relative_paths_begin_at_the_current_directory() {
     let dir = place();
     let docs = dir.path().join("base/docs");
     let session = dir.path().join("work.db");
     let session = session.to_str().unwrap();
     assert_eq!(bash(&docs, &["diff", session, "o"]), ["one"]);
-    assert_eq!(bash(&docs, &["ls", session, "o"]), [""; 0]);
+    assert_eq!(bash(&docs, &["ls", session, "o"]), ["one"]);
+    assert_eq!(bash(&docs, &["ls", session, "../do"]), ["../docs/"]);
 }
 
 /// zsh and fish show what a candidate is.

@@ -53,6 +53,7 @@ mod snapshot;
 mod status;
 mod tool;
 mod tool_run;
+mod tree_paths;
 mod unavailable;
 mod undo;
 mod undo_left_out;

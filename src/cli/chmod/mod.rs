@@ -9,7 +9,8 @@ use change::ModeChange;
 use super::change::{PathResults, with_session_changer};
 use super::error::CliError;
 use super::output::Out;
-use super::source::{SessionSource, parsed};
+use super::source::SessionSource;
+use super::tree_paths::TreePaths;
 use super::{Ending, text};
 use crate::control::{AttrChanges, Request};
 use crate::delta::MergedPath;
@@ -55,7 +56,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let mut several = PathResults::default();
     with_session_changer(&args.source.session, args.source.base.as_deref(), |changer| {
-        for path in parsed(&args.paths)? {
+        for path in TreePaths::of(&opened).all(&args.paths)? {
             let changed = modes(args, &opened, &path).and_then(|modes| {
                 let count = modes.len();
                 for (path, mode) in modes {

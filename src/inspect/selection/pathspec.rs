@@ -5,7 +5,7 @@ use globset::{Glob, GlobBuilder};
 use super::quoting::{unescaped, unquoted};
 use crate::delta::MergedPath;
 use crate::inspect::error::{InspectError, Result};
-use crate::vfs::Name;
+use crate::inspect::opened::EMPTY_PATH;
 
 /// Characters that make a pathspec a glob.
 const SPECIAL: &[u8] = b"*?[\\";
@@ -49,8 +49,7 @@ impl Pathspec {
         is_known: &dyn Fn(&MergedPath) -> Result<bool>,
     ) -> Result<Self> {
         if text.is_empty() {
-            let what = "an empty path names nothing; `.` is the current directory".to_owned();
-            return Err(InspectError::Invalid { what });
+            return Err(InspectError::Invalid { what: EMPTY_PATH.to_owned() });
         }
         let (magic, pattern) = magic(text)?;
         let from = if magic.is_top { &MergedPath::root() } else { current };
@@ -59,7 +58,7 @@ impl Pathspec {
         let forms = [unquoted(pattern), Some(pattern.to_vec()), unescaped(pattern)];
         let mut first = None;
         for form in forms.into_iter().flatten() {
-            let Some(path) = resolved(&form, from) else { continue };
+            let Some(path) = from.resolve(&form) else { continue };
             if is_known(&path)? {
                 return Ok(spec(named(path, magic)?));
             }
@@ -126,20 +125,6 @@ fn magic(text: &[u8]) -> Result<(Magic, &[u8])> {
             _ => return Ok((magic, rest)),
         }
     }
-}
-
-/// Resolves a path against `from`; `None` if it leads out of the tree or has an invalid name.
-fn resolved(text: &[u8], from: &MergedPath) -> Option<MergedPath> {
-    let mut path = if text.starts_with(b"/") { MergedPath::root() } else { from.clone() };
-    for name in text.split(|&byte| byte == b'/') {
-        match name {
-            b"" | b"." => {}
-            b".." if path == MergedPath::root() => return None,
-            b".." => path = path.parent(),
-            name => path = path.join(&Name::new(name).ok()?),
-        }
-    }
-    Some(path)
 }
 
 /// A matcher for a path and everything below it.

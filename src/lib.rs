@@ -41,25 +41,33 @@
 //! attributes before, copy-up if needed, chunks, inode, audit row, attributes after. After the
 //! commit, caches are invalidated; only then the replies are sent.
 
-pub mod base;
+// What is public for the tests alone is unused without it.
+#![cfg_attr(not(feature = "internals"), allow(unused_imports))]
+
+/// Declares modules that are public for tests and benchmarks alone. Without the feature `internals`
+/// they are private, and the compiler finds what the program does not use.
+macro_rules! internal_modules {
+    ($($name:ident)*) => {
+        $(
+            #[cfg(feature = "internals")]
+            #[allow(missing_docs, reason = "each module has its own")]
+            pub mod $name;
+            #[cfg(not(feature = "internals"))]
+            pub(crate) mod $name;
+        )*
+    };
+}
+
 pub mod cli;
-pub mod config;
-pub mod context;
-pub mod control;
-pub mod delta;
-mod escape;
-pub mod export;
 pub mod inspect;
-pub mod json;
-mod mounting;
-pub mod nfs;
-pub mod overlay;
-mod run_queue;
-pub mod server;
-pub mod validation;
-pub mod vfs;
-mod wal_shim;
-pub mod wire;
-pub mod worker;
 pub mod workspace;
-pub mod writeback;
+
+internal_modules! {
+    base config context control delta export json nfs overlay server validation vfs wire worker
+    writeback
+}
+
+mod escape;
+mod mounting;
+mod run_queue;
+mod wal_shim;

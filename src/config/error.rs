@@ -57,16 +57,6 @@ impl ConfigError {
         self
     }
 
-    /// The message, without the position.
-    pub fn what(&self) -> &str {
-        &self.what
-    }
-
-    /// The position; `None` if the error concerns the whole file.
-    pub fn position(&self) -> Option<Position> {
-        self.position
-    }
-
     /// How to fix the error.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()

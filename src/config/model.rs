@@ -146,13 +146,3 @@ pub enum GuardRule {
         timeout: Duration,
     },
 }
-
-impl GuardRule {
-    /// The JSON Schema file, absolute.
-    pub fn schema(&self) -> Option<&PathBuf> {
-        match self {
-            Self::Json(schema) | Self::JsonLines(schema) => schema.as_ref(),
-            Self::Program { .. } => None,
-        }
-    }
-}

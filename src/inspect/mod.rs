@@ -38,3 +38,24 @@ pub mod usage;
 pub mod walk;
 
 pub use error::{InspectError, Result};
+
+// What the tools take and return of other layers.
+pub use crate::base::{BaseAttr, BaseError, BasePath};
+pub use crate::delta::sqlite::{
+    AgentAccess, AuditFilter, AuditReader, Breach, Broken, CallFilter, CallRow, CallStats,
+    CallStatus, CheckOptions, CheckReport, InvalidRow, KvKey, KvRow, MigrateOptions, Migrated,
+    NewCall, NonUtf8Names, OpenError, OpenMode, Order, RepairOptions, RepairReport, Session,
+    SessionCopy, SessionStats, ToolCall,
+};
+pub use crate::delta::{
+    AuditProcedure, AuditRow, Compacted, Dropped, Ino, Limits, MergedPath, PendingCopies,
+    StoreError, Usage,
+};
+pub use crate::overlay::{
+    BaseObject, Change, CopyStep, Sealed, TreeObject, TreeView, UnchangedCopy, Undo,
+};
+pub use crate::vfs::{
+    Attr, CallId, Device, FileId, FileKind, FsError, Name, NameError, Pattern, PatternError,
+    PatternSet, Time,
+};
+pub use crate::writeback::{Attrs, TargetError};

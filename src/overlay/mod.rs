@@ -191,6 +191,7 @@ impl Core {
 
 impl Overlay {
     /// Joins the layers; the scope is the whole tree.
+    #[cfg(feature = "internals")]
     pub fn new(parts: OverlayParts) -> Self {
         Self::with_listings(parts, Arc::default())
     }

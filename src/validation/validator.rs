@@ -79,6 +79,7 @@ impl Validator {
     ///
     /// # Errors
     /// The first violation.
+    #[cfg(feature = "internals")]
     pub fn check_syntax(&self, content: &[u8]) -> Result<(), Violation> {
         match &self.0 {
             ValidatorKind::Json(form, _) => form.check_all(content, json::check),

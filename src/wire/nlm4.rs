@@ -65,7 +65,7 @@ impl NlmProcedure {
     }
 }
 
-/// The outcome of a request (`nlm4_stats`).
+/// The outcome of a request (`nlm4_stats`). The server has no use for BLOCKED and DEADLCK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum NlmStatus {
@@ -75,12 +75,8 @@ pub enum NlmStatus {
     Denied = 1,
     /// The limit on locks is reached.
     DeniedNoLocks = 2,
-    /// The server will call back.
-    Blocked = 3,
     /// The client should retry in a few seconds.
     DeniedGracePeriod = 4,
-    /// The request would cause a deadlock.
-    Deadlock = 5,
     /// The filesystem is read-only.
     ReadOnly = 6,
     /// The file is gone, or the handle is invalid.

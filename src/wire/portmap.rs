@@ -12,8 +12,6 @@ pub const PROGRAM: u32 = 100_000;
 pub const PORT: u16 = 111;
 /// The version with numeric protocols and ports.
 pub const VERSION_2: u32 = 2;
-/// The first version with network identifiers and universal addresses.
-pub const VERSION_3: u32 = 3;
 /// The last version.
 pub const VERSION_4: u32 = 4;
 

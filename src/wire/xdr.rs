@@ -164,6 +164,7 @@ impl Decoder {
     }
 
     /// The number of remaining bytes.
+    #[cfg(feature = "internals")]
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }

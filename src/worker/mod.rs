@@ -159,11 +159,13 @@ impl Worker {
     ///
     /// If the store has no writer ([`StoreError::ReadOnly`]), reads work and all other calls fail
     /// with [`WorkError::ReadOnly`].
+    #[cfg(feature = "internals")]
     pub fn start(store: Arc<dyn Store>, options: WorkerOptions) -> Result<Self, StoreError> {
         Self::start_with(store, options, Limits::default())
     }
 
     /// Like [`Worker::start`], with the given bounds.
+    #[cfg(feature = "internals")]
     pub fn start_with(
         store: Arc<dyn Store>,
         options: WorkerOptions,

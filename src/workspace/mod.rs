@@ -34,21 +34,17 @@
 //! [`Workspace::keys`] and [`Workspace::tool_calls`]. Tools that only read, also while another
 //! process serves the session, are in [`crate::inspect`].
 
-pub mod accounts;
 mod error;
-pub mod exports;
-pub mod guards;
-pub mod layers;
 mod log_bound;
 mod memory;
 mod moved_base;
 mod nodes;
 mod opening;
 mod quotas;
-pub mod running;
 mod serving;
 mod session_file;
-pub mod unavailable;
+
+internal_modules! { accounts exports guards layers running unavailable }
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -58,7 +54,7 @@ use std::path::Path;
 
 use tokio::runtime::{self, Runtime};
 
-use crate::control::{Answer, AttrChanges, Nothing, PathText, Reading, Request, WriteHow, perform};
+use crate::control::{Answer, Nothing, PathText, Reading, Request, perform};
 use crate::delta::MergedPath;
 use crate::delta::sqlite::AgentAccess;
 use crate::inspect::InspectError;
@@ -66,11 +62,25 @@ use crate::inspect::diff::{DiffOptions, Difference, diff};
 use crate::inspect::kv::KeyValues;
 use crate::inspect::opened::{OpenSession, find, merged_path};
 use crate::inspect::tool::ToolCalls;
-use crate::vfs::{Attr, Caller, FsError, PatternSet};
+use crate::vfs::{Caller, PatternSet};
 
-pub use crate::delta::{Limits, Usage};
+pub use crate::base::BaseError;
+pub use crate::context::{
+    AccountName, ContextError, ContextNode, Event, EventFailure, EventStamp, EventType, FileError,
+    Files, ListedNode, NodeDirEntry, NodeFault, NodeMeta, NodePut, NodeStatus, Nodes, NodesReport,
+    PutOutcome, Reads, Relation, Relations, RepairFinding, Uri, UriError, UriPrefix, WaitingEvent,
+};
+pub use crate::control::{AttrChanges, Refusal, RefusalAdvice, WriteHow};
+pub use crate::delta::sqlite::OpenError;
+pub use crate::delta::{Limits, StoreError, Usage};
+pub use crate::export::MountError;
 pub use crate::inspect::quota::QuotaReport;
+pub use crate::server::{BindError, ServerOptions};
+pub use crate::validation::{NoValidatorCommand, SchemaError};
+pub use crate::vfs::{Attr, FileKind, FsError, PatternError, Time};
+pub use crate::worker::WorkError;
 pub use error::{Error, Result};
+pub use guards::GuardError;
 pub use nodes::SnapshotReader;
 pub use serving::Serving;
 

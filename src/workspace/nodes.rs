@@ -15,8 +15,7 @@ impl Workspace {
     /// Context nodes as an account sees them; `None` is the session's owner, who sees all.
     ///
     /// ```
-    /// # use acetate::workspace::Workspace;
-    /// use acetate::context::NodePut;
+    /// use acetate::workspace::{NodePut, Workspace};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;

@@ -98,7 +98,7 @@ fn mounts_of_an_export_are_apart() {
     let folder = Folder::new(&two(&below("/a", "session = \"link/s.db\"")));
     std::os::unix::fs::symlink(".", folder.path().join("link")).unwrap();
     let said = folder.read(Missing::Leave).unwrap_err();
-    assert!(said.what().contains("shows this directory in line 4 already"), "{said}");
+    assert!(said.to_string().contains("shows this directory in line 4 already"), "{said}");
 }
 
 #[test]

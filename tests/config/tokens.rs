@@ -91,7 +91,7 @@ fn only_one_makes_tokens_at_a_time() {
     let other = fs::File::open(folder.file()).unwrap();
     other.lock().unwrap();
     let error = folder.read(Missing::Make).unwrap_err();
-    assert!(error.what().contains("another server makes tokens"), "{error}");
+    assert!(error.to_string().contains("another server makes tokens"), "{error}");
     other.unlock().unwrap();
     let made = folder.read(Missing::Make).unwrap();
     other.lock().unwrap();

@@ -87,6 +87,7 @@ impl HostDir {
     }
 
     /// Like [`HostDir::open`], but walks component by component, as on a host without `openat2`.
+    #[cfg(feature = "internals")]
     pub fn open_stepwise(root: &Path, options: HostDirOptions) -> Result<Self, BaseError> {
         Self::open_by(root, options, true)
     }

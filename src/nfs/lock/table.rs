@@ -105,11 +105,13 @@ pub struct LockTable {
 
 impl LockTable {
     /// The number of locks; adjacent ones of one owner, kind and export count as one.
+    #[cfg(feature = "internals")]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there are no locks.
+    #[cfg(feature = "internals")]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

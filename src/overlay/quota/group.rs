@@ -33,6 +33,7 @@ impl Group {
     }
 
     /// Changes the limits. Existing content above the new limits stays.
+    #[cfg(feature = "internals")]
     pub fn set_limits(&self, limits: Limits) {
         self.account().limits = limits;
     }

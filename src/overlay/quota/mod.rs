@@ -44,6 +44,7 @@ impl Overlay {
     ///
     /// # Errors
     /// The session cannot be read or accepts no changes.
+    #[cfg(feature = "internals")]
     pub async fn quota(&self) -> Result<(Usage, Limits), FsError> {
         self.count_usage().await?;
         Ok(self.core.ledger.quota())

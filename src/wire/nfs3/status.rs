@@ -2,7 +2,7 @@
 
 use crate::wire::xdr::{Encode, Encoder};
 
-/// The outcome of a procedure (`nfsstat3`, RFC 1813 §2.6).
+/// The outcome of a procedure (`nfsstat3`, RFC 1813 §2.6), as far as the server has a use for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Status {
@@ -14,16 +14,12 @@ pub enum Status {
     NoEnt = 2,
     /// Input/output error.
     Io = 5,
-    /// No such device or address.
-    Nxio = 6,
     /// Permission denied.
     Acces = 13,
     /// The name exists.
     Exist = 17,
     /// Hard link or rename across filesystems.
     Xdev = 18,
-    /// No such device.
-    NoDev = 19,
     /// Not a directory.
     NotDir = 20,
     /// Is a directory.
@@ -46,14 +42,10 @@ pub enum Status {
     Dquot = 69,
     /// The object is gone.
     Stale = 70,
-    /// Too many levels of remote in path.
-    Remote = 71,
     /// The handle is not valid.
     BadHandle = 10_001,
     /// The guard of SETATTR does not match.
     NotSync = 10_002,
-    /// The cookie of a listing is stale.
-    BadCookie = 10_003,
     /// Operation not supported.
     NotSupp = 10_004,
     /// The reply exceeds the size that the client allows.

@@ -234,6 +234,9 @@ pub trait ReadTxn {
     /// The copied-up files that had several hard links in the base.
     fn copied_links(&self) -> Result<Vec<Ino>>;
 
+    /// The copied-up files that had a single name in the base.
+    fn copied_single_names(&self) -> Result<Vec<Ino>>;
+
     /// The delta inodes that were copied up from base objects with this file number. More than one
     /// if the host deleted the first base object and reused its inode number.
     fn copied_up(&self, base: FileId) -> Result<Vec<Ino>>;

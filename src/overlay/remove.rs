@@ -1,9 +1,6 @@
 //! REMOVE and RMDIR: delete dentries; whiteouts hide base objects.
 
-use std::sync::Arc;
-
-use crate::base::BasePath;
-use crate::delta::{AuditProcedure, Ino, InodeRow, MergedPath};
+use crate::delta::{AuditProcedure, InodeRow};
 use crate::vfs::{FileKind, FsError, Locator, Name, Outcome, Wcc};
 
 use super::access::{Want, check_sticky};
@@ -98,55 +95,6 @@ impl Edit<'_> {
             return Ok(self.txn.delete_inode(row.ino)?);
         }
         Ok(self.txn.put_inode(&row)?)
-    }
-
-    /// Gives a copied-up file without dentries a dentry at a name that the base still shows and
-    /// that `is_fit` accepts: every inode needs a dentry (specification 0.4, filesystem rule 8).
-    ///
-    /// Searches the whole base. Happens only for a hard-linked base file that was changed through
-    /// one name and then lost that name.
-    pub fn adopt_base_name(
-        &mut self,
-        row: &mut InodeRow,
-        is_fit: &dyn Fn(&MergedPath) -> bool,
-    ) -> Result<bool> {
-        if self.view().base_links_left(row)? == 0 {
-            return Ok(false);
-        }
-        let Some(origin) = row.origin.clone() else { return Ok(false) };
-        let base = self.core.base.clone();
-        let mut shown_in = Ok(None);
-        let path = base.find_linked(origin.fileid, &mut |path| {
-            shown_in = self.base_name_at(path, row.ino, is_fit);
-            !matches!(shown_in, Ok(None))
-        })?;
-        let (Some(place), Some((_, name))) = (shown_in?, path.and_then(|path| path.split())) else {
-            return Ok(false);
-        };
-        let parent = self.ensure_dir(&place)?;
-        self.txn.insert_dentry(parent, &name, row.ino)?;
-        self.touch_child(place.id(), &name);
-        self.txn.hide_link(origin.fileid, row.ctime)?;
-        row.nlink = 1;
-        Ok(true)
-    }
-
-    /// The directory of a base path, if the path shows the session's file `ino` without a dentry.
-    fn base_name_at(
-        &self,
-        path: &BasePath,
-        ino: Ino,
-        is_fit: &dyn Fn(&MergedPath) -> bool,
-    ) -> Result<Option<Arc<DirPlace>>> {
-        let Some((above, name)) = path.split() else { return Ok(None) };
-        let view = self.view();
-        let Some(place) = view.place_of_base(&above)? else { return Ok(None) };
-        if !is_fit(&place.merged.join(&name)) {
-            return Ok(None);
-        }
-        let shows = view.child(&place, &name)?;
-        let is_it = |c: &Child| !c.has_dentry && c.node.row().is_some_and(|row| row.ino == ino);
-        Ok(shows.filter(is_it).map(|_| place))
     }
 
     /// Removes an empty directory and the whiteouts below it: the whiteout at its own path

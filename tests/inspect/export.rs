@@ -214,6 +214,20 @@ fn names_of_one_file_in_the_base_stay_names_of_one() {
     assert!(names.iter().any(|name| name == "hard/one"), "with its other names: {names:?}");
 }
 
+/// A person's hard link, in a directory that the session has not touched.
+#[test]
+fn a_name_that_a_copied_up_file_got_in_the_base_is_in_a_layer() {
+    let mut world = World::new(TREE);
+    world.write("dir/file", 0, b"C").unwrap();
+    let base = world.change_base();
+    fs::hard_link(base.join("dir/file"), base.join("far/off/new")).unwrap();
+    assert_eq!(world.cat("far/off/new"), "Content");
+    check(&world);
+    let names = layer(&world);
+    assert!(names.iter().any(|name| name == "far/off/new"), "{names:?}");
+    assert!(!names.iter().any(|name| name == "far/off/three"), "{names:?}");
+}
+
 #[test]
 fn rows_of_other_implementations_without_directories() {
     let mut world = World::new(TREE);

@@ -99,6 +99,29 @@ fn readers_of_the_specification_see_the_same_tree_and_so_do_we() {
     world.open_again();
 }
 
+/// A person's hard link, in a directory that the session has not touched.
+#[test]
+fn a_name_that_a_copied_up_file_got_in_the_base_gets_an_entry() {
+    let mut world = World::new("dir/file \"content\"\ndir/other \"o\"\nfar/off/other \"other\"");
+    world.write("dir/file", 0, b"C").unwrap();
+    world.write("dir/other", 0, b"O").unwrap();
+    let base = world.change_base();
+    fs::hard_link(base.join("dir/file"), base.join("far/off/new")).unwrap();
+    assert_eq!(world.cat("far/off/new"), "Content");
+    world.close();
+    assert_eq!(sealed(&world, false).names, 1);
+    assert_sealed(&world);
+    assert_eq!(sealed(&world, false), Sealed::default());
+    world.open_again();
+    let theirs = spec_reader::read_dense_tree(&world.session(), &world.base());
+    tree::assert_same(&theirs, &read_tree(&world), "as the specification reads it");
+    assert_eq!((world.cat("far/off/new"), world.stat("dir/file").nlink), ("Content".into(), 2));
+    // It is still one file.
+    world.write("far/off/new", 0, b"K").unwrap();
+    world.remove("dir/file").unwrap();
+    assert_eq!((world.cat("far/off/new"), world.stat("far/off/new").nlink), ("Kontent".into(), 1));
+}
+
 #[test]
 fn a_sealed_session_has_nothing_to_seal() {
     let world = world();

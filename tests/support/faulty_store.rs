@@ -286,6 +286,7 @@ macro_rules! reads {
             whiteout_parents() -> Vec<MergedPath>;
             whiteouts_below(dir: &MergedPath, most: u32) -> Whiteouts;
             copied_links() -> Vec<Ino>;
+            copied_single_names() -> Vec<Ino>;
             copied_up(base: FileId) -> Vec<Ino>;
             redirect(ino: Ino) -> Option<BasePath>;
             redirects() -> Vec<Ino>;

@@ -100,6 +100,10 @@ impl ReadTxn for Rows {
         unimplemented!()
     }
 
+    fn copied_single_names(&self) -> Result<Vec<Ino>> {
+        unimplemented!()
+    }
+
     fn copied_up(&self, _: FileId) -> Result<Vec<Ino>> {
         unimplemented!()
     }

@@ -247,8 +247,10 @@ impl<'a> ExportWalk<'a> {
             self.leave_out(object.path(), &why);
             return Ok(());
         }
-        if attr.nlink > 1 {
-            self.seen.insert(id, (self.path.clone(), attr.nlink - 1));
+        let failed = |source| InspectError::Path { path: object.path().clone(), source };
+        let names = self.view.most_names(object).map_err(failed)?;
+        if names > 1 {
+            self.seen.insert(id, (self.path.clone(), names - 1));
         }
         self.flow.add(1, 0);
         match attr.kind {

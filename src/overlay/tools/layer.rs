@@ -74,7 +74,8 @@ impl TreeView<'_> {
     }
 
     /// Whether anything may differ below a directory that has no inode in the session: hard links
-    /// of a copied-up base file, and whiteouts that another implementation wrote.
+    /// of a copied-up base file, also those that the base got later, and whiteouts that another
+    /// implementation wrote.
     pub fn has_strays(&self) -> std::result::Result<bool, FsError> {
         self.finds_strays().map_err(|error| error.into_fs())
     }
@@ -94,7 +95,17 @@ impl TreeView<'_> {
                 return Ok(true);
             }
         }
-        Ok(false)
+        Ok(!self.view.newly_linked_copies()?.is_empty())
+    }
+
+    /// The most names that an object may have in the merged tree. Its link count lacks those that
+    /// the base file of a copied-up file got since the copy-up.
+    pub fn most_names(&self, object: &TreeObject) -> std::result::Result<u32, FsError> {
+        let new = match object.row() {
+            Some(row) => self.view.newly_linked(row).map_err(|error| error.into_fs())?,
+            None => None,
+        };
+        Ok(object.attr().nlink.saturating_add(new.map_or(0, |base| base.nlink - 1)))
     }
 }
 

@@ -250,9 +250,12 @@ impl Sealing {
     }
 
     /// The base names of a copied-up file, if any of them may be visible.
-    fn names_in_base(&self, txn: &dyn WriteTxn, ino: Ino) -> Result<Vec<BasePath>> {
+    fn names_in_base(&self, txn: &mut dyn WriteTxn, ino: Ino) -> Result<Vec<BasePath>> {
         let mut paths = Vec::new();
-        let Some(row) = txn.inode(ino)? else { return Ok(paths) };
+        let Some(mut row) = txn.inode(ino)? else { return Ok(paths) };
+        if self.edit(txn).detect_new_links(&mut row)? {
+            txn.put_inode(&row)?;
+        }
         let Some(origin) = &row.origin else { return Ok(paths) };
         let (hidden, _) = txn.hidden_links(origin.fileid)?;
         if hidden < origin.nlink {
@@ -344,13 +347,11 @@ impl Sealing {
 
 /// Adds a dentry for a name that only the base had. The merged tree does not change.
 fn add_name(edit: &mut Edit<'_>, place: &DirPlace, name: &Name, mut row: InodeRow) -> Result<()> {
-    let parent = edit.ensure_dir(place)?;
-    edit.txn.insert_dentry(parent, name, row.ino)?;
-    if let Some(origin) = &row.origin {
-        let (_, since) = edit.txn.hidden_links(origin.fileid)?;
-        edit.txn.hide_link(origin.fileid, since.unwrap_or(row.ctime))?;
-    }
-    row.nlink += 1;
-    edit.touch_child(place.id(), name);
+    let since = match &row.origin {
+        Some(origin) => edit.txn.hidden_links(origin.fileid)?.1,
+        None => None,
+    };
+    let since = since.unwrap_or(row.ctime);
+    edit.add_entry_at_base_name(&mut row, (place, name), since)?;
     Ok(edit.txn.put_inode(&row)?)
 }

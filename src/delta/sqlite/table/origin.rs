@@ -138,11 +138,21 @@ pub fn copied_up(conn: &Connection, base: FileId) -> Result<Vec<Ino>> {
 
 /// The copied-up files that had several hard links in the base.
 pub fn links(conn: &Connection) -> Result<Vec<Ino>> {
-    // Excludes directories: their link count is that of subdirectories.
-    let mut statement = conn.prepare_cached(
+    files(conn, "o.nlink > 1")
+}
+
+/// The copied-up files that had a single name in the base.
+pub fn single_names(conn: &Connection) -> Result<Vec<Ino>> {
+    files(conn, "o.nlink <= 1")
+}
+
+/// The copied-up files to which a condition applies. Not directories: their link count is that of
+/// subdirectories.
+fn files(conn: &Connection, condition: &str) -> Result<Vec<Ino>> {
+    let mut statement = conn.prepare_cached(&format!(
         "SELECT o.delta_ino FROM acetate_origin o JOIN fs_inode i ON i.ino = o.delta_ino
-         WHERE o.nlink > 1 AND i.mode & 61440 <> 16384 ORDER BY o.delta_ino",
-    )?;
+         WHERE {condition} AND i.mode & 61440 <> 16384 ORDER BY o.delta_ino",
+    ))?;
     let inos = statement.query_map([], |row| Ok(Ino(value::unsigned(row, 0)?)))?;
     Ok(inos.collect::<rusqlite::Result<_>>()?)
 }

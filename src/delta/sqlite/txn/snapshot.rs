@@ -132,6 +132,10 @@ impl<T: Snapshot> ReadTxn for T {
         origin::links(self.conn()?)
     }
 
+    fn copied_single_names(&self) -> Result<Vec<Ino>> {
+        origin::single_names(self.conn()?)
+    }
+
     fn copied_up(&self, base: FileId) -> Result<Vec<Ino>> {
         origin::copied_up(self.conn()?, base)
     }

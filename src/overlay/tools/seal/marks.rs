@@ -57,7 +57,11 @@ impl Sealing {
                     let mark = Mark { dir, since: Time { secs, nanos: 0 }, levels };
                     SealStage::Marks { left, mark: Some(mark) }
                 }
-                None => SealStage::Links { left: txn.copied_links()?, paths: Vec::new() },
+                None => {
+                    let mut left = txn.copied_links()?;
+                    left.extend(self.edit(txn).view().newly_linked_copies()?);
+                    SealStage::Links { left, paths: Vec::new() }
+                }
             };
             return Ok(());
         };

@@ -203,7 +203,7 @@ impl From<ControlError> for CliError {
     fn from(error: ControlError) -> Self {
         match error {
             ControlError::Refused(refusal) => refusal.into(),
-            ControlError::Broken(_) => Self::new(&error).with_hint(
+            ControlError::Broken(_) => Self::new(&error).disconnected().with_hint(
                 "whether it made the change is not known; `acetate log` shows what was done",
             ),
         }

@@ -28,6 +28,8 @@ pub(super) struct CliError {
     is_in_use: bool,
     /// The failure concerns one path; other paths may still succeed.
     is_about_path: bool,
+    /// The connection to the session's server broke.
+    is_disconnected: bool,
 }
 
 impl CliError {
@@ -39,6 +41,7 @@ impl CliError {
             is_closed: false,
             is_in_use: false,
             is_about_path: false,
+            is_disconnected: false,
         }
     }
 
@@ -66,6 +69,16 @@ impl CliError {
     /// Whether the command can continue with other paths.
     pub(super) fn is_about_path(&self) -> bool {
         self.is_about_path
+    }
+
+    /// Marks a failure of the connection to the session's server.
+    pub(super) fn disconnected(self) -> Self {
+        Self { is_disconnected: true, ..self }
+    }
+
+    /// Whether the connection to the session's server broke.
+    pub(super) fn is_disconnected(&self) -> bool {
+        self.is_disconnected
     }
 
     /// A failure with the chain of its causes.

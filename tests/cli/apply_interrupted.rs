@@ -1,9 +1,12 @@
 //! What the commands say and refuse while an apply is to be finished.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::ops::ControlFlow;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Output;
+use std::thread::JoinHandle;
 
 use acetate::control::RefusalAdvice;
 use acetate::inspect::apply::{ApplyEvent, ApplyOptions, Consent, apply};
@@ -254,4 +257,59 @@ fn what_needs_the_session_names_a_running_apply() {
     apply(&opened, None, &all(), Consent::Shown(&plan), Some(book), watch).unwrap();
     let wanted = "error: an apply to the base is running\nhint: wait until it has ended\n";
     assert_eq!(errors, [wanted]);
+}
+
+/// A server of the session that ends, as if killed, at the request that follows these answers.
+fn ends_after(session: &Path, answers: &'static [&'static str]) -> JoinHandle<()> {
+    let listener = UnixListener::bind(format!("{}-control", session.display())).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut read = || {
+            let mut header = [0; 5];
+            stream.read_exact(&mut header).unwrap();
+            let length = u32::from_be_bytes(header[..4].try_into().unwrap());
+            stream.read_exact(&mut vec![0; length as usize]).unwrap();
+            stream.try_clone().unwrap()
+        };
+        for answer in answers {
+            let header = u32::try_from(answer.len()).unwrap().to_be_bytes();
+            read().write_all(&[&header[..], b"J", answer.as_bytes()].concat()).unwrap();
+        }
+        read();
+    })
+}
+
+#[test]
+fn an_apply_whose_server_is_killed_says_how_far_it_came() {
+    const COPIED: &str =
+        r#"{"Ok":{"Copied":{"next":null,"has_copied":false,"files":0,"bytes":0}}}"#;
+    let ended = "the session's server: ended before it answered";
+    let before = format!(
+        "error: {ended}\n\
+         hint: nothing was written; run the command again to see the plan as it is now\n"
+    );
+    let begun = format!(
+        "error: the apply is not finished: {ended}\n\
+         hint: run the same command again: it finishes that\n"
+    );
+    let after = format!(
+        "error: the base is updated, but the session could not drop the changes: {ended}\n\
+         hint: run the same command again: it finishes that\n"
+    );
+    let cases: [(&'static [&str], _, _); 3] =
+        [(&[], before, "1"), (&[COPIED], begun, "1"), (&[COPIED, COPIED], after, "agent's")];
+    for (answers, wanted, content) in cases {
+        let mut world = World::new("a \"1\"\n");
+        world.write("a", 0, b"agent's").unwrap();
+        world.close();
+        let base = world.change_base();
+        let server = ends_after(&world.session(), answers);
+        let (_, err) = said(&acetate(&world, &["apply", "--yes"]), 2);
+        server.join().unwrap();
+        assert_eq!(err, wanted);
+        assert_eq!(fs::read_to_string(base.join("a")).unwrap(), content);
+        said(&acetate(&world, &["apply", "--yes"]), 0);
+        assert_eq!(fs::read(base.join("a")).unwrap(), b"agent's");
+        assert_eq!(said(&acetate(&world, &["diff"]), 0).0, "");
+    }
 }

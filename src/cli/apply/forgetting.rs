@@ -23,6 +23,11 @@ impl SessionUpdater for Forgetting<'_> {
                 Ok(CopyStep { next: next.map(Ino), has_copied, left })
             }
             Ok(_) => Err(failed(&"unexpected reply from the session's server")),
+            // The next run copies by itself.
+            Err(error) if error.is_disconnected() => Err(InspectError::Refused {
+                what: error.to_string(),
+                advice: ApplyAdvice::PlanAgain,
+            }),
             Err(error) => Err(failed(&error)),
         }
     }

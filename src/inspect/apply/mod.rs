@@ -339,12 +339,25 @@ fn run_journal(
     // A client's change that began before the journal was written may still read the base. The
     // session's writer makes one change at a time, so this request runs after that change and
     // copies the content that the change left pending.
-    if finish_copy_up::bring_in(bookkeeper.as_deref_mut(), watch)?.is_break() {
+    let copied = finish_copy_up::bring_in(bookkeeper.as_deref_mut(), watch);
+    if copied.map_err(|error| to_be_finished(journal, error))?.is_break() {
         let broken_off = Some((0, journal.steps.len()));
         return Ok(Report { broken_off, ..Report::default() });
     }
     let session = SessionCheck::new(opened, bookkeeper);
     finish(place, staging, journal, staged, session, watch)
+}
+
+/// With a journal, a repetition of the command finishes the run instead of planning again.
+fn to_be_finished(journal: &Journal, error: InspectError) -> InspectError {
+    let run = if journal.is_undo { "undo" } else { "apply" };
+    match error {
+        InspectError::Refused { what, advice: ApplyAdvice::PlanAgain } => InspectError::Refused {
+            what: format!("the {run} is not finished: {what}"),
+            advice: ApplyAdvice::Repeat,
+        },
+        error => error,
+    }
 }
 
 fn journal_of(opened: &OpenSession, target: &Target, staging: &Staging) -> Result<Option<Journal>> {

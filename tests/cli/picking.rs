@@ -386,3 +386,35 @@ fn hunks_are_listed_by_their_first_changed_line_and_conflicts_are_marked() {
     }));
     assert_eq!(fs::read_to_string(base.join("a")).unwrap(), merged, "{said}");
 }
+
+/// `diff` of a path in a removed directory gives an id of that path alone.
+#[test]
+fn a_hunk_in_a_removed_directory_is_said_to_go_with_it() {
+    let mut world = World::new("dir/file \"1\\n\"\ndir/sub/other \"2\\n\"\nkept \"3\\n\"\n");
+    world.rm_rf("dir");
+    world.put("kept", "agent\n");
+    world.close();
+    let id = |path: &[&str]| {
+        let (out, _) = said(&ask(&world, &[&["diff", "--json", "--hunks"], path].concat()), 1);
+        let hunk: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+        hunk["id"].as_str().unwrap().to_owned()
+    };
+    let whole = id(&["dir"]);
+    for inner in ["dir/file", "dir/sub/other"] {
+        let one = id(&[inner]);
+        let wanted = format!(
+            "error: {one}: /{inner} was removed with /dir, and goes or comes back only with it\n\
+             hint: --hunk {whole} chooses /dir\n"
+        );
+        for args in
+            [&["apply", "--yes", "--hunk", &one][..], &["apply", "-n", "--hunk", &one, inner]]
+        {
+            assert_eq!(said(&ask(&world, args), 2).1, wanted, "{args:?}");
+        }
+        assert_eq!(said(&ask(&world, &["discard", "--hunk", &one]), 2).1, wanted);
+    }
+    world.change_base();
+    said(&ask(&world, &["apply", "--yes", "--hunk", &whole]), 0);
+    assert!(!world.base().join("dir").exists() && base(&world, "kept") == "3\n");
+    assert!(said(&ask(&world, &["apply", "--hunk", "ff"]), 2).1.contains("ff: no such hunk"));
+}

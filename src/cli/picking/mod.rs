@@ -6,13 +6,16 @@ mod offer;
 mod question;
 mod shown;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::asking;
 use super::error::CliError;
 use super::text;
 use crate::delta::MergedPath;
+use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind};
+use crate::inspect::fold::{each_path, sorted};
 use crate::inspect::hunks::{ChosenHunks, DiffPieces, HunkId, Pick, pieces, whole_id};
+use crate::inspect::opened::OpenSession;
 pub(super) use offer::Offer;
 
 /// How changes are chosen.
@@ -122,10 +125,7 @@ fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<ChosenHunks, CliError> 
         match &found[..] {
             [(path, None)] => drop(chosen.insert(path.clone(), Pick::Whole)),
             [(path, Some(hunk))] => add_hunk(&mut chosen, path, *hunk),
-            [] => {
-                let hint = "`acetate diff --json --hunks` lists the ids as they are now";
-                return Err(CliError::new(format!("{id}: no such hunk")).with_hint(hint));
-            }
+            [] => return Err(unknown(offer.opened, id)?),
             [(path, _), ..] => {
                 let (all, path) = (found.len(), text::name(path.as_bytes()));
                 let what = format!("{id}: the id of {all} hunks, the first in {path}");
@@ -134,6 +134,27 @@ fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<ChosenHunks, CliError> 
         }
     }
     Ok(chosen)
+}
+
+/// The error for an id that no offered piece has. It may be that of an object in a removed
+/// directory, which `diff` of the object's own path gives.
+fn unknown(opened: &OpenSession, id: &str) -> Result<CliError, CliError> {
+    let options = DiffOptions::default();
+    let mut dirs = sorted(opened, &options, &HashMap::new())?;
+    dirs.retain(|d| matches!(d.kind, DifferenceKind::Deleted | DifferenceKind::Retyped));
+    let digits = id.to_ascii_lowercase();
+    let is_it = |d: &Difference| !id.is_empty() && whole_id(d).to_string().starts_with(&digits);
+    let inside = each_path(opened, &options, dirs.clone())?.into_iter().find(is_it);
+    let dir = inside.as_ref().and_then(|inside| {
+        dirs.iter().find(|dir| inside.path.is_within(&dir.path) && inside.path != dir.path)
+    });
+    let Some((inside, dir)) = inside.as_ref().zip(dir) else {
+        let hint = "`acetate diff --json --hunks` lists the ids as they are now";
+        return Ok(CliError::new(format!("{id}: no such hunk")).with_hint(hint));
+    };
+    let [path, top] = [inside, dir].map(|d| text::name(d.path.as_bytes()));
+    let what = format!("{id}: {path} was removed with {top}, and goes or comes back only with it");
+    Ok(CliError::new(what).with_hint(format_args!("--hunk {} chooses {top}", whole_id(dir))))
 }
 
 /// Adds a hunk of a file, unless the whole file is chosen.

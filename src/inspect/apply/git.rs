@@ -4,7 +4,7 @@
 //! files of one side beside those of the other, are no state of a repository, so these files are
 //! never merged, and left out together. Objects only add to each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 
 use super::Skipped;
@@ -17,29 +17,26 @@ use crate::inspect::error::Result;
 use crate::inspect::tool_owned::{OwnedBy, ToolOwnedFiles};
 use crate::vfs::Name;
 
-/// Why a change in a git directory is left out.
-const WITH_GIT_DIR: &str =
-    "all of it but its objects is left out, because the base changed it: whole or not at all";
-
 impl ApplyPlan {
-    /// The git directory with which a change is left out, though its own object did not drift.
-    pub fn left_with_git(&self, left: &Skipped) -> Option<&MergedPath> {
-        let is_so = left.why == WITH_GIT_DIR;
-        self.git_drifted.iter().find(|dir| is_so && left.path.is_within(dir))
-    }
-
     /// The changes, with one for all that are left out with a git directory.
     pub fn with_git_once(&self, all: Vec<Skipped>) -> Vec<Skipped> {
-        let (mut once, mut dirs) = (Vec::new(), BTreeMap::new());
+        let (mut once, mut dirs) = (Vec::new(), BTreeSet::new());
         for left in all {
-            match self.left_with_git(&left) {
-                Some(dir) => drop(dirs.insert(dir, left.why)),
+            match self.left_with_git.get(&left.path) {
+                Some(dir) => drop(dirs.insert(dir)),
                 None => once.push(left),
             }
         }
-        once.extend(dirs.into_iter().map(|(dir, why)| Skipped { path: dir.clone(), why }));
+        once.extend(dirs.into_iter().cloned().map(with_git_dir));
         once
     }
+}
+
+/// A change that is left out with a git directory.
+fn with_git_dir(path: MergedPath) -> Skipped {
+    let why = "all of it but its objects is left out, because the base changed it: whole or not \
+               at all";
+    Skipped { path, why: why.to_owned() }
 }
 
 impl Planner<'_> {
@@ -86,14 +83,17 @@ impl Planner<'_> {
             }
             let dir_of = |path| git_dir(&own, path).filter(|dir| !is_object(dir, path));
             let dir = dir_of(&change.path).or_else(|| change.from.as_ref().and_then(dir_of));
-            let Some(&is_kept) = dir.and_then(|dir| left.get(&dir)) else { continue };
+            let Some((dir, &is_kept)) = dir.and_then(|dir| left.get_key_value(&dir)) else {
+                continue;
+            };
             let path = change.path.clone();
+            self.plan.left_with_git.insert(path.clone(), dir.clone());
             if is_kept {
                 let is_attributes = self.attributes_of_dirs.contains(&number);
                 let kept = KeptInBase { path: path.clone(), is_attributes };
                 self.plan.kept_in_base.insert(path.clone(), kept);
             }
-            self.refuse(number, Skipped { path, why: WITH_GIT_DIR.to_owned() });
+            self.refuse(number, with_git_dir(path));
         }
         Ok(())
     }

@@ -93,6 +93,9 @@ pub struct ApplyPlan {
     pub kept_bytes: u64,
     /// Git directories in which the base changed what the session changed too.
     pub git_drifted: BTreeSet<MergedPath>,
+    /// The changes that are left out with a git directory, though their own object did not drift;
+    /// and the directory of each.
+    pub(super) left_with_git: BTreeMap<MergedPath, MergedPath>,
     /// The last apply, if it was to another directory: the objects that it kept are removed.
     pub ends_undo_of: Option<LastApply>,
     /// Changes with steps that are left out: number and reason.

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::{Command, Output};
 
+use serde_json::Value;
+
 use super::program::{run, said};
 use crate::support::world::World;
 
@@ -73,6 +75,14 @@ fn moves_links_and_new_directories_are_in_the_total() {
     let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
     let wanted = "1 file to write (3 B), 1 moved, 2 links, 1 new directory, times of 1 directory";
     assert_eq!(total(&out), wanted);
+    for how in ["--dry-run", "--yes"] {
+        let (out, _) = said(&apply(&world, &[how, "--json"]), 0);
+        let objects = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let plan = objects.into_iter().find(|object| object["type"] == "plan").unwrap();
+        let numbers = ["moves", "links", "new_dirs"].map(|key| plan[key].as_u64());
+        assert_eq!(numbers, [Some(1), Some(2), Some(1)], "{how}: {plan}");
+        world.change_base();
+    }
 }
 
 #[test]

@@ -141,6 +141,38 @@ fn only_options_that_can_help_are_named() {
 }
 
 #[test]
+fn the_rest_that_can_be_applied_may_be_the_move_of_a_directory_that_holds_what_drifted() {
+    let told = |place: &Place, args: &[&str]| {
+        said(&run(place.0.path(), &[&["apply", "s.db"], args].concat()), 1).1
+    };
+    let place = Place::new(&["dir/a", "dir/b", "gone/x"]);
+    place.put("dir/a");
+    place.done(&["mv", "s.db", "dir", "moved"]);
+    place.done(&["rm", "-r", "s.db", "gone"]);
+    fs::write(place.path("base/dir/a"), "person\n").unwrap();
+    fs::write(place.path("base/gone/x"), "person\n").unwrap();
+    let rest = ": --skip-drifted applies the rest; ";
+    assert!(told(&place, &["--yes"]).contains(rest));
+    assert!(told(&place, &["--yes", "dir", "moved"]).contains(rest));
+    // A removed directory stays whole where something in it drifted.
+    let removed = told(&place, &["--yes", "gone"]);
+    assert!(removed.starts_with("nothing was written") && !removed.contains(rest), "{removed}");
+    said(&run(place.0.path(), &["apply", "s.db", "--yes", "--skip-drifted"]), 1);
+    assert_eq!(place.text("base/moved/a") + &place.text("base/moved/b"), "person\ndir/b\n");
+    assert_eq!(place.text("base/gone/x"), "person\n");
+    let left = told(&place, &["--yes"]);
+    assert!(left.starts_with("nothing was written") && !left.contains(rest), "{left}");
+    // The move of a directory whose mode both changed: what is in it waits for the move.
+    let place = Place::new(&["dir/a", "dir/b"]);
+    place.done(&["mv", "s.db", "dir", "moved"]);
+    place.done(&["chmod", "s.db", "700", "moved"]);
+    place.put("moved/a");
+    fs::set_permissions(place.path("base/dir"), fs::Permissions::from_mode(0o750)).unwrap();
+    let left = told(&place, &["--yes"]);
+    assert!(left.starts_with("nothing was written") && !left.contains(rest), "{left}");
+}
+
+#[test]
 fn a_path_whose_state_counts_brings_the_directories_that_the_base_removed() {
     let place = Place::new(&["d/e/a", "d/b", "c"]);
     for file in ["d/e/a", "d/b", "d/e/new"] {

@@ -170,7 +170,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
     if stops > 0 {
         let marked = text::count(stops, "object");
-        let rest = if has_rest(&plan) { "--skip-drifted applies the rest; " } else { "" };
+        let has_rest = has_rest(args, &opened, &options)?;
+        let rest = if has_rest { "--skip-drifted applies the rest; " } else { "" };
         output::line(format_args!(
             "nothing was written, because of {marked} marked with `!`: {rest}for each of them, \
              --take base PATH keeps what the base has{}{}",
@@ -258,12 +259,13 @@ fn command(args: &Args) -> String {
     format!("acetate apply {session}{}", to.unwrap_or_default())
 }
 
-/// Whether a plan has changes besides those that drifted.
-fn has_rest(plan: &ApplyPlan) -> bool {
-    let drifted: BTreeSet<_> = plan.drifted.iter().map(|drifted| drifted.path.clone()).collect();
-    let is_apart =
-        |path: &MergedPath| !drifted.contains(path) && path.first_below(&drifted).is_none();
-    plan.changes.iter().any(|change| change.paths > 0 && is_apart(&change.path))
+/// Whether anything is applied if what drifted is left out, with all that cannot be applied without
+/// it.
+fn has_rest(args: &Args, opened: &OpenSession, options: &ApplyOptions) -> Result<bool, CliError> {
+    let options = ApplyOptions { skip_drifted: true, ..options.clone() };
+    let plan = plan(opened, args.to.as_deref(), &options, &mut |_| {})?;
+    let left: BTreeSet<_> = plan.left_out.iter().map(|left| &left.path).collect();
+    Ok(plan.changes.iter().any(|change| change.paths > 0 && !left.contains(&change.path)))
 }
 
 /// The end of a list of options for drifted objects: those that write the session's state.

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::program::{run, said};
@@ -170,6 +171,38 @@ fn the_rest_that_can_be_applied_may_be_the_move_of_a_directory_that_holds_what_d
     fs::set_permissions(place.path("base/dir"), fs::Permissions::from_mode(0o750)).unwrap();
     let left = told(&place, &["--yes"]);
     assert!(left.starts_with("nothing was written") && !left.contains(rest), "{left}");
+}
+
+#[test]
+fn what_is_overwritten_without_a_copy_is_said_to_be_gone() {
+    let drifted = || {
+        let place = Place::new(&["a", "d/b", "gone", "kept"]);
+        for file in ["a", "d/b", "gone", "kept"] {
+            place.put(file);
+        }
+        for file in ["a", "d/b"] {
+            fs::write(place.path("base").join(file), "person\n").unwrap();
+        }
+        fs::remove_file(place.path("base/gone")).unwrap();
+        place
+    };
+    let gone = "what the base had at 2 paths is gone for good: --no-keep keeps no copies\n";
+    let run = |place: &Place, args: &[&str]| {
+        said(&run(place.0.path(), &[&["apply", "s.db", "--yes"], args].concat()), 0)
+    };
+    let (_, err) = run(&drifted(), &["--force", "--no-keep"]);
+    assert_eq!(err, gone);
+    let (out, _) = run(&drifted(), &["--force", "--no-keep", "--json"]);
+    let lost = |out: &str| -> Vec<String> {
+        let objects = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let lost = objects.filter(|object| object["type"] == "kept" && object["copy"].is_null());
+        lost.map(|object| object["path"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(lost(&out), ["/a", "/d/b"]);
+    let (out, err) = run(&drifted(), &["--force"]);
+    assert!(out.contains("/a: a copy is at ") && !err.contains("gone"), "{out}{err}");
+    let (out, _) = run(&drifted(), &["--force", "--json"]);
+    assert!(out.contains(r#""copy":""#) && lost(&out).is_empty(), "{out}");
 }
 
 #[test]

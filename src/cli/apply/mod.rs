@@ -237,6 +237,7 @@ fn write(
         report.skipped.retain(|skipped| !plan.left_to_base().contains(&skipped.path));
         let drifted = plan.drifted.iter().map(|drifted| &drifted.path);
         undo::tell_copies(args, drifted, report.kept.as_deref())?;
+        undo::tell_lost(args, plan, &report)?;
         report.left_out.retain(|left| !plan.left_to_base().contains(&left.path));
         if !args.json {
             report.skipped = plan.with_git_once(report.skipped);

@@ -1,5 +1,6 @@
 //! `acetate apply --undo`: undoes the last apply.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -14,8 +15,8 @@ use crate::cli::signals::Interrupts;
 use crate::cli::{Ending, asking, text};
 use crate::delta::MergedPath;
 use crate::inspect::apply::{
-    DirContents, KEEP_LIMIT_BYTES, KeptCopy, UndoChange, UndoKind, UndoOptions, UndoPlan, clear,
-    pending_copies, plan_undo, undo,
+    ApplyPlan, DirContents, KEEP_LIMIT_BYTES, KeptCopy, Report, UndoChange, UndoKind, UndoOptions,
+    UndoPlan, clear, pending_copies, plan_undo, undo,
 };
 use crate::inspect::opened::OpenSession;
 use crate::workspace::layers::check_base;
@@ -160,6 +161,33 @@ pub(super) fn tell_copies<'p>(
             let path = text::name(path.as_bytes());
             out.line(format_args!("{path}: a copy is at {copy}, until the next apply"))?;
         }
+    }
+    out.end()
+}
+
+/// Prints which drifted objects were overwritten for good, because no copies are kept.
+pub(super) fn tell_lost(args: &Args, plan: &ApplyPlan, report: &Report) -> Result<(), CliError> {
+    if !args.keep.no_keep || report.broken_off.is_some() {
+        return Ok(());
+    }
+    let skipped: BTreeSet<_> = report.skipped.iter().map(|skipped| skipped.path.clone()).collect();
+    let is_done = |path: &&MergedPath| {
+        !skipped.contains(*path) && !path.above().any(|above| skipped.contains(&above))
+    };
+    let lost: Vec<_> = plan.overwritten().filter(is_done).collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let paths = text::count(lost.len(), "path");
+    output::line(format_args!(
+        "what the base had at {paths} is gone for good: --no-keep keeps no copies"
+    ));
+    let mut out = Out::new();
+    for path in lost.into_iter().filter(|_| args.json) {
+        let mut object = text::json("kept");
+        text::put_path(&mut object, "path", path.as_bytes());
+        object.insert("copy".to_owned(), Value::Null);
+        out.json(object)?;
     }
     out.end()
 }

@@ -21,7 +21,7 @@ use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
 use crate::overlay::{Change, TreeObject};
 use crate::vfs::FileKind;
-use crate::writeback::{Attrs, StagingSlot};
+use crate::writeback::{Attrs, StagingDir, StagingSlot};
 
 /// Which changes are applied, and how drift is handled.
 #[derive(Debug, Clone, Default)]
@@ -190,6 +190,30 @@ impl ApplyPlan {
     /// Whether the object at a path drifted.
     pub fn has_drifted(&self, path: &MergedPath) -> bool {
         self.drifted.binary_search_by(|drifted| drifted.path.cmp(path)).is_ok()
+    }
+
+    /// The drifted objects of the target that the steps replace or remove. Attributes that are set
+    /// do not count.
+    pub fn overwritten(&self) -> impl Iterator<Item = &MergedPath> {
+        let put: HashSet<_> = self.steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
+        let takes = self
+            .steps
+            .takes
+            .iter()
+            .filter(move |take| !take.stays && !put.contains(&(StagingDir::Taken, take.slot)));
+        let takes = takes.map(|take| (MergedPath::of_base(&take.from), take.change));
+        let puts = self.steps.puts.iter().filter(|put| put.over.is_some());
+        let puts = puts.map(|put| (MergedPath::of_base(&put.to), put.change));
+        let (mut gone, mut changes) = (BTreeSet::new(), HashSet::new());
+        for (path, change) in takes.chain(puts) {
+            gone.insert(path);
+            changes.extend(self.changes.get(change).map(|change| &change.path));
+        }
+        self.drifted.iter().map(|drifted| &drifted.path).filter(move |path| {
+            changes.contains(path)
+                || gone.contains(*path)
+                || path.above().any(|above| gone.contains(&above))
+        })
     }
 
     /// Whether each change is left out, so that nothing is written.

@@ -128,6 +128,16 @@ impl CliError {
         Self::new(what).with_hint(hint)
     }
 
+    /// An export of an exports file that cannot be served.
+    pub(super) fn export(error: WorkspaceError) -> Self {
+        let hint = hints::of_export(&error);
+        let printed = Self::from(error);
+        match hint {
+            Some(hint) => printed.with_hint(hint),
+            None => printed,
+        }
+    }
+
     /// An address that the server cannot bind.
     pub(super) fn bind(error: &BindError) -> Self {
         let address = error.address;
@@ -245,9 +255,8 @@ impl From<WorkspaceError> for CliError {
             WorkspaceError::Refused(refusal) => refusal.into(),
             WorkspaceError::Bind(error) => Self::bind(&error),
             WorkspaceError::Base { path, is_recorded, source } => {
-                let hint = "the session names this directory; give its place now with --base DIR";
                 let error = Self::base(&path, &source);
-                if is_recorded { error.with_hint(hint) } else { error }
+                if is_recorded { error.with_hint(hints::MOVED_BASE) } else { error }
             }
             WorkspaceError::ChunkSize { .. } => {
                 Self::new(&error).with_hint("leave --chunk-size out; it is for new sessions")

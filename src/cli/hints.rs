@@ -3,11 +3,18 @@
 use std::borrow::Cow;
 
 use super::apply;
+use crate::base::BaseError;
 use crate::context::{ContextError, NodeStatus};
 use crate::control::{Refusal, RefusalAdvice};
 use crate::delta::sqlite::OpenError;
 use crate::inspect::InspectError;
 use crate::vfs::FsError;
+use crate::workspace::Error as WorkspaceError;
+
+/// What the user can do about a session whose recorded base is gone.
+pub(super) const MOVED_BASE: &str = "the session names this directory; if the tree is at another \
+    place now, name that with --base DIR; `acetate serve`, `mount` and `run` record it with \
+    --base DIR --moved";
 
 /// What the user can do about a session that cannot be opened.
 pub(super) fn of_open(error: &OpenError) -> Option<&'static str> {
@@ -20,14 +27,35 @@ pub(super) fn of_open(error: &OpenError) -> Option<&'static str> {
     }
 }
 
+/// What the user can do about an export that cannot be served: the keys of the exports file take
+/// the place of options.
+pub(super) fn of_export(error: &WorkspaceError) -> Option<&'static str> {
+    match error {
+        WorkspaceError::Base { source: BaseError::Denied, .. } => None,
+        WorkspaceError::Base { is_recorded: true, .. } => Some(
+            "the session names this directory; if the tree is at another place now, name that \
+             with the key `base` of the mount in the exports file",
+        ),
+        WorkspaceError::Base { .. } => {
+            Some("name an existing directory with the key `base` of the mount in the exports file")
+        }
+        WorkspaceError::ChunkSize { .. } => {
+            Some("remove the key `chunk_size` of the mount; it is for new sessions")
+        }
+        WorkspaceError::NotMoved { .. } => Some(
+            "name the tree that the session was made over with the key `base` of the mount: at \
+             least half of the files that it copied up have to be there, with their type and size",
+        ),
+        _ => None,
+    }
+}
+
 /// What the user can do about the failure of a tool.
 pub(super) fn of_inspect(error: &InspectError) -> Option<&str> {
     match error {
         InspectError::Open(error) => of_open(error),
         InspectError::Refused { advice, .. } => Some(apply::advice::words(*advice)),
-        InspectError::Base { is_recorded: true, .. } => {
-            Some("the session names this directory; give its place now with --base DIR")
-        }
+        InspectError::Base { is_recorded: true, .. } => Some(MOVED_BASE),
         InspectError::NoAudit { .. } => Some(
             "only acetate keeps one, from its first change on; `acetate diff` shows what \
              the session changed",

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
-use super::{output, text};
+use super::{hints, output, text};
 use crate::inspect::InspectError;
 use crate::inspect::apply::{UnfinishedApply, check_finished, unfinished};
 use crate::inspect::opened::OpenSession;
@@ -102,10 +102,12 @@ impl LookSource {
         }
         refuse_self_mount(&self.session, self.base.as_deref())?;
         OpenSession::open(&self.session, self.base.as_deref()).map_err(|error| match error {
-            InspectError::Base { is_recorded: true, .. } => CliError::from(error).with_hint(
-                "the session names this directory; give its place now with --base DIR, or \
-                     look at what the session holds alone with --no-base",
-            ),
+            InspectError::Base { is_recorded: true, .. } => {
+                CliError::from(error).with_hint(format_args!(
+                    "{}; or look at what the session holds alone with --no-base",
+                    hints::MOVED_BASE
+                ))
+            }
             error => error.into(),
         })
     }

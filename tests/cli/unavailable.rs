@@ -59,6 +59,9 @@ fn one_that_cannot_be_opened_leaves_the_others_served_and_is_tried_again() {
     let mut server = serve(dir);
     let told = server.said.iter().find(|line| line.starts_with("export b: ")).unwrap();
     assert!(told.starts_with("export b: not served, and tried again: base "), "{told}");
+    let mut hints = server.said.iter().filter(|line| line.starts_with("hint: "));
+    assert!(hints.any(|line| line.contains("`base` of the mount")), "{:?}", server.said);
+    assert!(!server.said.iter().any(|line| line.contains("--base")), "{:?}", server.said);
     assert_eq!(server.said[0], "serving 1 export of exports.toml");
     let mut peer = peer_of(&server, "/a");
     assert_eq!((mount_status(&server, b"/a"), mount_status(&server, b"/b")), (0, SERVER_FAULT));
@@ -102,6 +105,8 @@ fn strict_ends_instead_and_so_does_a_file_of_which_nothing_can_be_served() {
     let began = Instant::now();
     let said = failure(dir, &[&free[..], &["--strict"]].concat());
     assert!(said.contains("/two: "), "{said}");
+    let hint = said.lines().find(|line| line.starts_with("hint: ")).unwrap();
+    assert!(hint.contains("the key `base` of the mount") && !hint.contains("--base"), "{said}");
     fs::remove_dir(dir.join("one")).unwrap();
     failure(dir, &free);
     assert!(began.elapsed() < Duration::from_secs(20));

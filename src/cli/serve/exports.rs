@@ -46,7 +46,7 @@ pub(super) fn serve(
     }
     let config = config::read(file, Missing::Make)?;
     super::await_bases(runtime, &mut door.signals, exports::bases(&config).collect())?;
-    let none = served.load(&config)?;
+    let none = served.load(&config).map_err(CliError::export)?;
     served.close(none);
     let served = Arc::new(Mutex::new(served));
     runtime.block_on(until_signal(args, file, config, door, &served))?;
@@ -138,10 +138,10 @@ fn begin(
         // Waits for a base that hangs before the lock is taken.
         let probed = exports::probe(&config);
         if strict {
-            probed?;
+            probed.map_err(CliError::export)?;
         }
         let mut served = locked(&served);
-        let gone = served.load(&config)?;
+        let gone = served.load(&config).map_err(CliError::export)?;
         // Commands in progress on these sessions end first.
         runtime.block_on(async {
             let mut controls = controls.lock().await;
@@ -167,7 +167,8 @@ fn begin_retry(
         // Waits for a base that hangs before the lock is taken.
         let _missing = exports::probe(&config);
         let mut served = locked(&served);
-        let Some((names, gone)) = served.retry(&config)? else {
+        let retried = served.retry(&config).map_err(CliError::export)?;
+        let Some((names, gone)) = retried else {
             return Ok(Loaded::Retried(Vec::new()));
         };
         runtime.block_on(async {
@@ -220,7 +221,7 @@ fn tell(
 /// Reports the exports that cannot be served.
 fn tell_failures(served: &mut ServedExports) {
     for (name, error) in served.take_failures() {
-        let error = CliError::from(error);
+        let error = CliError::export(error);
         output::line(format_args!("export {name}: not served, and tried again: {error}"));
         if let Some(hint) = error.hint() {
             output::line(format_args!("hint: {hint}"));

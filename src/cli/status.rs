@@ -85,7 +85,7 @@ fn print(
     for (name, value) in server.map(about).unwrap_or_default() {
         field(name, value)?;
     }
-    let log = match figures.log_bytes {
+    let log = match figures.wal_bytes {
         0 => String::new(),
         bytes => format!(" and a WAL of {}", text::bytes(bytes)),
     };
@@ -243,7 +243,7 @@ fn json(
     json.insert("closed".to_owned(), figures.is_closed.into());
     for (key, value) in [
         ("file_bytes", figures.file_bytes),
-        ("log_bytes", figures.log_bytes),
+        ("log_bytes", figures.wal_bytes),
         ("free_bytes", figures.free_bytes),
         ("page_bytes", figures.page_bytes),
         ("chunk_bytes", session.chunk_bytes()),

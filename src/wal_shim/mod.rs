@@ -35,7 +35,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use filesystem::tells_each_write;
-pub use vfs::{name, rewrite_log, sees_wal, sync_database};
+pub use vfs::{name, rewrite_wal, sees_wal, sync_database};
 
 /// Large writes end at a multiple of this many bytes where possible. The page cache then uses
 /// folios of that size, which are cheapest to write and to sync.

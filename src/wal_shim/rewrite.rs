@@ -11,7 +11,7 @@ use super::wal_write_buffer::{HEADER_BYTES, WriteAt};
 
 /// Length of the WAL's header, in bytes: magic number, version, page size, checkpoint sequence
 /// number, salts and checksums (<https://www.sqlite.org/fileformat2.html#the_write_ahead_log>).
-const LOG_HEADER_BYTES: usize = 32;
+const WAL_HEADER_BYTES: usize = 32;
 
 /// The WAL's magic number; the last bit is the byte order of the checksums.
 const MAGIC: u32 = 0x377f_0682;
@@ -24,20 +24,20 @@ const PAGES: std::ops::RangeInclusive<usize> = 512..=64 << 10;
 ///
 /// # Errors
 /// SQLite's code of a failed read or write.
-pub(super) fn rewrite(log: &mut (impl Get + WriteAt)) -> Result<(), i32> {
-    let length = Get::length(log).unwrap_or(0);
-    let mut header = [0; LOG_HEADER_BYTES];
+pub(super) fn rewrite(wal: &mut (impl Get + WriteAt)) -> Result<(), i32> {
+    let length = Get::length(wal).unwrap_or(0);
+    let mut header = [0; WAL_HEADER_BYTES];
     if length < header.len() as u64 {
         return Ok(());
     }
-    log.get(&mut header, 0)?;
+    wal.get(&mut header, 0)?;
     let number = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
     let page_bytes = number(8) as usize;
     if number(0) & !1 != MAGIC || !PAGES.contains(&page_bytes) {
         // SQLite would not read this as a WAL.
         return Ok(());
     }
-    log.put(&header, 0)?;
+    wal.put(&header, 0)?;
     let frame_bytes = HEADER_BYTES + page_bytes;
     let most = (PIECE_BYTES / frame_bytes).max(1);
     let mut room = vec![0; most * frame_bytes];
@@ -45,12 +45,12 @@ pub(super) fn rewrite(log: &mut (impl Get + WriteAt)) -> Result<(), i32> {
     loop {
         let there = length.saturating_sub(at) / frame_bytes as u64;
         let piece = &mut room[..there.min(most as u64) as usize * frame_bytes];
-        log.get(piece, at)?;
+        wal.get(piece, at)?;
         // Beyond the WAL's end are frames of an earlier WAL.
         let belongs = |frame: &&[u8]| frame[8..16] == header[16..24];
         let frames = piece.chunks_exact(frame_bytes).take_while(belongs).count();
         if frames > 0 {
-            log.put(&piece[..frames * frame_bytes], at)?;
+            wal.put(&piece[..frames * frame_bytes], at)?;
         }
         if frames < most {
             return Ok(());
@@ -103,8 +103,8 @@ mod tests {
 
     /// A WAL of `frames` frames, followed by `earlier` frames of an earlier WAL and a partial
     /// frame.
-    fn log(frames: usize, earlier: usize) -> File {
-        let mut bytes = vec![0; LOG_HEADER_BYTES];
+    fn wal(frames: usize, earlier: usize) -> File {
+        let mut bytes = vec![0; WAL_HEADER_BYTES];
         bytes[..4].copy_from_slice(&(MAGIC + 1).to_be_bytes());
         bytes[8..12].copy_from_slice(&(PAGE as u32).to_be_bytes());
         bytes[16..24].copy_from_slice(b"saltsalt");
@@ -122,26 +122,26 @@ mod tests {
     #[test]
     fn all_of_a_log_is_written_once_more_and_nothing_else() {
         for (frames, earlier) in [(0, 0), (0, 3), (1, 0), (15, 0), (15, 2), (31, 1), (40, 20)] {
-            let mut log = log(frames, earlier);
-            rewrite(&mut log).unwrap();
-            let end = LOG_HEADER_BYTES + frames * FRAME;
-            assert!(log.written[..end].iter().all(|&written| written), "{frames}, {earlier}");
-            assert!(!log.written[end..].iter().any(|&written| written), "{frames}, {earlier}");
+            let mut wal = wal(frames, earlier);
+            rewrite(&mut wal).unwrap();
+            let end = WAL_HEADER_BYTES + frames * FRAME;
+            assert!(wal.written[..end].iter().all(|&written| written), "{frames}, {earlier}");
+            assert!(!wal.written[end..].iter().any(|&written| written), "{frames}, {earlier}");
         }
     }
 
     #[test]
     fn what_is_no_log_is_left_alone_and_failures_are_told() {
         for spoil in [0, 8] {
-            let mut log = log(2, 0);
-            log.bytes[spoil..spoil + 4].fill(0);
-            rewrite(&mut log).unwrap();
-            assert!(!log.written.contains(&true));
+            let mut wal = wal(2, 0);
+            wal.bytes[spoil..spoil + 4].fill(0);
+            rewrite(&mut wal).unwrap();
+            assert!(!wal.written.contains(&true));
         }
-        let mut short = log(0, 0);
-        short.bytes.truncate(LOG_HEADER_BYTES - 1);
+        let mut short = wal(0, 0);
+        short.bytes.truncate(WAL_HEADER_BYTES - 1);
         rewrite(&mut short).unwrap();
-        let mut broken = log(2, 0);
+        let mut broken = wal(2, 0);
         broken.fails = true;
         assert_eq!(rewrite(&mut broken), Err(10));
     }

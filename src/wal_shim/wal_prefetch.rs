@@ -57,19 +57,19 @@ pub(super) fn read(
     file: &mut impl Get,
     take: impl FnOnce(&[u8]),
 ) -> bool {
-    let page = |log: &mut WalPrefetch| {
+    let page = |wal: &mut WalPrefetch| {
         let frame = offset.checked_sub(HEADER_BYTES as u64)?;
         // A run may begin here: the piece should hold all of the run.
-        if !log.known.contains(&frame) && log.frames.held_from(frame).len() < PIECE_BYTES {
-            log.frames.begin_at(frame);
+        if !wal.known.contains(&frame) && wal.frames.held_from(frame).len() < PIECE_BYTES {
+            wal.frames.begin_at(frame);
         }
-        let held = log.frames.read(frame, HEADER_BYTES + count, file)?;
+        let held = wal.frames.read(frame, HEADER_BYTES + count, file)?;
         take(held.get(HEADER_BYTES..)?);
-        log.last = frame;
+        wal.last = frame;
         Some(())
     };
     // Fails while the thread exits and closes its connections.
-    let taken = COPIED.try_with(|log| log.borrow_mut().as_mut().and_then(page));
+    let taken = COPIED.try_with(|wal| wal.borrow_mut().as_mut().and_then(page));
     taken.is_ok_and(|taken| taken.is_some())
 }
 
@@ -77,12 +77,12 @@ pub(super) fn read(
 /// it both in the WAL and in the database. `offset` is the page's place in the database; only pages
 /// that end at or before `end` are appended. Later frames may replace some of them.
 pub(super) fn following(page: &[u8], offset: u64, end: u64, to: &mut Vec<u8>) {
-    COPIED.with_borrow_mut(|log| {
-        let Some(log) = log else { return };
+    COPIED.with_borrow_mut(|wal| {
+        let Some(wal) = wal else { return };
         let frame_bytes = HEADER_BYTES + page.len();
         let mut at = offset;
-        log.known = log.last..log.last;
-        for frame in log.frames.held_from(log.last).chunks_exact(frame_bytes) {
+        wal.known = wal.last..wal.last;
+        for frame in wal.frames.held_from(wal.last).chunks_exact(frame_bytes) {
             let (header, content) = frame.split_at(HEADER_BYTES);
             let next = at + page.len() as u64;
             let is_other = at == offset && content != page;
@@ -91,7 +91,7 @@ pub(super) fn following(page: &[u8], offset: u64, end: u64, to: &mut Vec<u8>) {
             }
             to.extend_from_slice(content);
             at = next;
-            log.known.end += frame_bytes as u64;
+            wal.known.end += frame_bytes as u64;
         }
     });
 }
@@ -107,9 +107,9 @@ mod tests {
     use super::*;
 
     /// Frames of pages 1 to 40, of 512 bytes each, filled with the page number.
-    struct Log;
+    struct TestWal;
 
-    impl Get for Log {
+    impl Get for TestWal {
         fn get(&mut self, to: &mut [u8], offset: u64) -> Result<(), i32> {
             for (at, byte) in (offset as usize..).zip(to) {
                 let (frame, at) = (at / 536, at % 536);
@@ -126,7 +126,7 @@ mod tests {
     /// Reads a page as a checkpoint does; returns whether it was prefetched.
     fn read_page(number: u64) -> bool {
         let take = |held: &[u8]| assert_eq!(held, [number as u8; 512]);
-        read((number - 1) * 536 + 24, 512, &mut Log, take)
+        read((number - 1) * 536 + 24, 512, &mut TestWal, take)
     }
 
     fn run(content: u8, number: u64, end: u64) -> Vec<u8> {

@@ -128,7 +128,7 @@ mod tests {
 
     const PAGE: usize = 512;
     const FRAME: u64 = (HEADER_BYTES + PAGE) as u64;
-    const LOG_HEADER: u64 = 32;
+    const WAL_HEADER: u64 = 32;
 
     /// A file in memory that counts its writes and can simulate a full disk.
     #[derive(Default)]
@@ -161,7 +161,7 @@ mod tests {
 
     /// SQLite's writes: the same WAL, written directly and through [`WalWriteBuffer`].
     #[derive(Default)]
-    struct Log {
+    struct TestWal {
         frames: WalWriteBuffer,
         file: Memory,
         direct: Memory,
@@ -169,11 +169,11 @@ mod tests {
         commit: u64,
     }
 
-    impl Log {
+    impl TestWal {
         fn new() -> Self {
-            let mut log = Self::default();
-            log.write(&[7; LOG_HEADER as usize], 0, false).unwrap();
-            log
+            let mut wal = Self::default();
+            wal.write(&[7; WAL_HEADER as usize], 0, false).unwrap();
+            wal
         }
 
         fn write(&mut self, bytes: &[u8], offset: u64, committing: bool) -> Result<(), i32> {
@@ -187,7 +187,7 @@ mod tests {
             self.stamp = self.stamp.wrapping_add(1);
             let mut header = [self.stamp; HEADER_BYTES];
             header[4..8].copy_from_slice(&u32::from(ends).to_be_bytes());
-            let at = LOG_HEADER + number * FRAME;
+            let at = WAL_HEADER + number * FRAME;
             self.write(&header, at, committing)?;
             let page = [self.stamp; PAGE];
             self.write(&page, at + HEADER_BYTES as u64, committing)
@@ -207,155 +207,155 @@ mod tests {
 
     #[test]
     fn a_commit_is_one_write() {
-        let mut log = Log::new();
-        log.commit(0..9).unwrap();
-        log.assert_whole();
-        assert_eq!(log.file.writes, 2, "the log's header, and the commit");
-        log.commit(9..10).unwrap();
-        log.assert_whole();
-        assert_eq!(log.file.writes, 3);
+        let mut wal = TestWal::new();
+        wal.commit(0..9).unwrap();
+        wal.assert_whole();
+        assert_eq!(wal.file.writes, 2, "the WAL's header, and the commit");
+        wal.commit(9..10).unwrap();
+        wal.assert_whole();
+        assert_eq!(wal.file.writes, 3);
     }
 
     #[test]
     fn a_large_commit_takes_no_more_memory_than_it_may() {
-        let mut log = Log::new();
-        log.commit(0..100).unwrap();
-        log.file.writes = 0;
-        let start = LOG_HEADER + 100 * FRAME;
+        let mut wal = TestWal::new();
+        wal.commit(0..100).unwrap();
+        wal.file.writes = 0;
+        let start = WAL_HEADER + 100 * FRAME;
         let frames = 4 * PIECE_BYTES as u64 / FRAME;
         for number in 100..100 + frames {
-            log.frame(number, number == 99 + frames, true).unwrap();
-            assert!(log.frames.held.capacity() <= 2 * PIECE_BYTES);
-            let at = log.frames.at.unwrap();
+            wal.frame(number, number == 99 + frames, true).unwrap();
+            assert!(wal.frames.held.capacity() <= 2 * PIECE_BYTES);
+            let at = wal.frames.at.unwrap();
             let is_last = number == 99 + frames;
             assert!(
                 at == start || at.is_multiple_of(PIECE_BYTES as u64) || is_last,
                 "no whole piece"
             );
         }
-        log.assert_whole();
-        assert_eq!(log.file.writes, 5);
+        wal.assert_whole();
+        assert_eq!(wal.file.writes, 5);
     }
 
     #[test]
     fn a_large_commit_fails_with_any_piece_of_it() {
         for full_from in [100, 200, 350] {
-            let mut log = Log::new();
-            log.commit(0..2).unwrap();
-            log.commit += 1;
+            let mut wal = TestWal::new();
+            wal.commit(0..2).unwrap();
+            wal.commit += 1;
             let outcome = (2..400).try_for_each(|number| {
-                log.file.is_full = number >= full_from;
-                log.frame(number, number == 399, true)
+                wal.file.is_full = number >= full_from;
+                wal.frame(number, number == 399, true)
             });
             assert_eq!(outcome, Err(13));
-            log.file.is_full = false;
-            log.commit(2..400).unwrap();
-            assert!(log.file.bytes == log.direct.bytes[..log.file.bytes.len()]);
+            wal.file.is_full = false;
+            wal.commit(2..400).unwrap();
+            assert!(wal.file.bytes == wal.direct.bytes[..wal.file.bytes.len()]);
         }
     }
 
     #[test]
     fn outside_of_a_commit_a_page_is_not_held() {
-        let mut log = Log::new();
-        log.frame(0, false, false).unwrap();
-        log.assert_whole();
-        assert_eq!(log.file.writes, 2, "the log's header, and a frame");
+        let mut wal = TestWal::new();
+        wal.frame(0, false, false).unwrap();
+        wal.assert_whole();
+        assert_eq!(wal.file.writes, 2, "the WAL's header, and a frame");
     }
 
     #[test]
     fn a_log_that_somebody_else_began_is_gathered_after_a_commit() {
-        let mut log = Log::new();
-        log.frames = WalWriteBuffer::default();
-        log.commit(3..5).unwrap();
-        log.assert_whole();
-        assert_eq!(log.file.writes, 1 + 4);
-        log.commit(5..7).unwrap();
-        log.assert_whole();
-        assert_eq!(log.file.writes, 1 + 4 + 1);
+        let mut wal = TestWal::new();
+        wal.frames = WalWriteBuffer::default();
+        wal.commit(3..5).unwrap();
+        wal.assert_whole();
+        assert_eq!(wal.file.writes, 1 + 4);
+        wal.commit(5..7).unwrap();
+        wal.assert_whole();
+        assert_eq!(wal.file.writes, 1 + 4 + 1);
     }
 
     #[test]
     fn frames_that_are_written_again_are_not_held() {
-        let mut log = Log::new();
-        log.frame(0, false, false).unwrap();
-        log.frame(1, false, false).unwrap();
+        let mut wal = TestWal::new();
+        wal.frame(0, false, false).unwrap();
+        wal.frame(1, false, false).unwrap();
         // The commit overwrites a page of its own transaction, appends the last page, and then
         // recomputes the headers: the last header ends a commit without a page after it.
-        let page_of = |number| LOG_HEADER + number * FRAME + HEADER_BYTES as u64;
-        log.write(&[9; PAGE], page_of(0), true).unwrap();
-        log.frame(2, true, true).unwrap();
-        log.assert_whole();
+        let page_of = |number| WAL_HEADER + number * FRAME + HEADER_BYTES as u64;
+        wal.write(&[9; PAGE], page_of(0), true).unwrap();
+        wal.frame(2, true, true).unwrap();
+        wal.assert_whole();
         for number in 0..3u8 {
             let mut header = [number; HEADER_BYTES];
             header[4..8].copy_from_slice(&u32::from(number == 2).to_be_bytes());
-            log.write(&header, LOG_HEADER + u64::from(number) * FRAME, true).unwrap();
-            log.assert_whole();
+            wal.write(&header, WAL_HEADER + u64::from(number) * FRAME, true).unwrap();
+            wal.assert_whole();
         }
-        log.commit(3..6).unwrap();
-        log.assert_whole();
+        wal.commit(3..6).unwrap();
+        wal.assert_whole();
     }
 
     #[test]
     fn what_follows_a_rollback_is_whole_too() {
-        let mut log = Log::new();
-        log.commit(0..2).unwrap();
-        log.frame(2, false, false).unwrap();
-        log.frame(3, false, false).unwrap();
-        log.commit(2..6).unwrap();
-        log.assert_whole();
-        let before = log.file.writes;
-        log.commit(6..9).unwrap();
-        log.assert_whole();
-        assert_eq!(log.file.writes, before + 1);
+        let mut wal = TestWal::new();
+        wal.commit(0..2).unwrap();
+        wal.frame(2, false, false).unwrap();
+        wal.frame(3, false, false).unwrap();
+        wal.commit(2..6).unwrap();
+        wal.assert_whole();
+        let before = wal.file.writes;
+        wal.commit(6..9).unwrap();
+        wal.assert_whole();
+        assert_eq!(wal.file.writes, before + 1);
         // The WAL restarts.
-        log.write(&[8; LOG_HEADER as usize], 0, true).unwrap();
-        log.commit(0..3).unwrap();
-        log.assert_whole();
-        assert_eq!(log.file.writes, before + 3);
+        wal.write(&[8; WAL_HEADER as usize], 0, true).unwrap();
+        wal.commit(0..3).unwrap();
+        wal.assert_whole();
+        assert_eq!(wal.file.writes, before + 3);
     }
 
     #[test]
     fn a_write_that_fails_fails_the_commit_and_no_other() {
-        let mut log = Log::new();
-        log.commit(0..2).unwrap();
-        log.file.is_full = true;
-        assert_eq!(log.commit(2..5), Err(13));
-        assert_eq!(log.commit(2..3), Err(13));
-        log.file.is_full = false;
-        log.commit(2..4).unwrap();
-        log.direct.bytes.truncate(log.file.bytes.len());
-        log.assert_whole();
+        let mut wal = TestWal::new();
+        wal.commit(0..2).unwrap();
+        wal.file.is_full = true;
+        assert_eq!(wal.commit(2..5), Err(13));
+        assert_eq!(wal.commit(2..3), Err(13));
+        wal.file.is_full = false;
+        wal.commit(2..4).unwrap();
+        wal.direct.bytes.truncate(wal.file.bytes.len());
+        wal.assert_whole();
     }
 
     #[test]
     fn whatever_sqlite_does_next_finds_the_file_whole() {
-        let mut log = Log::new();
-        log.commit(0..1).unwrap();
-        log.frame(1, false, true).unwrap();
-        assert!(log.file.bytes != log.direct.bytes, "nothing is held");
-        log.frames.flush(Some(WalCommit(log.commit)), &mut log.file).unwrap();
-        log.assert_whole();
-        log.frame(2, true, true).unwrap();
-        log.assert_whole();
+        let mut wal = TestWal::new();
+        wal.commit(0..1).unwrap();
+        wal.frame(1, false, true).unwrap();
+        assert!(wal.file.bytes != wal.direct.bytes, "nothing is held");
+        wal.frames.flush(Some(WalCommit(wal.commit)), &mut wal.file).unwrap();
+        wal.assert_whole();
+        wal.frame(2, true, true).unwrap();
+        wal.assert_whole();
     }
 
     #[test]
     fn what_a_failed_commit_left_is_never_written() {
-        let mut log = Log::new();
-        log.commit(0..2).unwrap();
-        log.commit += 1;
-        log.frame(2, false, true).unwrap();
-        let before = log.file.bytes.clone();
+        let mut wal = TestWal::new();
+        wal.commit(0..2).unwrap();
+        wal.commit += 1;
+        wal.frame(2, false, true).unwrap();
+        let before = wal.file.bytes.clone();
         // The commit fails, another process commits, and then this file is used again.
-        for commit in [None, Some(WalCommit(log.commit + 1))] {
+        for commit in [None, Some(WalCommit(wal.commit + 1))] {
             let mut frames = WalWriteBuffer { held: vec![1; 24], ..WalWriteBuffer::default() };
-            (frames.at, frames.held_in) = (log.frames.at, Some(WalCommit(log.commit)));
-            frames.flush(commit, &mut log.file).unwrap();
-            assert!(log.file.bytes == before);
+            (frames.at, frames.held_in) = (wal.frames.at, Some(WalCommit(wal.commit)));
+            frames.flush(commit, &mut wal.file).unwrap();
+            assert!(wal.file.bytes == before);
         }
-        log.commit += 1;
-        log.direct.bytes.truncate(before.len());
-        log.commit(2..5).unwrap();
-        log.assert_whole();
+        wal.commit += 1;
+        wal.direct.bytes.truncate(before.len());
+        wal.commit(2..5).unwrap();
+        wal.assert_whole();
     }
 }

@@ -8,7 +8,6 @@ mod batches;
 mod chunks;
 mod durability;
 mod faulty;
-mod log;
 mod memory;
 mod overlay_rows;
 mod refusals;
@@ -16,6 +15,7 @@ mod rows;
 mod schema;
 mod shared;
 mod usage;
+mod wal;
 
 pub use adopt::FOREIGN;
 

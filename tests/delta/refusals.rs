@@ -125,7 +125,7 @@ fn an_empty_database_without_its_log() {
         DROP TABLE t; VACUUM",
     );
     assert_eq!(bytes(&place.path).len(), 4096);
-    refused(&place, |e| matches!(e, OpenError::LostLog { .. }), "session.db-wal is missing");
+    refused(&place, |e| matches!(e, OpenError::LostWal { .. }), "session.db-wal is missing");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn nothing_is_overwritten() {
     let place = Place::new();
     let log = format!("{}-wal", place.path.display());
     std::fs::write(&log, "precious").unwrap();
-    assert!(matches!(create(&place), OpenError::LeftoverLog { .. }));
+    assert!(matches!(create(&place), OpenError::LeftoverWal { .. }));
     assert_eq!(bytes(log.as_ref()), b"precious");
     assert_eq!(place.names(), ["session.db-wal"]);
 }

@@ -291,7 +291,7 @@ fn data_in_the_log_alone_is_migrated() {
     migrated(&copy.path, &REAL);
     assert_eq!(copy.number("SELECT count(*) FROM fs_inode"), 6);
     fs::remove_file(format!("{}-wal", place.path.display())).unwrap();
-    assert!(matches!(refusal(&place.path), OpenError::LostLog { .. }));
+    assert!(matches!(refusal(&place.path), OpenError::LostWal { .. }));
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn what_is_there_already_is_left_alone() {
     for suffix in ["-wal", "-journal"] {
         let log = place.path.with_file_name(format!("new.db{suffix}"));
         fs::write(&log, "somebody's").unwrap();
-        assert!(matches!(refusal(&place), OpenError::LeftoverLog { .. }));
+        assert!(matches!(refusal(&place), OpenError::LeftoverWal { .. }));
         assert_eq!(fs::read(&log).unwrap(), b"somebody's");
         fs::remove_file(log).unwrap();
     }

@@ -3,7 +3,7 @@
 //!
 //! SQLite allocates `szOsFile` bytes for a file, and the system's VFS uses the first of them. A
 //! file's methods are those that its first field points to. So the system's VFS opens the file. If
-//! it is a WAL ([`log`]) or a database ([`database`]), some of the system's methods are then
+//! it is a WAL ([`wal`]) or a database ([`database`]), some of the system's methods are then
 //! replaced by our own. Each of those calls the replaced method on the same file.
 //!
 //! The only `unsafe` code of the crate: SQLite's VFS interface consists of C functions and
@@ -105,7 +105,7 @@ pub fn sees_wal(conn: &Connection) -> bool {
 ///
 /// # Errors
 /// The WAL could not be read or written.
-pub fn rewrite_log(conn: &Connection) -> rusqlite::Result<()> {
+pub fn rewrite_wal(conn: &Connection) -> rusqlite::Result<()> {
     let Some(file) = open_file(conn, ffi::SQLITE_FCNTL_JOURNAL_POINTER) else { return Ok(()) };
     // SAFETY: the file is open.
     let mut real = unsafe { wal::real(file) };

@@ -119,10 +119,10 @@ impl Session {
         }
         // Held until the end: no server may open the file while it can still be removed.
         let lock = SessionLock::take(path, true)?;
-        let log = companion_path(path, "-wal");
-        if byte_len(&log) > 0 {
+        let wal = companion_path(path, "-wal");
+        if byte_len(&wal) > 0 {
             // SQLite would delete it, and it may be all that is left of a session.
-            return Err(OpenError::LeftoverLog { log });
+            return Err(OpenError::LeftoverWal { wal });
         }
         let mut file = OpenOptions::new();
         file.write(true).create_new(true).mode(FILE_MODE);

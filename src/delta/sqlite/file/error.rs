@@ -58,18 +58,18 @@ pub enum OpenError {
         tables: String,
     },
     /// An empty database without its WAL.
-    #[error("{}: the session is empty, and its log {} is missing", .path.display(), .log.display())]
-    LostLog {
+    #[error("{}: the session is empty, and its WAL {} is missing", .path.display(), .wal.display())]
+    LostWal {
         /// The session file.
         path: PathBuf,
         /// The missing WAL.
-        log: PathBuf,
+        wal: PathBuf,
     },
     /// A session or copy cannot be created because a WAL or journal without its database is there.
-    #[error("{}: lies beside no session file, and may hold data", .log.display())]
-    LeftoverLog {
+    #[error("{}: lies beside no session file, and may hold data", .wal.display())]
+    LeftoverWal {
         /// The WAL or journal.
-        log: PathBuf,
+        wal: PathBuf,
     },
     /// A session of the specification before version 0.4.
     #[error("{}: a session of version {version} of the specification", .path.display())]
@@ -200,11 +200,11 @@ impl OpenError {
             }
             Self::Encrypted { .. } => "decrypt it with the program that made it first",
             Self::NotSession { .. } => "give the path of a session file, or a path without a file",
-            Self::LostLog { .. } => {
+            Self::LostWal { .. } => {
                 "copy the -wal file here from where the session came from; it holds the data"
             }
-            Self::LeftoverLog { .. } => {
-                "bring its session file back, or move the log away, or choose another path"
+            Self::LeftoverWal { .. } => {
+                "bring its session file back, or move the WAL away, or choose another path"
             }
             Self::OldSpec { .. } => "migrate it to version 0.4",
             Self::Newer { .. } | Self::NewerSpec { .. } => "open it with a newer acetate",
@@ -243,7 +243,7 @@ fn in_words(code: ErrorCode, error: &rusqlite::Error) -> String {
     let ours = match code {
         ErrorCode::DiskFull => "its disk is full, or its size limit is reached",
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => "another program has its lock",
-        ErrorCode::FileLockingProtocolFailed => "another program keeps a lock of its log",
+        ErrorCode::FileLockingProtocolFailed => "another program keeps a lock of its WAL",
         ErrorCode::DatabaseCorrupt => "pages or indexes of the file are damaged",
         ErrorCode::NotADatabase => "the file is no SQLite database, or an encrypted one",
         ErrorCode::ReadOnly => "the file, or its directory, may not be written",

@@ -89,9 +89,9 @@ fn check_as(path: &Path, role: Role) -> std::result::Result<u32, OpenError> {
         return Err(OpenError::NewerSpec { path: path.to_owned(), found });
     }
     if columns.tables.is_empty() {
-        let log = companion_path(path, "-wal");
-        if byte_len(&log) == 0 {
-            return Err(OpenError::LostLog { path: path.to_owned(), log });
+        let wal = companion_path(path, "-wal");
+        if byte_len(&wal) == 0 {
+            return Err(OpenError::LostWal { path: path.to_owned(), wal });
         }
     }
     if let Some(version) = columns.old_version() {

@@ -127,7 +127,7 @@ pub(super) fn require_absent(to: &Path) -> std::result::Result<(), OpenError> {
     }
     let logs = ["-wal", "-journal"].map(|suffix| companion_path(to, suffix));
     match logs.into_iter().find(|log| byte_len(log) > 0) {
-        Some(log) => Err(OpenError::LeftoverLog { log }),
+        Some(log) => Err(OpenError::LeftoverWal { wal: log }),
         None => Ok(()),
     }
 }

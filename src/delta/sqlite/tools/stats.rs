@@ -18,7 +18,7 @@ pub struct SessionStats {
     /// Length of the session file, in bytes.
     pub file_bytes: u64,
     /// Length of the WAL, in bytes.
-    pub log_bytes: u64,
+    pub wal_bytes: u64,
     /// Free pages of the file that compaction would return, in bytes.
     pub free_bytes: u64,
     /// Page size, in bytes.
@@ -92,7 +92,7 @@ impl Session {
             usage,
             limits,
             file_bytes: byte_len(&self.path),
-            log_bytes: byte_len(&companion_path(&self.path, "-wal")),
+            wal_bytes: byte_len(&companion_path(&self.path, "-wal")),
             free_bytes: free_pages.saturating_mul(page_bytes),
             page_bytes,
             files,

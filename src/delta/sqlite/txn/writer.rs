@@ -82,7 +82,7 @@ pub struct SqliteWriter {
     /// Whether the WAL is to be checkpointed before the next batch, because the disk was full.
     checkpoint_owed: bool,
     poison: Poison,
-    log: Wal,
+    wal: Wal,
     _turn: WriterToken,
     _lock: Option<Arc<SessionLock>>,
 }
@@ -91,7 +91,7 @@ impl SqliteWriter {
     pub fn new(session: &Session, mut conn: Connection, turn: WriterToken) -> Result<Self> {
         let read_only = session.mode != OpenMode::Serve;
         let poison = Poison::default();
-        let log = Wal::of(&session.path, &mut conn, read_only, &poison)?;
+        let wal = Wal::of(&session.path, &mut conn, read_only, &poison)?;
         let clean = epoch::is_clean(&conn)?;
         Ok(Self {
             epoch: Arc::clone(&session.epoch),
@@ -102,11 +102,11 @@ impl SqliteWriter {
             full: true,
             durable: true,
             // An earlier process may have died with unsynced commits in the WAL.
-            unsynced: !clean || log.is_inherited(),
+            unsynced: !clean || wal.is_inherited(),
             is_inline: false,
             checkpoint_owed: false,
             poison,
-            log,
+            wal,
             batch: OpenBatch {
                 chunk_bytes: session.config.chunk_bytes,
                 numbers: InodeNumbers::load(&conn)?,
@@ -147,8 +147,8 @@ impl SqliteWriter {
     }
 
     /// Rewrites frames of an earlier process, so that the next sync includes them.
-    fn take_over_log(&mut self) -> Result<()> {
-        let done = self.log.rewrite_inherited(&self.batch.conn);
+    fn take_over_wal(&mut self) -> Result<()> {
+        let done = self.wal.rewrite_inherited(&self.batch.conn);
         done.inspect_err(|error| {
             if matches!(error, StoreError::Io(_) | StoreError::Corrupt(_)) {
                 self.poison.set(error);
@@ -158,7 +158,7 @@ impl SqliteWriter {
 
     /// Runs `work` in a transaction of its own that is synced at commit.
     fn in_synced(&mut self, work: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
-        self.take_over_log()?;
+        self.take_over_wal()?;
         self.set_full(true)?;
         self.run("BEGIN IMMEDIATE")?;
         let done = work(&self.batch.conn).and_then(|()| self.run_commit());
@@ -166,7 +166,7 @@ impl SqliteWriter {
             self.undo();
             return done;
         }
-        self.log.note_length(&self.batch.conn);
+        self.wal.note_length(&self.batch.conn);
         self.note_sync();
         Ok(())
     }
@@ -174,7 +174,7 @@ impl SqliteWriter {
     /// Records that everything committed is synced.
     fn note_sync(&mut self) {
         self.unsynced = false;
-        self.log.note_sync();
+        self.wal.note_sync();
     }
 
     /// Marks the session as not clean and reserves inode numbers, in a synced transaction before
@@ -240,14 +240,14 @@ impl SqliteWriter {
     fn copy_if_owed(&mut self) {
         if std::mem::take(&mut self.checkpoint_owed) {
             // A failure makes the next batch fail.
-            let _ = self.poison.keep(self.log.checkpoint_now(&self.batch.conn));
+            let _ = self.poison.keep(self.wal.checkpoint_now(&self.batch.conn));
         }
     }
 
     /// Truncates the WAL's file once commits are no longer large. `is_copied` says that the whole
     /// WAL was just copied.
     fn cut_log_if_long(&mut self, is_copied: bool) -> Result<()> {
-        if !self.log.prepare_cut(&self.batch.conn, is_copied)? {
+        if !self.wal.prepare_cut(&self.batch.conn, is_copied)? {
             return Ok(());
         }
         match self.in_synced(meta::count_sync) {
@@ -278,10 +278,10 @@ impl Drop for SqliteWriter {
 impl Writer for SqliteWriter {
     fn begin(&mut self, durable: bool) -> Result<()> {
         self.check_begin()?;
-        self.take_over_log()?;
+        self.take_over_wal()?;
         self.copy_if_owed();
         self.poison.check()?;
-        self.poison.keep(self.log.make_room(&self.batch.conn, &mut self.batch.room))?;
+        self.poison.keep(self.wal.make_room(&self.batch.conn, &mut self.batch.room))?;
         self.batch.room.check_memory(&self.batch.conn)?;
         if (self.clean || self.batch.numbers.due().is_some())
             && let Err(error) = self.begin_writing()
@@ -301,10 +301,10 @@ impl Writer for SqliteWriter {
     fn try_begin(&mut self) -> Result<bool> {
         self.check_begin()?;
         let has_first = self.clean || self.batch.numbers.due().is_some() || self.checkpoint_owed;
-        if has_first || !self.log.is_ready() {
+        if has_first || !self.wal.is_ready() {
             return Ok(false);
         }
-        if self.log.wants_room(&self.batch.conn, &mut self.batch.room)? {
+        if self.wal.wants_room(&self.batch.conn, &mut self.batch.room)? {
             return Ok(false);
         }
         self.set_full(false)?;
@@ -368,7 +368,7 @@ impl Writer for SqliteWriter {
             }
             return Err(error);
         }
-        self.log.note_length(&self.batch.conn);
+        self.wal.note_length(&self.batch.conn);
         self.batch.audit_bound.begin_batch();
         if !self.durable {
             self.unsynced = true;
@@ -395,18 +395,18 @@ impl Writer for SqliteWriter {
 
     fn maintenance_at(&self) -> Option<Instant> {
         let owed = self.checkpoint_owed.then(Instant::now);
-        owed.or_else(|| self.log.maintenance_at()).filter(|_| !self.poison.is_set())
+        owed.or_else(|| self.wal.maintenance_at()).filter(|_| !self.poison.is_set())
     }
 
     fn maintenance(&mut self) {
-        if self.take_over_log().is_err() {
+        if self.take_over_wal().is_err() {
             return;
         }
         self.copy_if_owed();
         if self.poison.is_set() {
             return;
         }
-        let done = self.log.checkpoint_if_due(&self.batch.conn);
+        let done = self.wal.checkpoint_if_due(&self.batch.conn);
         // A failure makes the next batch fail.
         let done = done.and_then(|is_copied| self.cut_log_if_long(is_copied));
         let _ = self.poison.keep(done);
@@ -417,17 +417,17 @@ impl Writer for SqliteWriter {
             return Err(StoreError::ReadOnly("opened to be read".to_owned()));
         }
         // The WAL cannot be truncated while a background checkpoint runs.
-        self.log.wait();
+        self.wal.wait();
         self.poison.check()?;
         // Its commit is synced, and with it everything before.
         self.set_full(true)?;
-        let done = rewrite::by_writer(&mut self.batch.conn, self.log.session());
+        let done = rewrite::by_writer(&mut self.batch.conn, self.wal.session());
         self.unsynced &= done.is_err();
         let done = done.and_then(|rewritten| {
             self.poison.keep(schedule::checkpoint(&self.batch.conn, "TRUNCATE"))?;
-            self.poison.check().map(|()| rewritten.finish(self.log.session()))
+            self.poison.check().map(|()| rewritten.finish(self.wal.session()))
         });
-        self.log.note_length(&self.batch.conn);
+        self.wal.note_length(&self.batch.conn);
         done
     }
 
@@ -439,7 +439,7 @@ impl Writer for SqliteWriter {
     }
 
     fn unsynced_bytes(&self) -> u64 {
-        if self.unsynced { self.log.unsynced_bytes() } else { 0 }
+        if self.unsynced { self.wal.unsynced_bytes() } else { 0 }
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -481,7 +481,7 @@ impl Writer for SqliteWriter {
             self.clean = true;
             self.batch.numbers.marked(mark);
         }
-        self.log.stop();
+        self.wal.stop();
         self.poison.check()?;
         self.poison.keep(schedule::checkpoint(&self.batch.conn, "TRUNCATE")).map(drop)
     }

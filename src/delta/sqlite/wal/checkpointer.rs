@@ -52,7 +52,7 @@ pub(super) struct WalCheckpointer {
 }
 
 impl Task for WalCheckpointer {
-    const NAME: &'static str = "acetate-log";
+    const NAME: &'static str = "acetate-wal";
 
     fn once(&self, conn: &Connection) -> Result<()> {
         let mut copied = 0;
@@ -71,21 +71,21 @@ impl Task for WalCheckpointer {
 #[derive(Clone)]
 pub(super) struct WalPresync {
     /// Path of the WAL.
-    pub log: PathBuf,
+    pub wal: PathBuf,
     /// State of the [`WalCheckpointer`].
     pub copying: Arc<TriggerCount>,
 }
 
 impl Task for WalPresync {
-    const NAME: &'static str = "acetate-synclog";
+    const NAME: &'static str = "acetate-syncwal";
 
     fn once(&self, _: &Connection) -> Result<()> {
         // SQLite holds no POSIX lock on the WAL, so closing this descriptor releases none (on the
         // database it would). Opened for writing, because some filesystems do not sync a read-only
         // descriptor. If the open fails, the WAL is not synced early.
-        let Ok(log) = OpenOptions::new().write(true).open(&self.log) else { return Ok(()) };
+        let Ok(wal) = OpenOptions::new().write(true).open(&self.wal) else { return Ok(()) };
         while_busy(&self.copying, || {
-            log.sync_data().map_err(|error| StoreError::Io(error.to_string()))
+            wal.sync_data().map_err(|error| StoreError::Io(error.to_string()))
         })
     }
 }
@@ -216,16 +216,16 @@ mod tests {
         let path = directory.path().join("a.db");
         let writer = writer(&path);
         writer.execute_batch(ROW).unwrap();
-        let log = connect::companion_path(&path, "-wal");
+        let wal = connect::companion_path(&path, "-wal");
         goes_on(&path, |copying| {
-            Box::new(move |conn| WalPresync { log, copying }.once(conn).unwrap())
+            Box::new(move |conn| WalPresync { wal, copying }.once(conn).unwrap())
         });
         goes_on(&path, |copying| Box::new(move |conn| DbPresync { copying }.once(conn).unwrap()));
         // If the WAL cannot be opened, the task does not wait.
         let (release, copying) = held(&path);
         let state = copying.progress();
-        let log = path.join("is not there");
-        WalPresync { log, copying: Arc::clone(&state) }.once(&writer).unwrap();
+        let wal = path.join("is not there");
+        WalPresync { wal, copying: Arc::clone(&state) }.once(&writer).unwrap();
         assert!(state.is_busy());
         release.send(()).unwrap();
     }

@@ -137,10 +137,10 @@ impl Wal {
         let copying = WalCheckpointer { pages: Arc::clone(&pages), frame_bytes, syncs };
         let copying = BackgroundThread::of(session, copying, poison);
         let syncing = syncs.then(|| {
-            let log = WalPresync { log: path.clone(), copying: copying.progress() };
+            let wal = WalPresync { wal: path.clone(), copying: copying.progress() };
             let database = DbPresync { copying: copying.progress() };
             (
-                BackgroundThread::of(session, log, poison),
+                BackgroundThread::of(session, wal, poison),
                 BackgroundThread::of(session, database, poison),
             )
         });
@@ -192,8 +192,8 @@ impl Wal {
         let due_at = if is_early { EARLY_CHECKPOINT_BYTES } else { self.due_at };
         if length >= due_at && !self.copying.is_done() {
             self.copying.trigger();
-            if is_large && let Some((log, database)) = &mut self.syncing {
-                log.trigger();
+            if is_large && let Some((wal, database)) = &mut self.syncing {
+                wal.trigger();
                 database.trigger();
             }
         }
@@ -312,8 +312,8 @@ impl Wal {
     /// Stops the background threads, before the last checkpoint.
     pub fn stop(&mut self) {
         self.copying.stop();
-        if let Some((log, database)) = &mut self.syncing {
-            log.stop();
+        if let Some((wal, database)) = &mut self.syncing {
+            wal.stop();
             database.stop();
         }
     }
@@ -364,7 +364,7 @@ impl Wal {
 /// Another program writes for too long, or the WAL cannot be read or written.
 pub fn rewrite_frames(conn: &Connection) -> Result<()> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
-    let written = wal_shim::rewrite_log(conn);
+    let written = wal_shim::rewrite_wal(conn);
     // Fails only if there is nothing to roll back.
     let _ = conn.execute_batch("ROLLBACK");
     Ok(written?)

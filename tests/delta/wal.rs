@@ -1,4 +1,4 @@
-//! How long the log gets, and what a change adds to it.
+//! How long the WAL gets, and what a change adds to it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::{Place, change, inode, make, name, time};
 
 const MIB: u64 = 1 << 20;
 
-/// A page in the log, with its header, in bytes.
+/// A page in the WAL, with its header, in bytes.
 const FRAME_BYTES: u64 = 4096 + 24;
 
 /// What a served session keeps, in bytes.
@@ -22,11 +22,11 @@ const KEPT_BYTES: u64 = 20 * MIB;
 /// The length that docs/OPERATIONS.md promises, in bytes.
 const PROMISED_BYTES: u64 = 64 * MIB;
 
-fn log_bytes(place: &Place) -> u64 {
+fn wal_bytes(place: &Place) -> u64 {
     std::fs::metadata(format!("{}-wal", place.path.display())).unwrap().len()
 }
 
-/// Commits so many bytes in batches of so many; the longest that the log was, in bytes.
+/// Commits so many bytes in batches of so many; the longest that the WAL was, in bytes.
 fn write(place: &Place, writer: &mut dyn Writer, bytes: u64, batch: u64) -> u64 {
     let name = format!("{bytes} bytes");
     let mut row = change(writer, |txn| make(txn, Ino::ROOT, &name, FileKind::Regular));
@@ -38,7 +38,7 @@ fn write(place: &Place, writer: &mut dyn Writer, bytes: u64, batch: u64) -> u64 
             txn.write_data(&mut row, at, &data).unwrap();
             txn.put_inode(&row).unwrap();
         });
-        longest = longest.max(log_bytes(place));
+        longest = longest.max(wal_bytes(place));
     }
     longest
 }
@@ -50,12 +50,12 @@ fn the_log_starts_over_and_keeps_its_file() {
     let mut writer = session.writer().unwrap();
     // Not before 16 MiB, where commits are small.
     write(&place, &mut *writer, 40 * MIB, MIB / 2);
-    assert!(log_bytes(&place) > 16 * MIB, "it was cut");
+    assert!(wal_bytes(&place) > 16 * MIB, "it was cut");
     let longest = write(&place, &mut *writer, 80 * MIB, 4 * MIB);
     // Where the writer waits, and a batch beyond that.
     assert!(longest < 45 * MIB, "{longest}");
     writer.close().unwrap();
-    assert_eq!(log_bytes(&place), 0);
+    assert_eq!(wal_bytes(&place), 0);
 }
 
 /// Does the maintenance that is the next to come.
@@ -84,7 +84,7 @@ fn what_a_new_log_holds_is_not_taken_for_synced() {
     write_at_once(&mut *writer, 8);
     writer.sync().unwrap();
     tend(&mut *writer);
-    // All was copied: the log starts over, and is longer at once than what was synced before.
+    // All was copied: the WAL starts over, and is longer at once than what was synced before.
     write_at_once(&mut *writer, 9);
     assert!(writer.unsynced_bytes() >= 9 * MIB, "{}", writer.unsynced_bytes());
 }
@@ -96,11 +96,11 @@ fn a_log_that_was_long_is_cut_once_nothing_large_comes() {
     let mut writer = session.writer().unwrap();
     assert_eq!(writer.maintenance_at(), None);
     write(&place, &mut *writer, 24 * MIB, 24 * MIB);
-    assert!(log_bytes(&place) > KEPT_BYTES, "it did not get long");
+    assert!(wal_bytes(&place) > KEPT_BYTES, "it did not get long");
     while writer.maintenance_at().is_some() {
         tend(&mut *writer);
     }
-    assert!(log_bytes(&place) <= KEPT_BYTES, "{}", log_bytes(&place));
+    assert!(wal_bytes(&place) <= KEPT_BYTES, "{}", wal_bytes(&place));
 }
 
 /// How long the writer waits for readers, at most.
@@ -129,17 +129,17 @@ fn the_log_stays_below_its_bound_beside_readers() {
         let session = place.create_with(65536);
         let mut writer = session.writer().unwrap();
         let stop = AtomicBool::new(false);
-        let (log, held) = std::thread::scope(|scope| {
+        let (wal, held) = std::thread::scope(|scope| {
             let readers = [0; 3].map(|_| scope.spawn(|| keep_reading(&session, &stop)));
-            let log = write(&place, &mut *writer, 160 * MIB, 16 * MIB);
+            let wal = write(&place, &mut *writer, 160 * MIB, 16 * MIB);
             stop.store(true, Ordering::Relaxed);
-            (log, readers.map(|reader| reader.join().unwrap()).into_iter().max().unwrap())
+            (wal, readers.map(|reader| reader.join().unwrap()).into_iter().max().unwrap())
         });
-        if log < PROMISED_BYTES {
+        if wal < PROMISED_BYTES {
             return;
         }
         // A disk that stands still keeps readers from ending, and nothing is promised then.
-        assert!(held >= READERS_WAIT / 4, "{log} bytes, though no reader took more than {held:?}");
+        assert!(held >= READERS_WAIT / 4, "{wal} bytes, though no reader took more than {held:?}");
     }
     panic!("readers were held up five times");
 }
@@ -156,9 +156,9 @@ fn a_change_adds_few_pages() {
         change(writer, |txn| make(txn, dir.ino, &format!("file-{number:04}"), FileKind::Regular));
     }
     let mut added = |what: &str, pages: u64, work: &mut dyn FnMut(&mut dyn WriteTxn)| {
-        let before = log_bytes(&place);
+        let before = wal_bytes(&place);
         change(writer, |txn| work(txn));
-        let found = (log_bytes(&place) - before) / FRAME_BYTES;
+        let found = (wal_bytes(&place) - before) / FRAME_BYTES;
         assert!((1..=pages).contains(&found), "{what}: {found} pages");
     };
     let op = AuditRow {

@@ -159,6 +159,74 @@ fn git(world: &World, args: &[&str]) -> String {
     said.replace(&format!("/{base}/"), "/").replace("/merged/", "/")
 }
 
+/// A text of random lines, some of them long, some that end with CR and LF.
+fn random_text(random: &mut impl FnMut(u64) -> u64) -> Vec<Vec<u8>> {
+    let line = |random: &mut dyn FnMut(u64) -> u64| {
+        let length = if random(8) == 0 { random(200) } else { random(30) };
+        let mut line: Vec<u8> = (0..length).map(|_| b'a' + random(26) as u8).collect();
+        line.extend(if random(6) == 0 { &b"\r\n"[..] } else { b"\n" });
+        line
+    };
+    (0..5 + random(60)).map(|_| line(random)).collect()
+}
+
+#[test]
+fn renames_have_the_similarity_that_git_counts() {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut world = World::new("");
+    let base = world.change_base();
+    let mut texts = Vec::new();
+    for number in 0..24 {
+        let mut text = random_text(&mut random);
+        if number % 6 == 0 {
+            text[0][0] = 0;
+        }
+        fs::write(base.join(format!("old{number:02}")), text.concat()).unwrap();
+        texts.push(text);
+    }
+    for (number, mut text) in texts.into_iter().enumerate() {
+        // Less than half of it, so that git takes the two for one file.
+        for _ in 0..random(1 + text.len() as u64 / 3) {
+            let at = random(text.len() as u64) as usize;
+            match random(3) {
+                0 => drop(text.remove(at)),
+                1 => text.insert(at, format!("new {}\n", random(1 << 40)).into_bytes()),
+                _ => text[at].insert(0, b'x'),
+            }
+        }
+        let (old, new) = (format!("old{number:02}"), format!("new{number:02}"));
+        let mut text = text.concat();
+        if random(2) == 0 {
+            text.pop();
+        }
+        if number % 2 == 0 {
+            world.rename(&old, &new).unwrap();
+        } else {
+            world.remove(&old).unwrap();
+        }
+        world.put(&new, "");
+        world.write(&new, 0, &text).unwrap();
+    }
+    let lines = |patch: &str| -> Vec<String> {
+        let lines = patch.lines().filter(|line| {
+            ["diff --git ", "similarity ", "dissimilarity "]
+                .iter()
+                .any(|start| line.starts_with(start))
+        });
+        lines.map(str::to_owned).collect()
+    };
+    let args = ["-p", "-M30%"];
+    let ours = lines(&says(&world, &args));
+    assert_eq!(ours, lines(&git(&world, &args)));
+    assert!(ours.iter().filter(|line| line.starts_with("similarity index ")).count() > 20);
+}
+
 #[test]
 fn words_are_shown_as_git_shows_them() {
     let texts = [

@@ -6,6 +6,7 @@ use super::PatchResult;
 use super::binary::write_binary;
 use super::blob::Blob;
 use super::lines::LineDiff;
+use super::similar::similarity;
 use super::style::{ColoredPart, Style};
 use super::text::write_hunks;
 use crate::delta::MergedPath;
@@ -58,8 +59,13 @@ pub(super) fn write_file(
         _ => {}
     }
     if from != to {
-        if is_same {
-            meta(b"similarity index 100%")?;
+        let percent = match (&old, &new) {
+            _ if is_same => Some(100),
+            (Some(old), Some(new)) => similarity(old, new)?,
+            _ => None,
+        };
+        if let Some(percent) = percent {
+            meta(format!("similarity index {percent}%").as_bytes())?;
         }
         meta(&[b"rename from ", &quoted(b"", from)[..]].concat())?;
         meta(&[b"rename to ", &quoted(b"", to)[..]].concat())?;

@@ -1,20 +1,25 @@
 //! Detects renames by similarity of content, as git does (gitdiffcore(7), "diffcore-rename").
 
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{DefaultHasher, Hasher};
 
-use super::blob::Blob;
+use super::blob::{Blob, has_nul};
 use super::limits::{MAX_RENAME_CANDIDATES, MAX_SIMILAR_BYTES};
 use crate::delta::MergedPath;
 use crate::inspect::error::{InspectError, Result};
 
 /// The longest piece, in bytes; a newline ends a piece as well.
-const MAX_PIECE_BYTES: usize = 64;
+const MAX_PIECE_BYTES: u32 = 64;
+
+/// The number of hashes of pieces: git's, whose collisions are part of its score.
+const HASHES: u32 = 107_927;
+
+/// The score of equal contents.
+const MAX_SCORE: u64 = 60_000;
 
 type NamedBlob<'p, 'a> = (&'p MergedPath, Blob<'a>);
 
 /// Bytes of a content by the hash of the piece that they are in.
-type PieceSizes = HashMap<u64, u64>;
+type PieceSizes = HashMap<u32, u64>;
 
 /// The result of a search for renames.
 pub(super) struct Similar {
@@ -76,7 +81,7 @@ fn by_content(
 ) -> Result<Vec<(MergedPath, MergedPath)>> {
     let mut scores = Vec::new();
     // For each piece, the old files that have it, and the bytes of it in each.
-    let mut holders: HashMap<u64, Vec<(usize, u64)>> = HashMap::new();
+    let mut holders: HashMap<u32, Vec<(usize, u64)>> = HashMap::new();
     for (from_at, (_, blob)) in gone.iter().enumerate() {
         for (hash, bytes) in pieces(blob)? {
             holders.entry(hash).or_default().push((from_at, bytes));
@@ -95,8 +100,8 @@ fn by_content(
             if small * 100 < large * percent {
                 continue;
             }
-            let score = kept[from_at] * 100_000 / large;
-            if score >= percent * 1000 {
+            let score = kept[from_at] * MAX_SCORE / large;
+            if score >= percent * MAX_SCORE / 100 {
                 scores.push((score, from.name() == to.name(), at, from_at));
             }
         }
@@ -114,27 +119,72 @@ fn by_content(
     Ok(found)
 }
 
-/// The pieces of a content: lines, and parts of long lines.
+/// The similarity of two files in percent, as git counts it; `None` if they are not compared.
+pub(super) fn similarity(old: &Blob<'_>, new: &Blob<'_>) -> Result<Option<u64>> {
+    let large = old.size().max(new.size());
+    if old.is_link() || new.is_link() || !(1..=MAX_SIMILAR_BYTES).contains(&large) {
+        return Ok(None);
+    }
+    let before = pieces(old)?;
+    let kept = pieces(new)?.into_iter().map(|(hash, bytes)| {
+        let old_bytes = before.get(&hash).copied().unwrap_or_default();
+        bytes.min(old_bytes)
+    });
+    let score = kept.sum::<u64>() * MAX_SCORE / large;
+    Ok(Some(score * 100 / MAX_SCORE))
+}
+
+/// The pieces of a content: lines, and parts of long lines. In a text, the CR of a CR and LF does
+/// not count. Hashes and counts are those of git's `hash_chars`.
 fn pieces(blob: &Blob<'_>) -> Result<PieceSizes> {
-    let mut pieces = PieceSizes::new();
-    let mut piece = Vec::with_capacity(MAX_PIECE_BYTES);
-    let mut end = |piece: &mut Vec<u8>| {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(piece);
-        *pieces.entry(hasher.finish()).or_default() += piece.len() as u64;
-        piece.clear();
-    };
+    let mut pieces = PieceCounter::default();
+    let (mut is_text, mut has_cr) = (None, false);
     blob.pieces::<InspectError>(&mut |bytes| {
+        let is_text = *is_text.get_or_insert_with(|| !has_nul(bytes));
         for &byte in bytes {
-            piece.push(byte);
-            if byte == b'\n' || piece.len() == MAX_PIECE_BYTES {
-                end(&mut piece);
+            if std::mem::take(&mut has_cr) && byte != b'\n' {
+                pieces.push(b'\r');
+            }
+            if is_text && byte == b'\r' {
+                has_cr = true;
+            } else {
+                pieces.push(byte);
             }
         }
         Ok(())
     })?;
-    if !piece.is_empty() {
-        end(&mut piece);
+    if has_cr {
+        pieces.push(b'\r');
     }
-    Ok(pieces)
+    pieces.end();
+    Ok(pieces.sizes)
+}
+
+/// Divides a content into pieces.
+#[derive(Default)]
+struct PieceCounter {
+    sizes: PieceSizes,
+    bytes: u32,
+    low: u32,
+    high: u32,
+}
+
+impl PieceCounter {
+    fn push(&mut self, byte: u8) {
+        let low = self.low;
+        self.low = ((low << 7) ^ (self.high >> 25)).wrapping_add(byte.into());
+        self.high = (self.high << 7) ^ (low >> 25);
+        self.bytes += 1;
+        if self.bytes == MAX_PIECE_BYTES || byte == b'\n' {
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        if self.bytes > 0 {
+            let hash = self.low.wrapping_add(self.high.wrapping_mul(0x61)) % HASHES;
+            *self.sizes.entry(hash).or_default() += u64::from(self.bytes);
+        }
+        (self.bytes, self.low, self.high) = (0, 0, 0);
+    }
 }

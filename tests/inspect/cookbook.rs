@@ -76,3 +76,22 @@ fn every_query_finds_what_it_says() {
     }
     assert_eq!(queries.len(), expected.len(), "each query has something that it must find");
 }
+
+/// The statement that docs/OPERATIONS.md gives to `sqlite3` adds a key, or changes its value.
+#[test]
+fn the_statement_for_other_programs_can_run_again() {
+    let page = include_str!("../../docs/OPERATIONS.md");
+    let line = page.lines().find(|line| line.starts_with("$ sqlite3 ")).unwrap();
+    let (_, sql) = line.split_once("session.db \"").unwrap();
+    let sql = sql.strip_suffix('"').unwrap().replace("\\\"", "\"");
+    let world = World::new(TREE);
+    let conn = world.sql();
+    conn.execute_batch(&sql).unwrap();
+    conn.execute_batch("UPDATE kv_store SET value = '0', created_at = 1, updated_at = 1").unwrap();
+    conn.execute_batch(&sql).unwrap();
+    let row = "SELECT key, value, created_at = 1, updated_at > 1 FROM kv_store";
+    let row = conn.query_row(row, [], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get(2)?, row.get(3)?))
+    });
+    assert_eq!(row.unwrap(), ("state".into(), r#"{"step": 3}"#.into(), true, true));
+}

@@ -32,6 +32,42 @@ pub(super) fn changes(counts: ChangeCounts) -> String {
     if kinds.is_empty() { "no changes".to_owned() } else { kinds.join(", ") }
 }
 
+/// The columns of a terminal that a text takes.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
+}
+
+/// The columns of a terminal that a character takes: none for combining ones, two for those that
+/// are wide in East Asia (UAX #11) and for emoji. The blocks, without their few exceptions.
+pub(super) fn char_width(c: char) -> usize {
+    match c {
+        '\u{300}'..='\u{36f}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{20d0}'..='\u{20ff}'
+        | '\u{3099}'..='\u{309a}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{fe20}'..='\u{fe2f}' => 0,
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{303e}'
+        | '\u{3041}'..='\u{a4cf}'
+        | '\u{a960}'..='\u{a97f}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{fe10}'..='\u{fe19}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff01}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{17000}'..='\u{18aff}'
+        | '\u{1b000}'..='\u{1b2ff}'
+        | '\u{1f300}'..='\u{1f64f}'
+        | '\u{1f680}'..='\u{1f6ff}'
+        | '\u{1f900}'..='\u{1f9ff}'
+        | '\u{1fa70}'..='\u{1faff}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    }
+}
+
 /// A time in UTC, with nanoseconds (RFC 3339).
 pub(super) fn time(time: Time) -> String {
     let nanos = i32::try_from(time.nanos).unwrap_or(0);

@@ -10,6 +10,12 @@ use crate::inspect::patch::quoted_text;
 use crate::inspect::tool_owned::OwnedBy;
 use crate::vfs::FileKind;
 
+/// The note, last of all, on a change whose base object changed as well.
+pub(super) const BASE_CHANGED: &str = "the base changed since";
+
+/// The same where the base object was removed.
+pub(super) const BASE_REMOVED: &str = "was removed in the base";
+
 /// An entry in a line, after its letter.
 pub(super) fn entry(entry: &FoldedLine) -> (char, String) {
     match entry {
@@ -46,7 +52,7 @@ pub(super) fn held(folded: &Folded) -> String {
     let files = text::count(folded.files - times, "file");
     let more = if times > 0 { format!(", and times of {times} more") } else { String::new() };
     let is_drifted = folded.differences.iter().any(|difference| difference.change.has_drifted());
-    let drifted = if is_drifted { ", the base changed since" } else { "" };
+    let drifted = if is_drifted { format!(", {BASE_CHANGED}") } else { String::new() };
     format!("{files}{whose}, {}{more}{drifted}", text::bytes(folded.bytes))
 }
 
@@ -137,7 +143,7 @@ pub(super) fn notes(difference: &Difference) -> Vec<String> {
     }
     if difference.change.has_drifted() {
         let is_removed = difference.change.is_drifted && difference.change.before.is_none();
-        let what = if is_removed { "was removed in the base" } else { "the base changed since" };
+        let what = if is_removed { BASE_REMOVED } else { BASE_CHANGED };
         notes.push(what.to_owned());
     }
     notes

@@ -3,7 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Arguments;
 
-use super::line::{folded_letter, held, is_dir, kind, letter, notes, shown, whose};
+use super::line::{
+    BASE_CHANGED, BASE_REMOVED, folded_letter, held, is_dir, kind, letter, notes, shown, whose,
+};
 use super::text;
 use crate::cli::CliError;
 use crate::cli::output;
@@ -19,8 +21,11 @@ use crate::vfs::FileKind;
 /// Columns of the longest bar.
 const BAR: usize = 40;
 
-/// Columns of a text beside the path, at least, where paths are cut.
+/// The most columns for which a text beside the path cuts the path.
 const TEXT: usize = 28;
+
+/// The fewest columns of a path.
+const PATH: usize = 8;
 
 /// How it looks.
 pub(super) struct StatStyle {
@@ -206,34 +211,42 @@ impl Frame {
         let longest = |width: &dyn Fn(&StatRow) -> usize| rows.iter().map(width).max().unwrap_or(0);
         let most = rows.iter().filter_map(|row| row.lines).map(|(a, r)| a + r).max().unwrap_or(0);
         let number = if most > 0 { most.to_string().len() } else { 1 };
-        let text = longest(&|row| match (row.text.chars().count(), row.lines) {
+        let shown = |text: &str| match note_on_base(text) {
+            Some(_) => text::width(text),
+            None => text::width(text).min(TEXT),
+        };
+        let text = longest(&|row| match (shown(&row.text), row.lines) {
             (0, _) => 0,
-            (text, None) => text.min(TEXT),
-            (text, Some(_)) => number + 2 + text.min(TEXT),
+            (text, None) => text,
+            (text, Some(_)) => number + 2 + text,
         });
         // `A ` before the name, ` | ` behind it.
         let room = columns.saturating_sub(5);
         let beside = text.max(number + 1 + 10);
-        let longest_name = longest(&|row| row.name.chars().count());
-        let name = longest_name.min(room.saturating_sub(beside).max(8));
+        let longest_name = longest(&|row| text::width(&row.name));
+        let name = longest_name.min(room.saturating_sub(beside).max(PATH));
         let bar = room.saturating_sub(name + number + 1).min(BAR);
         Self { columns, name, number, bar, most }
     }
 
     fn line(&self, row: &StatRow, has_colour: bool) -> String {
         let name = cut_front(&row.name, self.name);
-        let pad = " ".repeat(self.name.saturating_sub(name.chars().count()));
+        let pad = " ".repeat(self.name.saturating_sub(text::width(&name)));
         let head = format!("{} {name}{pad} | ", row.letter);
         let Some((added, removed)) = row.lines else {
-            let line = cut_end(&(head + &row.text), self.columns);
+            let left = self.columns.saturating_sub(text::width(&head));
+            let line = head + &cut_text(&row.text, left);
             return text::printable(&line).trim_end().to_owned();
         };
         let head = format!("{head}{:>width$} ", added + removed, width = self.number);
         let head = text::printable(&cut_end(&head, self.columns)).into_owned();
-        let left = self.columns.saturating_sub(head.chars().count());
-        let note = if row.text.is_empty() { String::new() } else { format!(" {}", row.text) };
-        let note = text::printable(&cut_end(&note, left)).into_owned();
-        let (plus, minus) = self.bars(added, removed, left.saturating_sub(note.chars().count()));
+        let left = self.columns.saturating_sub(text::width(&head));
+        let note = match row.text.is_empty() {
+            true => String::new(),
+            false => format!(" {}", cut_text(&row.text, left.saturating_sub(1))),
+        };
+        let note = text::printable(&note).into_owned();
+        let (plus, minus) = self.bars(added, removed, left.saturating_sub(text::width(&note)));
         let (plus, minus) = ("+".repeat(plus), "-".repeat(minus));
         let line = match has_colour {
             true => format!("{head}\x1b[32m{plus}\x1b[31m{minus}\x1b[m{note}"),
@@ -259,19 +272,50 @@ impl Frame {
 
 /// The end of a name that is too long, from a slash on where there is one.
 fn cut_front(name: &str, width: usize) -> String {
-    let length = name.chars().count();
-    if length <= width {
+    if text::width(name) <= width {
         return name.to_owned();
     }
-    let end: String = name.chars().skip(length - width.saturating_sub(3)).collect();
+    let mut left = width.saturating_sub(3);
+    let mut begin = name.len();
+    for (at, c) in name.char_indices().rev() {
+        let Some(rest) = left.checked_sub(text::char_width(c)) else { break };
+        (left, begin) = (rest, at);
+    }
+    let end = &name[begin..];
     let from = end.find('/').filter(|at| *at + 1 < end.len()).unwrap_or(0);
     format!("...{}", &end[from..])
 }
 
 fn cut_end(line: &str, width: usize) -> String {
-    match line.chars().count() <= width {
-        true => line.to_owned(),
-        false => line.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+    if text::width(line) <= width {
+        return line.to_owned();
+    }
+    let mut left = width.saturating_sub(1);
+    let fits = |c: &char| {
+        let rest = left.checked_sub(text::char_width(*c));
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    line.chars().take_while(fits).chain(['…']).collect()
+}
+
+/// The note at the end of a text that says that the base changed.
+fn note_on_base(text: &str) -> Option<&'static str> {
+    [BASE_CHANGED, BASE_REMOVED].into_iter().find(|note| text.ends_with(note))
+}
+
+/// A text that is too long, cut at its end, but for a note on the base.
+fn cut_text(text: &str, width: usize) -> String {
+    let room = |note: &str| width.checked_sub(text::width(note) + 2).filter(|room| *room > 1);
+    match note_on_base(text) {
+        Some(note) if text::width(text) > width => match room(note) {
+            Some(room) => {
+                let before = text.strip_suffix(note).unwrap_or(text).trim_end_matches([',', ' ']);
+                format!("{}, {note}", cut_end(before, room))
+            }
+            None => cut_end(note, width),
+        },
+        _ => cut_end(text, width),
     }
 }
 
@@ -345,4 +389,48 @@ fn sum(files: &[FileStat]) -> Option<String> {
         sum.push_str(&format!(", {removed} deletion{}(-)", plural(removed)));
     }
     (!files.is_empty()).then_some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, lines: Option<(u64, u64)>, text: &str) -> StatRow {
+        StatRow { letter: 'M', name: name.to_owned(), lines, text: text.to_owned() }
+    }
+
+    fn lines(rows: &[StatRow], columns: usize) -> Vec<String> {
+        let frame = Frame::of(rows, columns);
+        let lines: Vec<_> = rows.iter().map(|row| frame.line(row, false)).collect();
+        assert!(lines.iter().all(|line| text::width(line) <= columns), "{lines:?}");
+        lines
+    }
+
+    #[test]
+    fn the_path_is_cut_and_the_note_on_the_base_is_not() {
+        let long = format!("/{}", "long".repeat(20));
+        let notes = format!("mode 0644 -> 0755, {BASE_CHANGED}");
+        let rows =
+            [row(&long, Some((1, 1)), &notes), row(&long, None, &notes), row("/a", None, "")];
+        for columns in [80, 60] {
+            for line in &lines(&rows, columns)[..2] {
+                assert!(line.ends_with(&notes) && line.contains("..."), "{line}");
+            }
+        }
+        // The other notes are cut where the path is as short as it may be.
+        let short = lines(&rows, 40);
+        assert!(short[0].ends_with(&format!("- {BASE_CHANGED}")), "{short:?}");
+        assert!(short[1].ends_with(&format!("…, {BASE_CHANGED}")), "{short:?}");
+        for line in &lines(&rows, 25)[..2] {
+            assert!(line.ends_with("…"), "{line}");
+        }
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let rows = [row("/日本語", Some((1, 0)), ""), row("/e\u{301}tude", Some((2, 0)), "")];
+        assert_eq!(lines(&rows, 80), ["M /日本語 | 1 +", "M /e\u{301}tude  | 2 ++"]);
+        assert_eq!(cut_front("/日本語/文", 8), ".../文");
+        assert_eq!((cut_end("日本語", 4), cut_end("日本語", 5)), ("日…".into(), "日本…".into()));
+    }
 }

@@ -8,6 +8,7 @@ use super::output::Out;
 use super::{Ending, output, text};
 use crate::inspect::counts::count_changes;
 use crate::inspect::opened::OpenSession;
+use crate::inspect::selection::Selection;
 use crate::mounting::detach::{
     ServerFate, Unmounting, is_served, release, release_dead, unmount_dir,
 };
@@ -133,6 +134,7 @@ fn told(args: &Args, note: &Note, server: &ServerFate) -> Result<Ending, CliErro
 
 /// What the session holds, if that can be told.
 fn sum(session: &Path) -> Option<String> {
-    let counts = count_changes(&OpenSession::open(session, None).ok()?).ok()?;
+    let opened = OpenSession::open(session, None).ok()?;
+    let counts = count_changes(&opened, Selection::default()).ok()?;
     Some(format!("{}: {}", session.display(), text::changes(counts)))
 }

@@ -6,6 +6,7 @@ use super::diff::{DiffOptions, Difference, DifferenceKind, diff};
 use super::error::Result;
 use super::fold::each_path;
 use super::opened::OpenSession;
+use super::selection::Selection;
 
 /// Changes by kind, in paths: a new or deleted directory counts, and each path in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,12 +51,12 @@ impl ChangeCounts {
     }
 }
 
-/// Counts the changes of a session. Contents are compared.
+/// Counts the selected changes of a session, as `diff` shows them. Contents are compared.
 ///
 /// # Errors
 /// The session or the base cannot be read.
-pub fn count_changes(opened: &OpenSession) -> Result<ChangeCounts> {
-    let (options, mut all) = (DiffOptions::default(), Vec::new());
+pub fn count_changes(opened: &OpenSession, selection: Selection) -> Result<ChangeCounts> {
+    let (options, mut all) = (DiffOptions { selection, ..DiffOptions::default() }, Vec::new());
     diff(opened, &options, &mut |_, difference| {
         all.push(difference);
         Ok(ControlFlow::Continue(()))

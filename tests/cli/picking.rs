@@ -155,6 +155,21 @@ fn hunks_are_discarded() {
 }
 
 #[test]
+fn a_removed_directory_counts_with_all_in_it() {
+    let mut world = World::new("dir/a \"a\\n\"\ndir/b \"b\\n\"\n");
+    world.rm_rf("dir");
+    let dir = hunks(&world)[0].0.clone();
+    world.close();
+    for more in [&["--dry-run"][..], &[]] {
+        let args = [&["discard", "--json", "--hunk", &dir], more].concat();
+        let (out, _) = said(&ask(&world, &args), 0);
+        let last: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+        assert_eq!((&last["paths"], &last["changes"]), (&1.into(), &3.into()), "{out}");
+    }
+    world.open_again();
+}
+
+#[test]
 fn a_server_takes_hunks_out_of_what_it_has() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("base")).unwrap();

@@ -299,3 +299,37 @@ fn a_moved_directory_is_the_same_rename_by_either_of_its_names() {
     let counts = lines(&world, 1, &["diff", "--shortstat", "new"]);
     assert_eq!(counts, [" 2 files changed, 1 insertion(+), 1 deletion(-)"]);
 }
+
+/// The count before ` change` in the last lines of what a command prints.
+#[track_caller]
+fn changes(world: &World, code: i32, args: &[&str]) -> u64 {
+    let output = ask(world, args);
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    let said = said.concat();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+    let line = said.lines().find(|line| line.contains(" change")).unwrap();
+    line.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn discard_counts_changes_as_diff_does() {
+    let mut world = changed();
+    world.chmod("src/lib.rs", 0o600).unwrap();
+    // Times of directories differ as well, which `diff` does not show.
+    for paths in [&["/"][..], &["gone"], &["new", "build"], &["src", "gone"], &["*.log"]] {
+        let shown = changes(&world, 1, &[&["diff", "--stat", "--all"], paths].concat());
+        let counted = changes(&world, 0, &[&["discard", "--dry-run"], paths].concat());
+        assert_eq!(counted, shown, "{paths:?}");
+    }
+    let json = |world: &World, args: &[&str]| -> serde_json::Value {
+        let said = lines(world, 0, &[&["discard", "--json"], args].concat());
+        let said = said.iter().find(|line| line.contains(r#""type":"discard""#)).unwrap();
+        serde_json::from_str(said).unwrap()
+    };
+    assert_eq!(json(&world, &["--dry-run", "gone"])["changes"], 5);
+    world.close();
+    assert_eq!(json(&world, &["gone"])["changes"], 5);
+    let all = changes(&world, 1, &["diff", "--stat", "--all"]);
+    assert_eq!(changes(&world, 0, &["discard", "/", "--yes"]), all);
+    world.open_again();
+}

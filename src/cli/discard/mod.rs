@@ -16,8 +16,11 @@ use crate::cli::{Ending, asking, text};
 use crate::control::{Answer, PathText, Request, limits};
 use crate::delta::MergedPath;
 use crate::inspect::apply::check_finished;
+use crate::inspect::counts::count_changes;
 use crate::inspect::discard::{DiscardChoice, chosen, undo};
 use crate::inspect::opened::OpenSession;
+use crate::inspect::selection::Selection;
+use crate::overlay::{Idle, Undo};
 
 /// Discard changes: the paths show the base again.
 ///
@@ -48,8 +51,8 @@ pub(in crate::cli) struct Args {
     dry_run: bool,
 
     /// Print a JSON object for each path that shows the base again: path; and a last one: paths,
-    /// changes (how many objects were in the session or gone), unchanged (paths with nothing to
-    /// discard).
+    /// changes (how many `acetate diff --stat` counts at these paths), unchanged (paths with
+    /// nothing to discard).
     #[arg(long)]
     json: bool,
 }
@@ -92,27 +95,36 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
         output::line(format_args!("nothing to discard"));
         return Ok(Ending::Findings);
     }
+    let planned = undo(&opened, &asked)?;
+    // A base file that cannot be read does not keep its change from being discarded.
+    let changes = shown_changes(&opened, &planned.paths).unwrap_or(planned.changes);
     let undone = if args.dry_run {
-        let undo = undo(&opened, &asked)?;
-        let idle = |idle: &crate::overlay::Idle| {
-            ((&idle.path).into(), idle.gone_with.as_ref().map(PathText::from))
-        };
+        let idle = |idle: &Idle| ((&idle.path).into(), idle.gone_with.as_ref().map(PathText::from));
         Discarded {
-            paths: undo.paths.iter().map(PathText::from).collect(),
-            changes: undo.changes,
-            idle: undo.idle.iter().map(idle).collect(),
+            paths: planned.paths.iter().map(PathText::from).collect(),
+            changes,
+            idle: planned.idle.iter().map(idle).collect(),
         }
     } else {
         let are_named = selection.is_of_paths();
-        if !args.yes && !is_wanted(args, &opened, (&asked, are_named))? {
+        if !args.yes && !is_wanted(args, &opened, (&planned, changes), (&asked, are_named))? {
             output::line(format_args!("nothing was discarded"));
             return Ok(Ending::Findings);
         }
         drop(opened);
-        discard(&args.source.session, args.source.base.as_deref(), &asked)?
+        let undone = discard(&args.source.session, args.source.base.as_deref(), &asked)?;
+        Discarded { changes: if undone.paths.is_empty() { 0 } else { changes }, ..undone }
     };
     show(args, &undone)?;
     Ok(if undone.idle.is_empty() { Ending::Done } else { Ending::Findings })
+}
+
+/// How many changes `diff` shows at these paths.
+fn shown_changes(opened: &OpenSession, paths: &[MergedPath]) -> Result<u64, CliError> {
+    if paths.is_empty() {
+        return Ok(0);
+    }
+    Ok(count_changes(opened, Selection::of(paths.iter().cloned()))?.sum())
 }
 
 /// Shows what would be discarded, and asks. Without a terminal, discarding the whole session needs
@@ -120,12 +132,13 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
 fn is_wanted(
     args: &Args,
     opened: &OpenSession,
+    (planned, changes): (&Undo, u64),
     (asked, are_named): (&[MergedPath], bool),
 ) -> Result<bool, CliError> {
     if args.json || !asking::can_ask() {
         let root = MergedPath::root();
         let is_all = asked.contains(&root)
-            || (!are_named && undo(opened, asked)?.changes >= undo(opened, &[root])?.changes);
+            || (!are_named && planned.changes >= undo(opened, &[root])?.changes);
         if !is_all {
             return Ok(true);
         }
@@ -134,18 +147,20 @@ fn is_wanted(
             "--yes discards all that the session changed, --dry-run shows how much that is",
         ));
     }
-    let undo = undo(opened, asked)?;
-    if undo.changes == 0 {
+    if planned.changes == 0 {
         return Ok(true);
     }
-    for path in undo.paths.iter().take(MAX_SHOWN) {
+    for path in planned.paths.iter().take(MAX_SHOWN) {
         output::line(format_args!("would discard: {}", text::name(path.as_bytes())));
     }
-    if let more @ 1.. = undo.paths.len().saturating_sub(MAX_SHOWN) {
+    if let more @ 1.. = planned.paths.len().saturating_sub(MAX_SHOWN) {
         output::line(format_args!("and {more} more"));
     }
-    let changes = text::count(undo.changes, "change");
-    asking::ask(&format_args!("discard {changes} for good?"))
+    let what = match changes {
+        0 => "times and copies that `acetate diff` does not show".to_owned(),
+        _ => text::count(changes, "change"),
+    };
+    asking::ask(&format_args!("discard {what} for good?"))
 }
 
 fn discard(
@@ -161,13 +176,11 @@ fn discard(
                 format!("{} of {}", all.paths.len(), text::count(asked.len() as u64, "path"))
             });
             let paths = some.iter().map(PathText::from).collect();
-            let Answer::Undone { paths, changes, idle } =
-                changer.ask(Request::Discard { paths })?
+            let Answer::Undone { paths, idle, .. } = changer.ask(Request::Discard { paths })?
             else {
                 return Err(CliError::new("unexpected reply from the session's server"));
             };
             all.paths.extend(paths);
-            all.changes += changes;
             all.idle.extend(idle);
         }
         Ok(all)

@@ -12,7 +12,8 @@ use crate::cli::selecting::tell_unmatched;
 use crate::cli::{Ending, asking, text};
 use crate::control::{Answer, AttrChanges, Reading, Request};
 use crate::delta::MergedPath;
-use crate::inspect::diff::{DiffOptions, diff};
+use crate::inspect::diff::{DiffOptions, Difference, diff};
+use crate::inspect::fold::each_path;
 use crate::inspect::hunks::{DiscardStep, whole_id, without};
 use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
@@ -30,6 +31,7 @@ pub(super) fn run(
         Ok(ControlFlow::Continue(()))
     })?;
     tell_unmatched(&options.selection, "change");
+    let paths = each_path(opened, &options, differences.clone())?;
     let seen: BTreeMap<_, _> =
         differences.iter().map(|d| (d.change.path.clone(), whole_id(d))).collect();
     let quiet = Vec::new();
@@ -50,7 +52,7 @@ pub(super) fn run(
     let undoings = || without(opened, (&chosen, &seen));
     let planned = undoings()?;
     if args.dry_run {
-        return show(args, &planned, None);
+        return show(args, &planned, (None, &paths));
     }
     let is_asked = !args.yes && !args.json && asking::can_ask();
     let count = planned.iter().filter(|undoing| !is_nothing(undoing)).count();
@@ -75,7 +77,7 @@ pub(super) fn run(
         }
         Ok(done)
     })?;
-    let ending = show(args, &undoings, Some(&done))?;
+    let ending = show(args, &undoings, (Some(&done), &paths))?;
     match several.end()? {
         Ending::Done => Ok(ending),
         other => Ok(other),
@@ -86,7 +88,17 @@ fn is_nothing(undoing: &DiscardStep) -> bool {
     matches!(undoing, DiscardStep::Nothing(..))
 }
 
-/// Performs one step; returns the number of discarded changes.
+/// How many changes of `each`, which has one for each path, the steps discard: of a directory all
+/// in it.
+fn count<'u>(steps: impl Iterator<Item = &'u DiscardStep>, each: &[Difference]) -> usize {
+    let (whole, parts): (Vec<_>, Vec<_>) =
+        steps.partition(|step| matches!(step, DiscardStep::Path(_)));
+    let whole: BTreeSet<_> = whole.into_iter().map(path).collect();
+    let is_in = |at: &MergedPath| whole.contains(at) || at.above().any(|up| whole.contains(&up));
+    each.iter().filter(|difference| is_in(&difference.path)).count() + parts.len()
+}
+
+/// Performs one step; returns 0 if it had nothing to discard.
 fn give_up(changer: &mut SessionChanger, undoing: &DiscardStep) -> Result<u64, CliError> {
     let meta = |attributes: Option<[u32; 3]>| {
         let [mode, uid, gid] = attributes.map_or([None; 3], |all| all.map(Some));
@@ -119,10 +131,14 @@ fn give_up(changer: &mut SessionChanger, undoing: &DiscardStep) -> Result<u64, C
 }
 
 /// Shows what was discarded; if `done` is `None`, what would be.
-fn show(args: &Args, undoings: &[DiscardStep], done: Option<&[u64]>) -> Result<Ending, CliError> {
+fn show(
+    args: &Args,
+    undoings: &[DiscardStep],
+    (done, each): (Option<&[u64]>, &[Difference]),
+) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let verb = if done.is_some() { "discarded" } else { "would discard" };
-    let (mut paths, mut left) = (0_u64, 0_u64);
+    let (mut shown, mut left) = (Vec::new(), 0_u64);
     for (at, undoing) in undoings.iter().enumerate() {
         if is_nothing(undoing) {
             left += 1;
@@ -132,7 +148,7 @@ fn show(args: &Args, undoings: &[DiscardStep], done: Option<&[u64]>) -> Result<E
         if done.is_some_and(|done| done[at] == 0) {
             continue;
         }
-        paths += 1;
+        shown.push(undoing);
         if !args.json {
             out.line(format_args!("{}", line(verb, undoing)))?;
             continue;
@@ -146,17 +162,13 @@ fn show(args: &Args, undoings: &[DiscardStep], done: Option<&[u64]>) -> Result<E
     }
     if args.json {
         let mut object = text::json("discard");
-        object.insert("paths".to_owned(), paths.into());
-        let changes = match done {
-            Some(done) => done.iter().sum(),
-            None => paths,
-        };
-        object.insert("changes".to_owned(), changes.into());
+        object.insert("paths".to_owned(), shown.len().into());
+        object.insert("changes".to_owned(), count(shown.iter().copied(), each).into());
         object.insert("unchanged".to_owned(), left.into());
         out.json(object)?;
     }
     out.end()?;
-    Ok(if left > 0 || paths == 0 { Ending::Findings } else { Ending::Done })
+    Ok(if left > 0 || shown.is_empty() { Ending::Findings } else { Ending::Done })
 }
 
 fn path(undoing: &DiscardStep) -> &MergedPath {

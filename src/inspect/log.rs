@@ -109,8 +109,19 @@ impl AuditLog {
     /// # Errors
     /// The session cannot be read.
     pub fn prunable(&self, now: Time, keep: Option<u64>, since: Option<Time>) -> Result<i64> {
+        let last = self.reader.last_prunable(now);
+        let last = last.map_err(|source| failed(&self.session, source))?;
+        Ok(last.min(self.unwanted(keep, since)?))
+    }
+
+    /// The id of the last row that is neither one of the `keep` newest nor from `since` on, whether
+    /// or not it may be pruned; 0 if there is none.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn unwanted(&self, keep: Option<u64>, since: Option<Time>) -> Result<i64> {
         let last = || -> std::result::Result<i64, StoreError> {
-            let mut last = self.reader.last_prunable(now)?;
+            let mut last = i64::MAX;
             if let Some(keep) = keep {
                 last = last.min(self.reader.last_but(keep)?);
             }
@@ -122,12 +133,12 @@ impl AuditLog {
         last().map_err(|source| failed(&self.session, source))
     }
 
-    /// Calls `each` for the rows up to the id `last`, oldest first.
+    /// Calls `each` for the rows with these ids, oldest first.
     ///
     /// # Errors
     /// The session cannot be read.
-    pub fn read_up_to(&self, last: i64, each: &mut EachRow<'_>) -> Result<()> {
-        self.pages(Order::OldestFirst, i64::MIN..=last, &|_| true, each)
+    pub fn read_ids(&self, ids: RangeInclusive<i64>, each: &mut EachRow<'_>) -> Result<()> {
+        self.pages(Order::OldestFirst, ids, &|_| true, each)
     }
 
     /// The rows that the log's size bound deleted, if any.

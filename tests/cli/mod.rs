@@ -31,6 +31,7 @@ mod json;
 mod kv;
 mod log;
 mod log_limit;
+mod log_prune;
 mod log_summary;
 mod migrate;
 mod mount_point;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -53,7 +53,8 @@ pub(in crate::cli) struct Args {
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Print a JSON object: session, deleted, archive (where there is one), dry_run.
+    /// Print a JSON object: session, deleted, needed (changes that stay only because a server that
+    /// was killed needs them), archive (where there is one), dry_run.
     #[arg(long)]
     json: bool,
 }
@@ -63,13 +64,18 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let session = &args.source.session;
     let log = AuditLog::open(&open_session(session)?, LogOptions::default())?;
     let now = time_args::time(Timestamp::now());
-    let last = log.prunable(now, args.keep, args.older_than.map(time_args::time))?;
+    let since = args.older_than.map(time_args::time);
+    let (last, unwanted) = (log.prunable(now, args.keep, since)?, log.unwanted(args.keep, since)?);
+    let left = Left {
+        needed: if unwanted > last { count(&log, last + 1..=unwanted)? } else { 0 },
+        is_short: args.keep.is_some() && log.unwanted(args.keep, None)? == 0,
+    };
     let archived = match &args.archive {
         Some(file) if !args.dry_run && last > 0 => Some(archive(&log, last, file)?),
         _ => None,
     };
     let count = match (args.dry_run, archived) {
-        (true, _) => count(&log, last)?,
+        (true, _) => count(&log, i64::MIN..=last)?,
         (false, Some(0)) => 0,
         (false, _) if last == 0 => 0,
         (false, _) => {
@@ -77,13 +83,21 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             prune(args, last, archived)?
         }
     };
-    show(args, count)?;
+    show(args, count, &left)?;
     Ok(if count > 0 { Ending::Done } else { Ending::Findings })
 }
 
-fn count(log: &AuditLog, last: i64) -> Result<u64, CliError> {
+/// Why not more is deleted.
+struct Left {
+    /// How many changes stay because a server may need them.
+    needed: u64,
+    /// Whether the log has no more than `--keep` keeps.
+    is_short: bool,
+}
+
+fn count(log: &AuditLog, ids: RangeInclusive<i64>) -> Result<u64, CliError> {
     let mut count = 0;
-    log.read_up_to(last, &mut |_, _| {
+    log.read_ids(ids, &mut |_, _| {
         count += 1;
         ControlFlow::Continue(())
     })?;
@@ -137,7 +151,7 @@ fn write(log: &AuditLog, last: i64, file: &File) -> Result<u64, CliError> {
     let mut encoder = zstd::Encoder::new(BufWriter::new(file), LEVEL).map_err(failed)?;
     encoder.include_checksum(true).map_err(failed)?;
     let (mut rows, mut failure) = (0, None);
-    log.read_up_to(last, &mut |id, row| {
+    log.read_ids(i64::MIN..=last, &mut |id, row| {
         let printed = match row {
             Ok(row) => {
                 rows += 1;
@@ -167,12 +181,13 @@ fn sync_name(path: &Path) -> io::Result<()> {
     File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn show(args: &Args, count: u64) -> Result<(), CliError> {
+fn show(args: &Args, count: u64, left: &Left) -> Result<(), CliError> {
     let mut out = Out::new();
     if args.json {
         let mut object = text::json("log_prune");
         object.insert("session".to_owned(), args.source.session.display().to_string().into());
         object.insert("deleted".to_owned(), count.into());
+        object.insert("needed".to_owned(), left.needed.into());
         if let (Some(file), true) = (&args.archive, count > 0 && !args.dry_run) {
             object.insert("archive".to_owned(), file.display().to_string().into());
         }
@@ -181,6 +196,18 @@ fn show(args: &Args, count: u64) -> Result<(), CliError> {
         return out.end();
     }
     let verb = if args.dry_run { "would be deleted" } else { "deleted" };
-    output::line(format_args!("{} {verb}", text::count(count, "change")));
+    let why = match (count + left.needed, left.is_short, args.keep) {
+        (0, true, Some(keep)) => format!(": the log has no more than {keep}"),
+        (0, ..) => ": none is that old".to_owned(),
+        _ => String::new(),
+    };
+    output::line(format_args!("{} {verb}{why}", text::count(count, "change")));
+    if let needed @ 1.. = left.needed {
+        let stay = if needed == 1 { "1 more stays" } else { &format!("{needed} more stay") };
+        output::line(format_args!(
+            "{stay}: a server that was killed needs the newest 4,096 changes of the last day, and \
+             the last change"
+        ));
+    }
     Ok(())
 }

@@ -21,6 +21,13 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::text;
 
+/// The default filter of commands that serve.
+pub(super) const OF_SERVERS: &str = "warn";
+
+/// The default filter of other commands. That an operation takes long says nothing to their user,
+/// who waits for it; a failure is an error of the command.
+pub(super) const OF_COMMANDS: &str = "warn,acetate::base::watched=error,acetate::worker=error";
+
 /// The most lines of one call site in one [`INTERVAL`].
 const MAX_LINES: u32 = 60;
 
@@ -121,6 +128,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::base::WatchedBase;
+    use crate::worker::WorkerOptions;
 
     /// A buffer for lines.
     #[derive(Clone, Default)]
@@ -151,6 +160,32 @@ mod tests {
             text,
             " WARN cannot \\u{2066}open path=/a\\u{1b}[2J\\u{9b}\\u{202e}b\\nWARN forged count=2\n"
         );
+    }
+
+    /// The lines of a slow base and of a full disk with a filter.
+    fn filtered(filter: &str) -> String {
+        // The modules that warn of slow operations.
+        assert!(std::any::type_name::<WatchedBase>().starts_with("acetate::base::watched::"));
+        assert!(std::any::type_name::<WorkerOptions>().starts_with("acetate::worker::"));
+        let written = Lines::default();
+        let writer = written.clone();
+        let layer = lines().without_time().with_ansi(false).with_writer(move || writer.clone());
+        let registry = tracing_subscriber::registry().with(EnvFilter::new(filter));
+        tracing::subscriber::with_default(registry.with(layer), || {
+            tracing::warn!(target: "acetate::base::watched", "slow");
+            tracing::warn!(target: "acetate::worker", "long");
+            tracing::warn!(target: "acetate::worker::readers", "stuck");
+            tracing::warn!(target: "acetate::workspace::layers", "readable");
+            tracing::error!(target: "acetate::worker::job", "panic");
+        });
+        let text = written.0.lock().clone();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn only_servers_say_that_an_operation_takes_long() {
+        assert_eq!(filtered(OF_COMMANDS), " WARN readable\nERROR panic\n");
+        assert_eq!(filtered(OF_SERVERS).lines().count(), 5);
     }
 
     #[test]

@@ -100,10 +100,12 @@ use error::CliError;
 #[derive(Debug, Parser)]
 #[command(name = "acetate", version, after_help = help::EXAMPLE, disable_help_subcommand = true)]
 struct Cli {
-    /// What to log: error, warn, info, debug, trace, or a filter.
-    #[arg(long, global = true, value_name = "LEVEL", default_value = "warn")]
-    #[arg(value_parser = parse_filter)]
-    log: String,
+    /// What to log: error, warn, info, debug, trace, or a filter [default: warn].
+    ///
+    /// By default, commands that do not serve leave out warnings about the time that an operation
+    /// takes.
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = parse_filter)]
+    log: Option<String>,
 
     #[command(subcommand)]
     command: Command,
@@ -208,7 +210,7 @@ pub fn run() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILED));
         }
     };
-    logging::start(&cli.log);
+    logging::start(cli.log.as_deref().unwrap_or(cli.command.default_log()));
     match cli.command.run() {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Findings) => ExitCode::from(FINDINGS),
@@ -258,6 +260,14 @@ fn unknown_command(error: &clap::Error) -> Option<String> {
 
 impl Command {
     fn run(self) -> Result<Ending, CliError> {
+    /// The filter of the log without `--log`.
+    fn default_log(&self) -> &'static str {
+        match self {
+            Self::Run(_) | Self::Mount(_) | Self::Serve(_) => logging::OF_SERVERS,
+            _ => logging::OF_COMMANDS,
+        }
+    }
+
         match self {
             Self::Run(args) => run::run(&args),
             Self::Mount(args) => mount::run(&args),

@@ -78,6 +78,7 @@ fn completed(command: Command, is_bash: bool) -> Command {
                 return arg.add(ArgValueCompleter::new(move |word: &OsStr| copied(word, is_bash)));
             }
             ("PATH", "mkdir" | "find") if !arg.is_positional() => return arg,
+            ("PATH", "diff" | "apply" | "log" | "discard") => changed_paths,
             ("PATH", _) => tree_paths,
             ("KEY", _) => keys,
             ("TOOL", _) => tools,
@@ -152,11 +153,18 @@ fn words() -> Vec<OsString> {
     words.skip(1).collect()
 }
 
+/// The words up to the one that is completed, with it.
+fn words_so_far() -> Vec<OsString> {
+    let mut words = words();
+    words.truncate(word_index(words.len()).saturating_add(1));
+    words
+}
+
 /// The word before the one that is completed.
 fn word_before() -> Option<OsString> {
-    let mut words = words();
-    let index = word_index(words.len()).checked_sub(1)?;
-    (index < words.len()).then(|| words.swap_remove(index))
+    let mut words = words_so_far();
+    words.pop();
+    words.pop()
 }
 
 /// Which of `count` words is completed.
@@ -199,18 +207,32 @@ fn is_session(path: &Path) -> bool {
 
 /// Paths of the tree that begin with a word.
 fn tree_paths(word: &[u8]) -> Option<Vec<Vec<u8>>> {
+    paths(word, false)
+}
+
+/// The same, with the paths that the session deleted.
+fn changed_paths(word: &[u8]) -> Option<Vec<Vec<u8>>> {
+    paths(word, true)
+}
+
+fn paths(word: &[u8], has_gone: bool) -> Option<Vec<Vec<u8>>> {
     let opened = OpenSession::open(&session()?, base().as_deref()).ok()?;
     let cut = word.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     let (above, prefix) = word.split_at(cut);
     let dir = if above.is_empty() { b"." } else { above };
     let dir = TreePaths::of(&opened).one(OsStr::from_bytes(dir)).ok()?;
     let found = opened.with_tree(|view| {
+        let gone = if has_gone { view.gone_names(&dir).unwrap_or_default() } else { Vec::new() };
         let dir = crate::inspect::opened::find(view, &dir)?;
-        let children = view.children_beginning(&dir, prefix, MAX_CANDIDATES);
-        Ok(children.unwrap_or_default())
+        let children = view.children_beginning(&dir, prefix, MAX_CANDIDATES).unwrap_or_default();
+        let children = children.into_iter().map(|(name, object)| (name, object.attr().kind));
+        let mut names: Vec<_> = children.chain(gone).collect();
+        names.retain(|(name, _)| name.as_bytes().starts_with(prefix));
+        names.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(b.as_bytes()));
+        Ok(names)
     });
-    let shown = |(name, object): (crate::vfs::Name, crate::overlay::TreeObject)| {
-        let slash: &[u8] = if object.attr().kind == FileKind::Directory { b"/" } else { b"" };
+    let shown = |(name, kind): (crate::vfs::Name, FileKind)| {
+        let slash: &[u8] = if kind == FileKind::Directory { b"/" } else { b"" };
         [above, name.as_bytes(), slash].concat()
     };
     Some(found.ok()?.into_iter().map(shown).collect())
@@ -282,8 +304,14 @@ fn operations(word: &[u8]) -> Option<Vec<Vec<u8>>> {
 
 /// The values of `--take`: a side, then a path.
 fn sides(word: &[u8]) -> Option<Vec<Vec<u8>>> {
-    if word_before().is_none_or(|word| word != "--take") {
-        return tree_paths(word);
+    let is_side = match words_so_far().as_slice() {
+        // bash has `=` as a word of its own.
+        [.., option, sign, _] if sign == "=" => option == "--take",
+        [.., option, word] => option == "--take" || word.as_bytes().starts_with(b"--take="),
+        _ => false,
+    };
+    if !is_side {
+        return changed_paths(word);
     }
     let sides = [&b"base"[..], b"session"].map(<[u8]>::to_vec);
     Some(sides.into_iter().filter(|side| side.starts_with(word)).collect())

@@ -196,7 +196,8 @@ pub fn run() -> ExitCode {
     };
     let given: Vec<_> = std::env::args_os().collect();
     let parsed = parse(&given).or_else(|error| {
-        let as_clap = diff::with_equals_sign(given.iter().cloned());
+        let as_clap =
+            diff::with_equals_sign(apply::with_take_apart(given.iter().cloned()).into_iter());
         if as_clap == given { Err(error) } else { parse(&as_clap) }
     });
     let cli = match parsed {
@@ -259,7 +260,6 @@ fn unknown_command(error: &clap::Error) -> Option<String> {
 }
 
 impl Command {
-    fn run(self) -> Result<Ending, CliError> {
     /// The filter of the log without `--log`.
     fn default_log(&self) -> &'static str {
         match self {
@@ -268,6 +268,7 @@ impl Command {
         }
     }
 
+    fn run(self) -> Result<Ending, CliError> {
         match self {
             Self::Run(args) => run::run(&args),
             Self::Mount(args) => mount::run(&args),

@@ -14,13 +14,16 @@ use crate::support::skip::skip;
 fn place() -> TempDir {
     let dir = tempdir().unwrap();
     fs::create_dir_all(dir.path().join("base/docs/deep")).unwrap();
-    for file in ["docs/one", "docs/two words", "docs/only", ".hidden"] {
+    fs::create_dir(dir.path().join("base/gone")).unwrap();
+    for file in ["docs/one", "docs/two words", "docs/only", ".hidden", "gone/in", "was"] {
         fs::write(dir.path().join("base").join(file), file).unwrap();
     }
     fs::write(dir.path().join("notes.txt"), "no session").unwrap();
     for args in [
         &["init", "work.db", "--base", "base"][..],
         &["rm", "work.db", "/docs/only"],
+        &["rm", "-r", "work.db", "/gone"],
+        &["mv", "work.db", "/was", "/is"],
         &["mkdir", "work.db", "/made"],
         &["kv", "set", "work.db", "colour", "1"],
         &["kv", "set", "work.db", "count", "1"],
@@ -59,8 +62,15 @@ fn bash_completes_commands_sessions_paths_keys_and_tools() {
         (&["help", "kv", "se"], &["set"]),
         (&["diff", "wo"], &["work.db"]),
         (&["diff", "n"], &[]),
-        (&["diff", "work.db", "/"], &["/.hidden", "/docs/", "/made/"]),
-        (&["diff", "work.db", "/docs/"], &["/docs/deep/", "/docs/one", "/docs/two\\ words"]),
+        (&["diff", "work.db", "/"], &["/.hidden", "/docs/", "/gone/", "/is", "/made/"]),
+        (
+            &["diff", "work.db", "/docs/"],
+            &["/docs/deep/", "/docs/one", "/docs/only", "/docs/two\\ words"],
+        ),
+        (&["discard", "work.db", "/docs/on"], &["/docs/one", "/docs/only"]),
+        (&["apply", "work.db", "docs/onl"], &["docs/only"]),
+        (&["diff", "work.db", "/g"], &["/gone/"]),
+        (&["ls", "work.db", "/docs/on"], &["/docs/one"]),
         (&["cat", "work.db", "docs/two\\ w"], &["docs/two\\ words"]),
         (&["ls", "work.db", "/none/"], &[]),
         (&["cp", "work.db", ":/do"], &[":/docs/"]),
@@ -85,6 +95,9 @@ fn bash_completes_values_of_options() {
         (&["apply", "work.db", "--take", ""][..], &["base", "session"][..]),
         (&["apply", "work.db", "--take", "s"], &["session"]),
         (&["apply", "work.db", "--take", "base", "/do"], &["/docs/"]),
+        // bash takes `=` for a word of its own, and none for the one that begins behind it.
+        (&["apply", "work.db", "--take", "=", "s"], &["session"]),
+        (&["apply", "work.db", "--take", "=", "base", "/do"], &["/docs/"]),
         (&["log", "work.db", "--op", "re"], &["remove", "rename", "refuse"]),
         (&["log", "work.db", "--op", "REN"], &["RENAME"]),
         (&["log", "work.db", "--op", "write,ren"], &["write,rename"]),
@@ -138,7 +151,7 @@ fn relative_paths_begin_at_the_current_directory() {
     let docs = dir.path().join("base/docs");
     let session = dir.path().join("work.db");
     let session = session.to_str().unwrap();
-    assert_eq!(bash(&docs, &["diff", session, "o"]), ["one"]);
+    assert_eq!(bash(&docs, &["diff", session, "o"]), ["one", "only"]);
     assert_eq!(bash(&docs, &["ls", session, "o"]), ["one"]);
     assert_eq!(bash(&docs, &["ls", session, "../do"]), ["../docs/"]);
 }
@@ -152,8 +165,14 @@ fn hunks_are_completed_with_their_paths() {
     let mut asked = acetate(dir, &["--", "acetate", "apply", "work.db", "--hunk", &ids[0]]);
     asked.env("ACETATE_COMPLETE", "zsh").env("_CLAP_COMPLETE_INDEX", "4").stdin(Stdio::null());
     let said = String::from_utf8(asked.output().unwrap().stdout).unwrap();
-    let paths = ["/docs/only", "/made"].map(|path| format!("{}:{path}", ids[0]));
-    assert!(paths.contains(&said), "{said}");
+    let path = said.strip_prefix(&format!("{}:", ids[0])).unwrap();
+    assert!(["/docs/only", "/made", "/gone", "/is"].contains(&path), "{said}");
+    let mut asked = acetate(dir, &["--", "acetate", "apply", "work.db", "--take="]);
+    asked.env("ACETATE_COMPLETE", "zsh").env("_CLAP_COMPLETE_INDEX", "3").stdin(Stdio::null());
+    let said = String::from_utf8(asked.output().unwrap().stdout).unwrap();
+    assert_eq!(said, "--take=base\n--take=session");
+    let joined = ["apply", "work.db", "--dry-run", "--take=session", "/docs/only", "/docs/only"];
+    assert!(run(dir, &joined).status.success(), "{joined:?}");
     if is_there("fish") {
         for (line, expected) in
             [("apply work.db --take b", "base\n"), ("log work.db --op writ", "write\n")]
@@ -191,7 +210,8 @@ fn fish_completes_paths() {
     }
     let dir = place();
     let script = "$ACETATE completions fish | source; complete -C \"acetate diff work.db /docs/\"";
-    assert_eq!(fish(dir.path(), script), "/docs/deep/\n/docs/one\n/docs/two words\n");
+    let paths = "/docs/deep/\n/docs/one\n/docs/only\n/docs/two words\n";
+    assert_eq!(fish(dir.path(), script), paths);
 }
 
 #[test]
@@ -210,7 +230,7 @@ fn zsh_reads_the_script_and_is_answered() {
     let mut asked = acetate(dir.path(), &["--", "acetate", "diff", "work.db", "/docs/"]);
     asked.env("ACETATE_COMPLETE", "zsh").env("_CLAP_COMPLETE_INDEX", "3").stdin(Stdio::null());
     let output = asked.output().unwrap();
-    assert_eq!(output.stdout, b"/docs/deep/\n/docs/one\n/docs/two words");
+    assert_eq!(output.stdout, b"/docs/deep/\n/docs/one\n/docs/only\n/docs/two words");
 }
 
 #[test]

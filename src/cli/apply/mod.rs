@@ -118,6 +118,20 @@ pub(super) struct Args {
     json: bool,
 }
 
+/// The arguments with `--take=SIDE` as two, because clap takes one value after a `=`.
+pub(super) fn with_take_apart(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut is_option = true;
+    let apart = |arg: OsString| {
+        is_option &= arg != "--";
+        let side = arg.to_str().filter(|_| is_option).and_then(|arg| arg.strip_prefix("--take="));
+        match side {
+            Some(side) => vec!["--take".into(), side.into()],
+            None => vec![arg],
+        }
+    };
+    args.flat_map(apart).collect()
+}
+
 /// Shows the plan, asks, and applies it.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     args.picking.check(args.json)?;

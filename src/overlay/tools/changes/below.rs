@@ -1,6 +1,6 @@
 //! The changes below one directory of the session.
 
-use super::{Change, ChangeSearch, ChangesError};
+use super::{Change, ChangeSearch, ChangesError, SessionDir};
 use crate::delta::{Ino, MergedPath};
 use crate::overlay::error::Result;
 use crate::overlay::tools::tree::TreeView;
@@ -24,14 +24,19 @@ impl TreeView<'_> {
 
 impl ChangeSearch<'_> {
     fn below(&mut self, path: &MergedPath) -> Result<bool> {
+        self.session_dir(path)?.map_or(Ok(true), |dir| self.all_in(dir))
+    }
+
+    /// The directory at a path, if the session has it.
+    pub(super) fn session_dir(&mut self, path: &MergedPath) -> Result<Option<SessionDir>> {
         let root = self.view().place_of_inode(Ino::ROOT, crate::vfs::FileId::ROOT)?;
         let mut dir = self.dir(root, Ino::ROOT, None)?;
         for name in path.names() {
             self.at = dir.place.merged.join(&name);
-            let Some(ino) = self.view().txn.dentry(dir.ino, &name)? else { return Ok(true) };
+            let Some(ino) = self.view().txn.dentry(dir.ino, &name)? else { return Ok(None) };
             let place = self.view().place_of_inode(ino, self.view().shown(ino)?)?;
             dir = self.dir(place, ino, Some((&dir, &name)))?;
         }
-        self.all_in(dir)
+        Ok(Some(dir))
     }
 }

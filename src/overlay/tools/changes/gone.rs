@@ -32,6 +32,19 @@ impl TreeView<'_> {
         search.gone(base, path).map_err(|error| error.into_fs())
     }
 
+    /// The names of a directory that the session deleted, with the types of their base objects.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn gone_names(
+        &self,
+        dir: &MergedPath,
+    ) -> std::result::Result<Vec<(Name, FileKind)>, FsError> {
+        let each = &mut |_| true;
+        let mut search = ChangeSearch::new(self, each);
+        search.gone_names(dir).map_err(|error| error.into_fs())
+    }
+
     /// The merged paths of whiteouts whose base object is missing, with the path that it had.
     ///
     /// # Errors
@@ -105,23 +118,53 @@ impl ChangeSearch<'_> {
         }
         let Some(base) = &dir.base else { return Ok(true) };
         self.at = dir.place.merged.clone();
-        let mut names = match dir.hides_base_entries {
-            true => self.names_in_base(base)?,
-            false => self.view().txn.whiteouts_in(&dir.place.merged)?,
-        };
-        names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
-        for name in names {
+        for name in self.hidden_names(dir, base)? {
             self.at = dir.place.merged.join(&name);
-            let Some(gone) = self.base_object(base.join(&name))? else { continue };
-            if self.view().txn.dentry(dir.ino, &name)?.is_some() || self.moved_away(&gone)? {
-                continue;
-            }
+            let Some(gone) = self.gone_object(dir, base, &name)? else { continue };
             let change = self.gone(gone, self.at.clone())?;
             if !(self.each)(change) {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// The names of `base` that a directory hides, in order.
+    fn hidden_names(&self, dir: &SessionDir, base: &BasePath) -> Result<Vec<Name>> {
+        let mut names = match dir.hides_base_entries {
+            true => self.names_in_base(base)?,
+            false => self.view().txn.whiteouts_in(&dir.place.merged)?,
+        };
+        names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+        Ok(names)
+    }
+
+    /// The base object of a hidden name, unless the directory has an entry for it, or the object
+    /// was moved.
+    fn gone_object(
+        &self,
+        dir: &SessionDir,
+        base: &BasePath,
+        name: &Name,
+    ) -> Result<Option<BaseObject>> {
+        let Some(gone) = self.base_object(base.join(name))? else { return Ok(None) };
+        let is_gone =
+            self.view().txn.dentry(dir.ino, name)?.is_none() && !self.moved_away(&gone)?;
+        Ok(is_gone.then_some(gone))
+    }
+
+    fn gone_names(&mut self, path: &MergedPath) -> Result<Vec<(Name, FileKind)>> {
+        let mut found = Vec::new();
+        if let Some(dir) = self.session_dir(path)?
+            && let Some(base) = &dir.base
+        {
+            for name in self.hidden_names(&dir, base)? {
+                if let Some(gone) = self.gone_object(&dir, base, &name)? {
+                    found.push((name, gone.attr.kind));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Reports the hidden names of a directory if the base is missing.

@@ -222,12 +222,14 @@ fn paths(word: &[u8], has_gone: bool) -> Option<Vec<Vec<u8>>> {
     let dir = if above.is_empty() { b"." } else { above };
     let dir = TreePaths::of(&opened).one(OsStr::from_bytes(dir)).ok()?;
     let found = opened.with_tree(|view| {
-        let gone = if has_gone { view.gone_names(&dir).unwrap_or_default() } else { Vec::new() };
+        let gone = match has_gone {
+            true => view.gone_names(&dir, prefix, MAX_CANDIDATES).unwrap_or_default(),
+            false => Vec::new(),
+        };
         let dir = crate::inspect::opened::find(view, &dir)?;
         let children = view.children_beginning(&dir, prefix, MAX_CANDIDATES).unwrap_or_default();
         let children = children.into_iter().map(|(name, object)| (name, object.attr().kind));
         let mut names: Vec<_> = children.chain(gone).collect();
-        names.retain(|(name, _)| name.as_bytes().starts_with(prefix));
         names.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(b.as_bytes()));
         Ok(names)
     });

@@ -32,17 +32,20 @@ impl TreeView<'_> {
         search.gone(base, path).map_err(|error| error.into_fs())
     }
 
-    /// The names of a directory that the session deleted, with the types of their base objects.
+    /// The first `most` names of a directory that begin with `prefix` and that the session deleted,
+    /// with the types of their base objects.
     ///
     /// # Errors
     /// The session or the base cannot be read.
     pub fn gone_names(
         &self,
         dir: &MergedPath,
+        prefix: &[u8],
+        most: usize,
     ) -> std::result::Result<Vec<(Name, FileKind)>, FsError> {
         let each = &mut |_| true;
         let mut search = ChangeSearch::new(self, each);
-        search.gone_names(dir).map_err(|error| error.into_fs())
+        search.gone_names(dir, prefix, most).map_err(|error| error.into_fs())
     }
 
     /// The merged paths of whiteouts whose base object is missing, with the path that it had.
@@ -153,15 +156,23 @@ impl ChangeSearch<'_> {
         Ok(is_gone.then_some(gone))
     }
 
-    fn gone_names(&mut self, path: &MergedPath) -> Result<Vec<(Name, FileKind)>> {
+    fn gone_names(
+        &mut self,
+        path: &MergedPath,
+        prefix: &[u8],
+        most: usize,
+    ) -> Result<Vec<(Name, FileKind)>> {
         let mut found = Vec::new();
-        if let Some(dir) = self.session_dir(path)?
-            && let Some(base) = &dir.base
-        {
-            for name in self.hidden_names(&dir, base)? {
-                if let Some(gone) = self.gone_object(&dir, base, &name)? {
-                    found.push((name, gone.attr.kind));
-                }
+        let Some(dir) = self.session_dir(path)? else { return Ok(found) };
+        let Some(base) = &dir.base else { return Ok(found) };
+        let mut names = self.hidden_names(&dir, base)?;
+        names.retain(|name| name.as_bytes().starts_with(prefix));
+        for name in names {
+            if found.len() >= most {
+                break;
+            }
+            if let Some(gone) = self.gone_object(&dir, base, &name)? {
+                found.push((name, gone.attr.kind));
             }
         }
         Ok(found)

@@ -44,30 +44,74 @@
 // What is public for the tests alone is unused without it.
 #![cfg_attr(not(feature = "internals"), allow(unused_imports))]
 
-/// Declares modules that are public for tests and benchmarks alone. Without the feature `internals`
-/// they are private, and the compiler finds what the program does not use.
-macro_rules! internal_modules {
-    ($($name:ident)*) => {
-        $(
-            #[cfg(feature = "internals")]
-            #[allow(missing_docs, reason = "each module has its own")]
-            pub mod $name;
-            #[cfg(not(feature = "internals"))]
-            pub(crate) mod $name;
-        )*
-    };
-}
-
 pub mod cli;
 pub mod inspect;
 pub mod workspace;
-
-internal_modules! {
-    base config context control delta export json nfs overlay server validation vfs wire worker
-    writeback
-}
 
 mod escape;
 mod mounting;
 mod run_queue;
 mod wal_shim;
+
+// Public for tests and benchmarks alone. Without the feature they are private, and the compiler finds
+// what the program does not use. (rustfmt does not find modules that a macro declares.)
+#[cfg(feature = "internals")]
+pub mod base;
+#[cfg(not(feature = "internals"))]
+mod base;
+#[cfg(feature = "internals")]
+pub mod config;
+#[cfg(not(feature = "internals"))]
+mod config;
+#[cfg(feature = "internals")]
+pub mod context;
+#[cfg(not(feature = "internals"))]
+mod context;
+#[cfg(feature = "internals")]
+pub mod control;
+#[cfg(not(feature = "internals"))]
+mod control;
+#[cfg(feature = "internals")]
+pub mod delta;
+#[cfg(not(feature = "internals"))]
+mod delta;
+#[cfg(feature = "internals")]
+pub mod export;
+#[cfg(not(feature = "internals"))]
+mod export;
+#[cfg(feature = "internals")]
+pub mod json;
+#[cfg(not(feature = "internals"))]
+mod json;
+#[cfg(feature = "internals")]
+pub mod nfs;
+#[cfg(not(feature = "internals"))]
+mod nfs;
+#[cfg(feature = "internals")]
+pub mod overlay;
+#[cfg(not(feature = "internals"))]
+mod overlay;
+#[cfg(feature = "internals")]
+pub mod server;
+#[cfg(not(feature = "internals"))]
+mod server;
+#[cfg(feature = "internals")]
+pub mod validation;
+#[cfg(not(feature = "internals"))]
+mod validation;
+#[cfg(feature = "internals")]
+pub mod vfs;
+#[cfg(not(feature = "internals"))]
+mod vfs;
+#[cfg(feature = "internals")]
+pub mod wire;
+#[cfg(not(feature = "internals"))]
+mod wire;
+#[cfg(feature = "internals")]
+pub mod worker;
+#[cfg(not(feature = "internals"))]
+mod worker;
+#[cfg(feature = "internals")]
+pub mod writeback;
+#[cfg(not(feature = "internals"))]
+mod writeback;

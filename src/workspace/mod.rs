@@ -44,7 +44,30 @@ mod quotas;
 mod serving;
 mod session_file;
 
-internal_modules! { accounts exports guards layers running unavailable }
+#[cfg(feature = "internals")]
+pub mod accounts;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod accounts;
+#[cfg(feature = "internals")]
+pub mod exports;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod exports;
+#[cfg(feature = "internals")]
+pub mod guards;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod guards;
+#[cfg(feature = "internals")]
+pub mod layers;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod layers;
+#[cfg(feature = "internals")]
+pub mod running;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod running;
+#[cfg(feature = "internals")]
+pub mod unavailable;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod unavailable;
 
 use std::ffi::OsString;
 use std::io::Read;

@@ -53,8 +53,8 @@ mod mounting;
 mod run_queue;
 mod wal_shim;
 
-// Public for tests and benchmarks alone: without the feature the compiler finds what the program does
-// not use. No macro declares them, because rustfmt would not find them.
+// Public for tests and benchmarks alone: without the feature the compiler finds what the program
+// does not use. No macro declares them, because rustfmt would not find them.
 #[cfg(feature = "internals")]
 pub mod base;
 #[cfg(not(feature = "internals"))]

@@ -7,7 +7,8 @@
 //! | `layer`, `data` | the layer over the base alone; content without holes |
 //! | `changes`, `originals` | the differences from the base; comparisons with originals |
 //! | `discard`, `undo` | give up changes, and what that takes |
-//! | `rebase`, `rebase_links`, `rebase_part`, `rebase_unchanged` | drop rows that the base has |
+//! | `rebase`, `rebase_part`, `rebase_unchanged` | drop rows that the base has |
+//! | `rebase_links`, `rebase_moved_out` | what these rows hid or linked elsewhere |
 //! | `path_rows` | the session's rows for one path |
 //! | `prune` | shortens the audit log |
 //! | `seal` | folds our own tables into those of the specification |
@@ -22,6 +23,7 @@ pub(super) mod path_rows;
 mod prune;
 pub(super) mod rebase;
 mod rebase_links;
+mod rebase_moved_out;
 pub(super) mod rebase_part;
 pub(super) mod rebase_unchanged;
 pub(super) mod seal;

@@ -102,6 +102,7 @@ impl Edit<'_> {
         self.invalidate(Invalidation::All);
         self.count_hidden_links()?;
         self.settle(dirs, true)?;
+        self.hide_moved_out(&|path| paths.contains_key(path))?;
         Ok(kept.into_keys().cloned().collect())
     }
 

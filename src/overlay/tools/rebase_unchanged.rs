@@ -58,7 +58,7 @@ impl Edit<'_> {
                 entries.entry(ino).or_default().push(entry);
             }
         }
-        let (mut dirs, mut dropped) = (BTreeSet::new(), Vec::new());
+        let (mut dirs, mut dropped) = (BTreeSet::new(), BTreeSet::new());
         for (ino, entries) in entries {
             let row = self.view().inode(ino)?;
             if u32::try_from(entries.len()).ok() != Some(row.nlink) {
@@ -68,7 +68,7 @@ impl Edit<'_> {
                 self.txn.delete_dentry(parent, &name)?;
                 self.forget_originals(&base)?;
                 dirs.insert(path.parent());
-                dropped.push(path);
+                dropped.insert(path);
             }
             self.txn.delete_inode(ino)?;
         }
@@ -78,7 +78,7 @@ impl Edit<'_> {
         for copy in lost {
             if self.drop_lost_dir(copy)? {
                 dirs.insert(copy.path.parent());
-                dropped.push(copy.path.clone());
+                dropped.insert(copy.path.clone());
             }
         }
         if dropped.is_empty() {
@@ -87,6 +87,7 @@ impl Edit<'_> {
         self.invalidate(Invalidation::All);
         self.count_hidden_links()?;
         self.settle(dirs, true)?;
+        self.hide_moved_out(&|path| dropped.contains(path))?;
         for path in dropped {
             self.record_given_up(AuditProcedure::Apply, path)?;
         }

@@ -178,3 +178,28 @@ fn one_that_came_with_what_is_left_out_is_no_better_known_after_an_apply() {
         assert_eq!(read, ["person", "agent"]);
     }
 }
+
+/// The session moves a directory out of one that it removes or replaces; a person moves it away.
+#[test]
+fn one_that_is_gone_where_the_session_has_moved_it_out_of_a_directory_stays_hidden() {
+    for replaces in [false, true] {
+        let mut world = World::new("b/in/x \"x\"\nd/y \"y\"");
+        world.rename("b/in", "d/moved").unwrap();
+        world.rm_rf("b");
+        if replaces {
+            world.put("b", "a file");
+        }
+        rename(&mut world, "b/in", "elsewhere");
+        let options = ApplyOptions { skip_drifted: true, ..all() };
+        let report = apply_served(&world, &options);
+        assert_eq!(report.skipped.len(), 1, "{:?}", report.skipped);
+        assert!(world.exists("d/moved") && !world.exists("b/in"));
+        // It comes back, with the directory that held it.
+        let base = world.change_base();
+        let _was_removed = fs::remove_file(base.join("b"));
+        fs::create_dir(base.join("b")).unwrap();
+        rename(&mut world, "elsewhere", "b/in");
+        world.reopen();
+        assert!(world.exists("d/moved/x") && !world.exists("b/in"), "{replaces}");
+    }
+}

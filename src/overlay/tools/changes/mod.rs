@@ -354,7 +354,11 @@ impl<'a> ChangeSearch<'a> {
                 continue;
             }
             let found = self.tree.find(&parent).ok().flatten();
-            let Some(found) = found.filter(|found| found.base_path().is_some()) else { continue };
+            // A person may have put a file in the place of such a directory.
+            let is_base_dir = |found: &TreeObject| {
+                found.base_path().is_some() && found.attr().kind == FileKind::Directory
+            };
+            let Some(found) = found.filter(is_base_dir) else { continue };
             let place = self.view().place(&found.node)?;
             let base = place.base.clone();
             let (is_moved, hides_base_entries, is_masked) = (false, false, false);

@@ -97,7 +97,9 @@ async fn execute(
             files.rewrite(&path.merged()?, object, &meta, content).await?;
             Ok(Answer::Done)
         }
-        Request::Rebase { applied } => rebase(overlay, caller, &applied).await,
+        Request::Rebase { applied, is_logged } => {
+            rebase(overlay, caller, (&applied, is_logged)).await
+        }
         Request::DropUnchanged { copies } => drop_unchanged(overlay, caller, &copies).await,
     }
 }
@@ -129,11 +131,15 @@ async fn set_quota(overlay: &Overlay, bounds: [Bound; 3]) -> Result<Answer, Refu
 async fn rebase(
     overlay: &Overlay,
     caller: &Caller,
-    applied: &[AppliedObject],
+    (applied, is_logged): (&[AppliedObject], bool),
 ) -> Result<Answer, Refusal> {
     at_most(applied.len())?;
     let applied = applied.iter().map(AppliedObject::to_rebase_item).collect::<Result<_, _>>()?;
-    let kept = overlay.rebase(caller, applied).await.map_err(of_session)?;
+    let kept = match is_logged {
+        true => overlay.rebase_logged(caller, applied).await,
+        false => overlay.rebase(caller, applied).await,
+    };
+    let kept = kept.map_err(of_session)?;
     Ok(Answer::Rebased { kept: kept.iter().map(PathText::from).collect() })
 }
 

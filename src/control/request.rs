@@ -119,6 +119,9 @@ pub enum Request {
     Rebase {
         /// The applied objects.
         applied: Vec<AppliedObject>,
+        /// The audit log has their rows, from an earlier request.
+        #[serde(default)]
+        is_logged: bool,
     },
     /// Makes the applied parts of a file's changes its original. The original content with only
     /// these parts applied follows.

@@ -14,12 +14,12 @@ use crate::support::skip::skip;
 const USER: u32 = 65_534;
 
 /// A directory of the user.
-struct Place(TempDir);
+pub struct Place(TempDir);
 
 impl Place {
     /// Runs the lines with `base` before; `None` without root. In them, `a` runs the program as the
     /// user, and `give` gives the user an object, but not what is in it.
-    fn new(lines: &str) -> Option<Self> {
+    pub fn new(lines: &str) -> Option<Self> {
         if !geteuid().is_root() {
             skip("only root makes files that a user may not read");
             return None;
@@ -31,7 +31,7 @@ impl Place {
         Some(place)
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.0.path()
     }
 
@@ -51,7 +51,7 @@ a() {{ setpriv --reuid={USER} --regid={USER} --clear-groups \"$ACETATE\" \"$@\";
     }
 
     #[track_caller]
-    fn says(&self, lines: &str, status: i32) -> String {
+    pub fn says(&self, lines: &str, status: i32) -> String {
         let (ended, said) = self.run(lines);
         assert_eq!(ended, Some(status), "{said}");
         said
@@ -238,4 +238,22 @@ mkdir -m 700 base/.acetate-apply; : >base/.acetate-apply/journal; give -R base",
     };
     let said = place.says("a apply s.db --yes", 2);
     assert!(said.contains("the journal is empty"), "{said}");
+}
+
+#[test]
+fn an_apply_of_a_directory_that_is_closed_to_its_owner_is_one_row_of_the_log() {
+    let Some(place) = Place::new(
+        "mkdir base/h; give -R base
+a init s.db --base base; a chmod s.db 0 /h; echo 1 | a write s.db /x
+a mkdir s.db /new; a chmod s.db 0 /new",
+    ) else {
+        return;
+    };
+    place.says("a apply s.db --yes", 0);
+    let log = place.says("a log s.db --json", 0);
+    let rows = |path: &str| {
+        let path = format!(r#""path":"{path}""#);
+        log.lines().filter(|row| row.contains("APPLY") && row.contains(&path)).count()
+    };
+    assert_eq!(["/h", "/new", "/x"].map(rows), [1, 1, 1], "{log}");
 }

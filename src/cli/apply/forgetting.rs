@@ -43,20 +43,25 @@ impl SessionUpdater for Forgetting<'_> {
         let mut all_kept = Vec::new();
         let forgotten = requests.try_for_each(|some| {
             let applied = some.into_iter().map(|applied| message(applied, is_first)).collect();
-            if let Answer::Rebased { kept } = self.0.ask(Request::Rebase { applied })? {
+            if let Answer::Rebased { kept } =
+                self.0.ask(Request::Rebase { applied, is_logged: false })?
+            {
                 all_kept.extend(kept.iter().filter_map(|path| path.merged().ok()));
             }
             Ok(())
         });
         let forgotten = forgotten
             .and_then(|()| parts.iter().try_for_each(|applied| self.keep_rest(applied, is_first)));
-        forgotten.map_err(|error: CliError| InspectError::Refused {
-            what: format!(
-                "the base is updated, but the session could not drop the changes: {error}"
-            ),
-            advice: ApplyAdvice::Repeat,
-        })?;
+        forgotten.map_err(not_dropped)?;
         Ok(all_kept)
+    }
+
+    fn forget_closed(&mut self, applied: &[AppliedChange]) -> Result<(), InspectError> {
+        for some in applied.chunks(limits::MAX_PATHS) {
+            let applied = some.iter().map(|applied| message(applied, false)).collect();
+            self.0.ask(Request::Rebase { applied, is_logged: true }).map_err(not_dropped)?;
+        }
+        Ok(())
     }
 
     fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
@@ -82,6 +87,11 @@ impl Forgetting<'_> {
         let request = Request::RebasePart { applied: message(applied, is_first), attributes };
         self.0.ask_with(request, Reading::stream(&part.content[..])).map(drop)
     }
+}
+
+fn not_dropped(error: CliError) -> InspectError {
+    let what = format!("the base is updated, but the session could not drop the changes: {error}");
+    InspectError::Refused { what, advice: ApplyAdvice::Repeat }
 }
 
 fn message(applied: &AppliedChange, is_first: bool) -> control::AppliedObject {

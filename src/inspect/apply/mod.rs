@@ -127,6 +127,15 @@ pub trait SessionUpdater {
     /// The session cannot be changed; the next [`resume`] repeats the call.
     fn forget(&mut self, applied: &[AppliedChange], is_first: bool) -> Result<Vec<MergedPath>>;
 
+    /// Drops the modes of directories that are closed to their owner, which the base got after the
+    /// first call: the audit log has the rows of these changes already.
+    ///
+    /// # Errors
+    /// As [`SessionUpdater::forget`].
+    fn forget_closed(&mut self, applied: &[AppliedChange]) -> Result<()> {
+        self.forget(applied, false).map(drop)
+    }
+
     /// Drops copies in which the session changed nothing. A copy that cannot be dropped stays.
     fn drop_unchanged(&mut self, copies: &[DroppedCopy]);
 }
@@ -399,6 +408,8 @@ fn finish(
         return Ok(report.broken_off_at(steps));
     }
     let (is_first, keeps_nothing) = (!commit.notes.is_told, commit.notes.keeps_nothing);
+    // An earlier run has informed the session of all, but for the modes of closed directories.
+    let is_closing = commit.notes.is_closing;
     if session.is_kept_in_step() {
         commit.note_base_ctimes(&mut report.applied);
     }
@@ -426,7 +437,7 @@ fn finish(
         what: format!("applied, but the replaced objects could not be kept for --undo: {error}"),
         advice: ApplyAdvice::RepeatOrKeepNothing,
     })?;
-    if !journal.is_undo {
+    if !journal.is_undo && !is_closing {
         if session.is_kept_in_step() {
             staging.note(Notes::TOLD)?;
         }
@@ -442,7 +453,7 @@ fn finish(
         staging.note(Notes::CLOSING)?;
         locked_dirs::close(target, &closed, &mut |paths| match journal.is_undo {
             true => Ok(()),
-            false => session.forget(&report.applied_at(paths), false).map(drop),
+            false => session.forget_closed(&report.applied_at(paths)),
         })?;
     }
     let unset = clear_up(target, staging, top.as_ref())?;

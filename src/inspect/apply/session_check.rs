@@ -77,6 +77,14 @@ impl<'a, 'b> SessionCheck<'a, 'b> {
         }
     }
 
+    /// Drops the modes of directories that were closed after that.
+    pub fn forget_closed(&mut self, applied: &[AppliedChange]) -> Result<()> {
+        match self.bookkeeper.as_deref_mut() {
+            Some(bookkeeper) => bookkeeper.forget_closed(applied),
+            None => Ok(()),
+        }
+    }
+
     /// Drops copies without a change from the session.
     pub fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
         if let Some(bookkeeper) = self.bookkeeper.as_deref_mut().filter(|_| !copies.is_empty()) {

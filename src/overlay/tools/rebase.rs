@@ -49,13 +49,34 @@ impl Overlay {
         caller: &Caller,
         applied: Vec<RebaseItem>,
     ) -> std::result::Result<Vec<MergedPath>, FsError> {
+        self.rebase_items(caller, applied, false).await
+    }
+
+    /// As [`Overlay::rebase`], without audit rows: the log has them from an earlier request.
+    ///
+    /// # Errors
+    /// As [`Overlay::rebase`].
+    pub async fn rebase_logged(
+        &self,
+        caller: &Caller,
+        applied: Vec<RebaseItem>,
+    ) -> std::result::Result<Vec<MergedPath>, FsError> {
+        self.rebase_items(caller, applied, true).await
+    }
+
+    async fn rebase_items(
+        &self,
+        caller: &Caller,
+        applied: Vec<RebaseItem>,
+        is_logged: bool,
+    ) -> std::result::Result<Vec<MergedPath>, FsError> {
         self.core.base.invalidate();
         self.give_up(caller, move |edit| {
             let moves = Moves::of(&applied);
             edit.follow_moves(&applied, &moves)?;
             let applied = edit.as_named_now(&applied)?;
             let kept = edit.let_go(&applied, &moves)?;
-            for applied in &applied {
+            for applied in applied.iter().filter(|_| !is_logged) {
                 edit.record_given_up(AuditProcedure::Apply, applied.path.clone())?;
             }
             Ok(kept)

@@ -22,11 +22,12 @@ use super::signals::Interrupts;
 use super::source::SessionSource;
 use super::{Ending, asking, text};
 use crate::control::Request;
+use crate::control::limits::MAX_PATHS;
 use crate::delta::MergedPath;
 use crate::inspect::apply::{
-    ApplyOptions, ApplyPlan, Consent, DriftReason, Drifted, InterruptedApply, KeptInBase,
-    SessionUpdater, ShowPlan, apply, check_not_taken_back, clear, interrupted, keep_nothing, plan,
-    resume,
+    AppliedChange, ApplyOptions, ApplyPlan, Consent, DriftReason, Drifted, InterruptedApply,
+    KeptInBase, SessionUpdater, ShowPlan, apply, check_not_taken_back, clear, interrupted,
+    keep_nothing, plan, resume,
 };
 use crate::inspect::diff::is_time_of_directory;
 use crate::inspect::hunks::ChosenHunks;
@@ -194,6 +195,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         ));
         return Ok(Ending::Findings);
     }
+    check_bound(args, &plan)?;
     if args.keep.limit().is_some() {
         check_not_taken_back(&opened, args.to.as_deref(), &plan)?;
     }
@@ -226,6 +228,21 @@ fn finish_interrupted(
         keep_nothing(opened, args.to.as_deref())?;
     }
     finish(args, opened)
+}
+
+/// Refuses more changes that are bound to one request than a request may have.
+fn check_bound(args: &Args, plan: &ApplyPlan) -> Result<(), CliError> {
+    match AppliedChange::count_bound(&plan.changes) {
+        bound if bound > MAX_PATHS && args.to.is_none() => {
+            let what = format!(
+                "{bound} directories moved together with objects in them: nothing was written, \
+                 because the session can drop {MAX_PATHS} of these at once"
+            );
+            let hint = "apply to a copy with --to, or some of these directories at a time";
+            Err(CliError::new(what).with_hint(hint))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Applies the plan, and prints the report.

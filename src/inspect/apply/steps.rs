@@ -5,7 +5,7 @@
 //! entries. Last, attributes are set, the deepest first: an entry that is put into a directory
 //! changes the directory's times.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::BasePath;
 use crate::delta::MergedPath;
@@ -107,22 +107,62 @@ impl AppliedChange {
         if paths == 0 { times } else { paths }
     }
 
-    /// Splits changes into requests of at most `most` changes each, by which the session drops
-    /// them.
-    pub fn in_requests(mut applied: Vec<&Self>, most: usize) -> Vec<Vec<&Self>> {
-        // Moves come first, with the directories above them: the base already has the moved objects
-        // at their new paths, and the session finds objects at or below the old paths only
-        // afterwards.
-        let mut first = BTreeSet::new();
-        for moved in applied.iter().filter(|applied| applied.from.is_some()) {
-            let mut path = moved.path.clone();
-            while first.insert(path.clone()) {
+    /// The number of changes that one request has to have, because the session finds their paths
+    /// only together: directories that moved and held other objects that moved by themselves,
+    /// before or after, and those with which they changed places, with the directories above them.
+    pub fn count_bound(applied: &[Self]) -> usize {
+        let bound = Self::with_dirs_above(Self::holders(&applied.iter().collect::<Vec<_>>()));
+        applied.iter().filter(|applied| bound.contains(&applied.path)).count()
+    }
+
+    /// The moved directories that held other moved objects, before or after, and those with which
+    /// they changed places.
+    fn holders(applied: &[&Self]) -> BTreeSet<MergedPath> {
+        let moved =
+            applied.iter().filter_map(|applied| Some((&applied.path, applied.from.as_ref()?)));
+        let after: BTreeMap<_, _> =
+            moved.map(|(path, from)| (path.clone(), from.clone())).collect();
+        let before: BTreeMap<_, _> = after.iter().map(|(path, from)| (from, path)).collect();
+        let paths: BTreeSet<_> = after.keys().cloned().collect();
+        let sources: BTreeSet<_> = after.values().cloned().collect();
+        let is_holder = |(path, from): &(&MergedPath, &MergedPath)| {
+            path.first_below(&paths).is_some() || from.first_below(&sources).is_some()
+        };
+        let mut open: Vec<_> = after.iter().filter(is_holder).map(|(path, _)| path).collect();
+        let mut holders = BTreeSet::new();
+        while let Some(path) = open.pop() {
+            if holders.insert(path.clone()) {
+                open.extend(before.get(path));
+                open.extend(after.get(path).and_then(|from| Some(after.get_key_value(from)?.0)));
+            }
+        }
+        holders
+    }
+
+    fn with_dirs_above(paths: impl IntoIterator<Item = MergedPath>) -> BTreeSet<MergedPath> {
+        let mut all = BTreeSet::new();
+        for mut path in paths {
+            while all.insert(path.clone()) {
                 path = path.parent();
             }
         }
+        all
+    }
+
+    /// Splits changes into requests of at most `most` changes each, by which the session drops
+    /// them. At most as many may be [bound](Self::count_bound) to one request.
+    pub fn in_requests(mut applied: Vec<&Self>, most: usize) -> Vec<Vec<&Self>> {
+        // Moves come first, with the directories above them: the base already has the moved objects
+        // at their new paths, and the session finds objects at or below the old paths only
+        // afterwards. Directories that held moved objects come before these.
+        let holders = Self::with_dirs_above(Self::holders(&applied));
+        let moved = applied.iter().filter(|applied| applied.from.is_some());
+        let moved = Self::with_dirs_above(moved.map(|applied| applied.path.clone()));
         // A directory before its entries.
         applied.sort_by(|a, b| a.path.cmp(&b.path));
-        applied.sort_by_key(|applied| !first.contains(&applied.path));
+        applied.sort_by_key(|applied| {
+            (!holders.contains(&applied.path), !moved.contains(&applied.path))
+        });
         let mut requests: Vec<_> = applied.chunks(most).map(<[_]>::to_vec).collect();
         for request in &mut requests {
             request.sort_by(|a, b| a.path.cmp(&b.path));

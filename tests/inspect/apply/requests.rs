@@ -10,6 +10,7 @@ use acetate::inspect::apply::{
 use acetate::overlay::CopyStep;
 
 use super::open;
+use super::undo_random::Random;
 use crate::support::applied::{Book, all, assert_same, merged, on_host, planned};
 use crate::support::world::World;
 
@@ -111,4 +112,53 @@ fn directories_and_files_of_which_each_took_the_place_of_another() {
         world.put("new/more", "more");
         assert_is_let_go(world, most);
     }
+}
+
+/// Moves the entries of some directories, and the directories, each to the place of another.
+fn rotate(world: &World, paths: &[String]) {
+    let [first, .., last] = paths else { return };
+    let (first, last) = (first.clone(), last.clone());
+    world.rename(&last, "t").unwrap();
+    for pair in paths.windows(2).rev() {
+        world.rename(&pair[0], &pair[1]).unwrap();
+    }
+    world.rename("t", &first).unwrap();
+}
+
+#[test]
+fn objects_of_rotated_directories_that_changed_places_too() {
+    const DIRS: [&str; 3] = ["a", "b", "c"];
+    const NAMES: [&str; 6] = ["d1", "d2", "d3", "f1", "f2", "f3"];
+    let file = |dir: &str, name: &str| format!("{dir}/{name} \"{dir}/{name}\"\n");
+    let entry = |dir: &str, name: &str| match name.starts_with('d') {
+        true => file(dir, &format!("{name}/in")),
+        false => file(dir, name),
+    };
+    let tree = DIRS.map(|dir| NAMES.map(|name| entry(dir, name)).concat()).concat();
+    let first: u64 = std::env::var("ACETATE_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let mut split = 0;
+    for seed in first..first + 48 {
+        let mut random = Random::new(seed);
+        let world = World::new(&tree);
+        for number in 0..3 {
+            let mut paths: Vec<_> = DIRS.map(str::to_owned).to_vec();
+            if number != 1 {
+                let (one, other) = (DIRS[random.below(3)], DIRS[random.below(3)]);
+                let kind = random.below(2) * 3;
+                let path = |at: usize| format!("{}/{}", [one, other][at % 2], NAMES[kind + at]);
+                paths = (0..3).map(path).collect();
+            }
+            if random.below(2) == 0 {
+                paths.reverse();
+            }
+            rotate(&world, &paths);
+        }
+        let changes = planned(&open(&world), None, &all()).unwrap().changes;
+        let most = AppliedChange::count_bound(&changes).max(1 + random.below(4));
+        if most < changes.len() {
+            split += 1;
+            assert_is_let_go(world, most);
+        }
+    }
+    assert!(split > 24, "{split}");
 }

@@ -12,17 +12,22 @@ use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::object::{TargetObject, entry};
-use super::{Attrs, Result, Target, Unset, attrs, effective_user, xattrs};
+use super::{Result, Staging, Target, Unset, attrs, effective_user, unreadable, xattrs};
 use crate::base::BasePath;
 use crate::vfs::FileKind;
 
 /// Makes copies, and remembers the copies of hard-linked files.
-#[derive(Debug, Default)]
-pub struct Cloner {
+#[derive(Debug)]
+pub struct Cloner<'a> {
+    /// Notes the mode of a file that is changed to read it.
+    staging: &'a Staging,
     /// Whether files become hard links of the originals where the host supports that.
     links: bool,
     /// The attributes that could not be set, for each affected object.
     pub unset: Vec<Unset>,
+    /// Copies that were to become hard links, by their paths below the tops of the copied trees,
+    /// with the host's errors.
+    pub unlinked: Vec<(BasePath, io::Error)>,
     /// The copies of hard-linked files, by the original's device and inode number.
     made: HashMap<(u64, u64), BasePath>,
 }
@@ -58,10 +63,16 @@ impl CloneEnds<'_> {
     }
 }
 
-impl Cloner {
+impl<'a> Cloner<'a> {
+    /// Makes copies of files.
+    pub fn new(staging: &'a Staging) -> Self {
+        let (unset, unlinked, made) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { staging, links: false, unset, unlinked, made }
+    }
+
     /// Makes hard links of files instead of copies, where the host supports that.
-    pub fn linking() -> Self {
-        Self { links: true, ..Self::default() }
+    pub fn linking(staging: &'a Staging) -> Self {
+        Self { links: true, ..Self::new(staging) }
     }
 
     /// Copies the object at `from` to `to`, which must not exist.
@@ -108,18 +119,25 @@ impl Cloner {
     ) -> Result<()> {
         let (source, place) = ends.at(below);
         let (from, to) = (ends.from.0, ends.to.0);
-        if let Some(first) = self.made.get(&object.id())
-            && link((to, first), (to, &place)).is_ok()
-        {
-            return Ok(());
+        let first = self.made.get(&object.id()).cloned();
+        let other = || (ends.hooks.other_name)(below);
+        let mut refused = None;
+        for (name, is_first) in [(first, true), (other(), false)] {
+            let linked = name.map(|name| link((to, &name), (to, &place)));
+            match linked {
+                Some(Ok(())) => {
+                    if !is_first && object.nlink > 1 {
+                        self.made.insert(object.id(), place);
+                    }
+                    return Ok(());
+                }
+                Some(Err(error)) => refused = Some(error),
+                None => {}
+            }
         }
+        self.unlinked.extend(refused.map(|error| (below.clone(), error)));
         if object.nlink > 1 {
             self.made.insert(object.id(), place.clone());
-        }
-        if let Some(other) = (ends.hooks.other_name)(below)
-            && link((to, &other), (to, &place)).is_ok()
-        {
-            return Ok(());
         }
         if self.links {
             match link((from, &source), (to, &place)) {
@@ -128,10 +146,15 @@ impl Cloner {
                 Err(_) => {}
             }
         }
+        let staging = self.staging;
         let copied = || -> io::Result<()> {
-            let (source, place) = (from.parent(&source)?, to.parent(&place)?);
+            let (opened, to) = ((from, &source), to.parent(&place)?);
+            let (source, place) = (from.parent(&source)?, to);
             match object.seen.kind {
-                FileKind::Regular => content((&source.0, source.1), (&place.0, place.1), object),
+                FileKind::Regular => {
+                    let source = unreadable::open(staging, opened, object)?;
+                    content(&source, (&place.0, place.1), object)
+                }
                 FileKind::Symlink => {
                     let target = rustix::fs::readlinkat(&source.0, source.1, Vec::new())?;
                     Ok(rustix::fs::symlinkat(target, &place.0, place.1)?)
@@ -186,7 +209,7 @@ pub fn check_copy(from: &Target, path: &BasePath, object: &TargetObject) -> Resu
             // The owner can open it in any case; that could need a chmod(2), which a check avoids.
             FileKind::Regular if object.attrs.uid != effective_user() => {
                 let (dir, name) = from.parent(path)?;
-                readable((&dir, name), object).map(drop)
+                unreadable::open_file(&dir, name).map(drop)
             }
             FileKind::Block | FileKind::Character if effective_user() != 0 => {
                 Err(Errno::PERM.into())
@@ -207,55 +230,33 @@ type DirAndName<'a, D> = (&'a D, &'a [u8]);
 
 /// Copies the content of a file: as a reflink if the host supports that, otherwise everything
 /// except holes.
-fn content<D: AsFd>(
-    from: DirAndName<'_, D>,
-    to: DirAndName<'_, D>,
-    object: &TargetObject,
-) -> io::Result<()> {
+fn content<D: AsFd>(source: &File, to: DirAndName<'_, D>, object: &TargetObject) -> io::Result<()> {
     let made = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let source = readable(from, object)?;
     let copy: File = rustix::fs::openat(to.0, to.1, made, Mode::RUSR | Mode::WUSR)?.into();
     #[cfg(target_os = "linux")]
-    if object.seen.size > 0 && rustix::fs::ioctl_ficlone(&copy, &source).is_ok() {
+    if object.seen.size > 0 && rustix::fs::ioctl_ficlone(&copy, source).is_ok() {
         return Ok(());
     }
     let mut at = 0;
     while at < object.seen.size {
-        let (start, end) = match rustix::fs::seek(&source, SeekFrom::Data(at)) {
+        let (start, end) = match rustix::fs::seek(source, SeekFrom::Data(at)) {
             Ok(start) => {
-                (start, rustix::fs::seek(&source, SeekFrom::Hole(start)).unwrap_or(u64::MAX))
+                (start, rustix::fs::seek(source, SeekFrom::Hole(start)).unwrap_or(u64::MAX))
             }
             // Only a hole is left.
             Err(Errno::NXIO) => break,
             Err(_) => (at, u64::MAX),
         };
-        rustix::fs::seek(&source, SeekFrom::Start(start))?;
+        rustix::fs::seek(source, SeekFrom::Start(start))?;
         rustix::fs::seek(&copy, SeekFrom::Start(start))?;
         let length = end.min(object.seen.size).saturating_sub(start);
-        let copied = io::copy(&mut io::Read::take(&source, length), &mut &copy)?;
+        let copied = io::copy(&mut io::Read::take(source, length), &mut &copy)?;
         if copied < length {
             break;
         }
         at = start + length;
     }
     copy.set_len(object.seen.size)
-}
-
-/// Opens a file for reading, also one whose mode keeps its owner out.
-fn readable<D: AsFd>(from: DirAndName<'_, D>, object: &TargetObject) -> io::Result<File> {
-    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let open = || rustix::fs::openat(from.0, from.1, read, Mode::empty());
-    match open() {
-        Err(Errno::ACCESS) if object.attrs.uid == effective_user() => {
-            // Its owner may read it after chmod(2), and the descriptor stays when that is undone.
-            let set = |attrs: &Attrs| attrs::mode(from.0.as_fd(), from.1, attrs);
-            set(&Attrs { mode: object.attrs.mode | 0o400, ..object.attrs.clone() })?;
-            let opened = open();
-            set(&object.attrs)?;
-            Ok(opened?.into())
-        }
-        opened => Ok(opened?.into()),
-    }
 }
 
 /// Creates a FIFO, socket or device like another one.

@@ -16,6 +16,7 @@ mod staged;
 mod staging;
 mod sweep;
 mod undo_dir;
+mod unreadable;
 mod xattrs;
 
 use std::ffi::OsStr;
@@ -183,7 +184,7 @@ impl Target {
             Err(error) => Err(error.into()),
         };
         unmade.map_err(|source| self.error(&part, source))?;
-        Cloner::default().copy((self, path), (self, &part), Hooks::NONE)?;
+        Cloner::new(to.0).copy((self, path), (self, &part), Hooks::NONE)?;
         rustix::fs::renameat(shelf, part_name, shelf, &*slot)
             .map_err(|error| self.error(&part, error.into()))
     }

@@ -6,7 +6,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use super::staged::StagedFile;
 use super::xattrs::{self, Xattrs};
 use super::{
     Attrs, DIRECTORY, Result, SeenObject, Target, TargetError, Unset, attrs, check_entries,
-    own_dir, sweep, sync_all, write_whole,
+    own_dir, sweep, sync_all, unreadable, write_whole,
 };
 use crate::base::{BasePath, STAGING, STAGING_JOURNAL};
 use crate::vfs::{Device, FileKind, Time};
@@ -60,16 +60,21 @@ const UNFINISHED: &str = "-unfinished";
 /// Name of the file with facts that the slots do not show.
 const NOTES: &str = "notes";
 
-/// Name of the file with [`TopTimes`].
+/// Name of the file with [`TopNote`].
 const TOP: &str = "top";
 
-/// The mtime of the target's top, which moves as the staging is made and removed.
+/// Name of the file that notes a mode which is changed for a moment.
+const MODE: &str = "mode";
+
+/// The mtime of the target's top, which moves as the staging is made and removed, and its mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct TopTimes {
+struct TopNote {
     /// What it is to have without the staging.
     wanted: Time,
     /// What it has while the staging is there.
     during: Time,
+    /// The mode that it is to have without the staging; `None` leaves the mode as it is.
+    mode: Option<u32>,
 }
 
 impl Target {
@@ -93,7 +98,7 @@ impl Target {
             };
             check_entries(&dir, is_ours)?;
             if is_new {
-                let times = TopTimes { wanted, during: mtime(&top)? };
+                let times = TopNote { wanted, during: mtime(&top)?, mode: None };
                 // Only a run that is killed needs it.
                 let _full_disk = times.write(&dir);
             }
@@ -104,29 +109,33 @@ impl Target {
         opened().map_err(|source| TargetError { path: path.clone(), source })
     }
 
-    /// The mtime that the top is to have without the staging; `None` if it is not known, or if
-    /// something has changed the top since it was noted.
+    /// The attributes that the top is to have without the staging: `now`, but for the noted mode
+    /// and mtime, unless something has changed the top since these were noted.
     ///
     /// # Errors
     /// The host refuses.
-    pub fn top_mtime(&self, staging: &Staging) -> Result<Option<Time>> {
-        let read = || -> io::Result<Option<Time>> {
-            let now = mtime(&self.readable(&BasePath::root())?)?;
-            let noted = TopTimes::read(&staging.dir)?.filter(|noted| noted.during == now);
-            Ok(noted.map(|noted| noted.wanted))
+    pub fn noted_top(&self, staging: &Staging, now: Attrs) -> Result<Attrs> {
+        let read = || -> io::Result<Attrs> {
+            let mtime = mtime(&self.readable(&BasePath::root())?)?;
+            let noted = TopNote::read(&staging.dir)?.filter(|noted| noted.during == mtime);
+            let mode = noted.as_ref().and_then(|noted| noted.mode).unwrap_or(now.mode);
+            Ok(match noted {
+                Some(noted) => Attrs { mode, mtime: noted.wanted, ..now },
+                None => now,
+            })
         };
         read().map_err(|source| staging.error(source))
     }
 
-    /// Notes which mtime the top is to have without the staging, for a run that finds what an
-    /// interrupted removal leaves.
+    /// Notes which mode and mtime the top is to have without the staging, for a run that finds what
+    /// an interrupted removal leaves.
     ///
     /// # Errors
     /// The host refuses.
-    pub fn note_top_mtime(&self, staging: &Staging, wanted: Time) -> Result<()> {
+    pub fn note_top(&self, staging: &Staging, wanted: &Attrs) -> Result<()> {
         let noted = || -> io::Result<()> {
             let during = mtime(&self.readable(&BasePath::root())?)?;
-            TopTimes { wanted, during }.write(&staging.dir)
+            TopNote { wanted: wanted.mtime, during, mode: Some(wanted.mode) }.write(&staging.dir)
         };
         noted().map_err(|source| staging.error(source))
     }
@@ -159,17 +168,18 @@ impl Target {
 /// Whether a staging has entries of this name.
 fn is_ours(name: &[u8]) -> bool {
     let name = name.strip_suffix(UNFINISHED.as_bytes()).unwrap_or(name);
-    let ours = [NEW, TAKEN, REPLACED, STAGING_JOURNAL, NOTES, TOP];
+    let ours = [NEW, TAKEN, REPLACED, STAGING_JOURNAL, NOTES, TOP, MODE];
     ours.iter().any(|ours| ours.as_bytes() == name)
 }
 
-impl TopTimes {
+impl TopNote {
     fn write(self, dir: &File) -> io::Result<()> {
-        let Self { wanted, during } = self;
+        let Self { wanted, during, mode } = self;
         let (begun, times) = (format!("{TOP}{UNFINISHED}"), [wanted, during]);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let file = rustix::fs::openat(dir, &*begun, flags, Mode::RUSR | Mode::WUSR)?;
-        let text = times.map(|time| format!("{} {}", time.secs, time.nanos)).join(" ");
+        let mut text = times.map(|time| format!("{} {}", time.secs, time.nanos)).join(" ");
+        text.extend(mode.map(|mode| format!(" {mode}")));
         File::from(file).write_all(text.as_bytes())?;
         Ok(rustix::fs::renameat(dir, &*begun, dir, TOP)?)
     }
@@ -187,7 +197,10 @@ impl TopTimes {
             let secs = numbers.next()?.parse().ok()?;
             Some(Time { secs, nanos: numbers.next()?.parse().ok()? })
         };
-        Ok(time().and_then(|wanted| Some(Self { wanted, during: time()? })))
+        let Some((wanted, during)) = time().and_then(|wanted| Some((wanted, time()?))) else {
+            return Ok(None);
+        };
+        Ok(Some(Self { wanted, during, mode: numbers.next().and_then(|mode| mode.parse().ok()) }))
     }
 }
 
@@ -389,6 +402,32 @@ impl Staging {
             sync_all(&self.dir)
         };
         noted().map_err(|source| self.error(source))
+    }
+
+    /// Notes, synced, the mode of a file before it is changed for a moment.
+    pub(super) fn note_mode(&self, note: &[u8]) -> io::Result<()> {
+        let begun = format!("{MODE}{UNFINISHED}");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.dir, &*begun, flags, Mode::RUSR | Mode::WUSR)?;
+        let mut file = File::from(file);
+        file.write_all(note)?;
+        file.sync_all()?;
+        rustix::fs::renameat(&self.dir, &*begun, &self.dir, MODE)?;
+        self.dir.sync_all()
+    }
+
+    /// Removes that note: the file has its mode again.
+    pub(super) fn forget_mode(&self) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.dir, MODE, AtFlags::empty())?)
+    }
+
+    /// Restores the mode of a file that a killed run changed for a moment.
+    pub fn restore_mode(&self) -> Result<()> {
+        let Some(mut file) = self.read(MODE)? else { return Ok(()) };
+        let mut noted = Vec::new();
+        file.read_to_end(&mut noted).map_err(|source| self.error(source))?;
+        unreadable::restore(&noted)?;
+        self.forget_mode().map_err(|source| self.error(source))
     }
 
     /// Removes everything that an earlier run left without having written its journal.

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::clone::{Cloner, Hooks};
 use super::object::entry;
 use super::{
-    DIRECTORY, Result, Target, TargetError, check_entries, check_own, rename_new, sweep,
+    DIRECTORY, Result, Staging, Target, TargetError, check_entries, check_own, rename_new, sweep,
     write_whole, xattrs,
 };
 use crate::base::BasePath;
@@ -177,7 +177,7 @@ impl UndoDir {
         &self,
         from: (&Target, &BasePath),
         place: &BasePath,
-        cloner: &mut Cloner,
+        cloner: &mut Cloner<'_>,
     ) -> Result<()> {
         let moved = || -> io::Result<bool> {
             self.unmake(place)?;
@@ -200,15 +200,19 @@ impl UndoDir {
     ///
     /// # Errors
     /// The host refuses.
-    pub fn separate(&self, place: &BasePath, copy: Option<&BasePath>) -> Result<()> {
+    pub fn separate(
+        &self,
+        place: &BasePath,
+        copy: Option<&BasePath>,
+        staging: &Staging,
+    ) -> Result<()> {
         let temporary = BasePath::from_bytes(COPY.as_bytes()).unwrap_or_default();
         let done = || -> io::Result<()> {
             self.unmake(&temporary)?;
             match copy {
                 None => {
                     let copied = (&self.target, &temporary);
-                    let mut cloner = Cloner::default();
-                    cloner
+                    Cloner::new(staging)
                         .copy((&self.target, place), copied, Hooks::NONE)
                         .map_err(|error| error.source)?;
                 }
@@ -254,7 +258,7 @@ impl UndoDir {
     ///
     /// # Errors
     /// The host refuses.
-    pub fn move_left_out(&self, from: &str, to: &str) -> Result<()> {
+    pub fn move_left_out(&self, from: &str, to: &str, staging: &Staging) -> Result<()> {
         let names = self.target.names(&entry(&BasePath::root(), from.as_bytes()))?;
         for name in names.iter().filter(|name| name.starts_with(LEFT_OUT)) {
             let mut place = Self::place(to, name);
@@ -264,7 +268,7 @@ impl UndoDir {
                 place = Self::place(to, &[name, format!(".{number}").as_bytes()].concat());
             }
             let from = Self::place(from, name);
-            self.receive((&self.target, &from), &place, &mut Cloner::default())?;
+            self.receive((&self.target, &from), &place, &mut Cloner::new(staging))?;
         }
         Ok(())
     }

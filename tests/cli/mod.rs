@@ -58,5 +58,6 @@ mod tree_paths;
 mod unavailable;
 mod undo;
 mod undo_left_out;
+mod undo_links;
 mod unmounting;
 mod writing;

@@ -114,7 +114,7 @@ pub(super) struct Args {
     /// Print JSON objects.
     ///
     /// Types: difference, undo, drift, merged, unchanged, special, left_out, loss, plan, undo_plan,
-    /// kept, skipped, applied.
+    /// kept, skipped, unlinked, applied.
     #[arg(long)]
     json: bool,
 }

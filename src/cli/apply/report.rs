@@ -13,6 +13,9 @@ use crate::cli::{Ending, text};
 use crate::inspect::apply::{Loss, NotSet, Report};
 use crate::inspect::opened::OpenSession;
 
+/// The most warnings of files that an undo could not link to their further names.
+const MAX_UNLINKED_LINES: usize = 100;
+
 /// Prints the report, and returns the ending.
 pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result<Ending, CliError> {
     match report.broken_off {
@@ -28,6 +31,9 @@ pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result
     for loss in &report.losses {
         let path = text::name(loss.path.as_bytes());
         output::line(format_args!("warning: {path} {}", lost(loss)));
+    }
+    if !args.json {
+        warn_of_unlinked(report);
     }
     let shown = show(args, opened, report);
     // An apply of times alone leaves what an earlier one kept, and has no undo.
@@ -58,6 +64,13 @@ fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliErr
         } else {
             out.line(format_args!("skipped {}: {}", text::name(path), skipped.why))?;
         }
+    }
+    let unlinked = by_path(&report.unlinked, |file| &file.path);
+    for file in unlinked.into_iter().filter(|_| args.json) {
+        let mut object = text::json("unlinked");
+        text::put_path(&mut object, "path", file.path.as_bytes());
+        object.insert("why".to_owned(), file.why.as_str().into());
+        out.json(object)?;
     }
     let dir = super::target(args, opened);
     let skipped = report.skipped.len() + report.left_out.len();
@@ -127,6 +140,19 @@ fn warn(not_set: NotSet) {
             "warning: the {what} of {} is not as in the session: only the owner or root may set it",
             text::count(count, "object"),
         ));
+    }
+}
+
+/// Prints a warning for each of the first files that are no hard links any more.
+fn warn_of_unlinked(report: &Report) {
+    for file in by_path(&report.unlinked, |file| &file.path).into_iter().take(MAX_UNLINKED_LINES) {
+        let (path, why) = (text::name(file.path.as_bytes()), &file.why);
+        output::line(format_args!("warning: {path}: is a file of its own now: {why}"));
+    }
+    let more = report.unlinked.len().saturating_sub(MAX_UNLINKED_LINES);
+    if more > 0 {
+        let files = text::count(more, "more file");
+        output::line(format_args!("warning: and {files}; --json names all of them"));
     }
 }
 

@@ -16,7 +16,7 @@ use super::session_check::{CHANGED, SessionCheck};
 use super::stage::NotSet;
 use super::steps::{AppliedChange, PutStep, Set, Take};
 use super::target_dir::{ApplyTarget, stat_in};
-use super::{ApplyEvent, ApplyWatch, Skipped};
+use super::{ApplyEvent, ApplyWatch, Skipped, Unlinked};
 use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -416,6 +416,12 @@ impl<'a> StepRunner<'a> {
             change.is_whole &= !holds_skipped.contains(&change.path);
         }
         made
+    }
+
+    /// The files that were put without their further names.
+    pub fn unlinked(&self) -> Vec<Unlinked> {
+        let is_put = |file: &&Unlinked| !self.skipped.contains(&file.change);
+        self.journal.unlinked.iter().filter(is_put).cloned().collect()
     }
 
     /// The changes with a skipped step.

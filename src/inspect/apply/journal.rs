@@ -6,12 +6,12 @@ use std::io::{self, BufRead, BufReader, Write};
 
 use serde_json::{Map, Value, json};
 
-use super::Skipped;
 use super::kept_hard_links::SharedFiles;
 use super::locked_dirs::OpenedDir;
 use super::record::{Before, PlacedDescendant};
 use super::steps::{AppliedChange, PutStep, Set, Steps, Take};
 use super::unchanged::DroppedCopy;
+use super::{Skipped, Unlinked};
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::hunks::ChosenPart;
@@ -51,6 +51,9 @@ pub(super) struct Journal {
     pub unchanged: Vec<DroppedCopy>,
     /// Changes that are left out without steps. A journal of an older version has none.
     pub left_out: Vec<Skipped>,
+    /// Files that an undo does not link to their further names again. A journal of an older version
+    /// has none.
+    pub unlinked: Vec<Unlinked>,
     /// Attributes from before the first step.
     pub before: Vec<Before>,
     /// Objects in directories that are put as a whole.
@@ -94,6 +97,7 @@ impl Journal {
             // Not in lines of their own: an older program refuses a line of an unknown kind.
             "unchanged": self.unchanged.iter().map(DroppedCopy::json).collect::<Vec<_>>(),
             "left_out": self.left_out.iter().map(skipped).collect::<Vec<_>>(),
+            "unlinked": self.unlinked.iter().map(unlinked).collect::<Vec<_>>(),
         }))?;
         for change in &self.changes {
             line(json!({ "change": {
@@ -165,6 +169,9 @@ impl Journal {
             let left_out = line.get("left_out").and_then(Value::as_array);
             let left_out = left_out.into_iter().flatten().map(to_skipped);
             self.left_out = left_out.collect::<Option<_>>()?;
+            let unlinked = line.get("unlinked").and_then(Value::as_array);
+            let unlinked = unlinked.into_iter().flatten().map(to_unlinked);
+            self.unlinked = unlinked.collect::<Option<_>>()?;
             return Some(());
         }
         let (what, value) = line.as_object()?.iter().next()?;
@@ -267,6 +274,16 @@ fn skipped(what: &Skipped) -> Value {
 fn to_skipped(value: &Value) -> Option<Skipped> {
     let why = value.get("why")?.as_str()?.to_owned();
     Some(Skipped { path: to_merged(value.get("path")?)?, why })
+}
+
+fn unlinked(file: &Unlinked) -> Value {
+    json!({ "path": bytes(file.path.as_bytes()), "why": file.why, "change": file.change })
+}
+
+fn to_unlinked(value: &Value) -> Option<Unlinked> {
+    let why = value.get("why")?.as_str()?.to_owned();
+    let change = usize::try_from(value.get("change")?.as_u64()?).ok()?;
+    Some(Unlinked { path: to_merged(value.get("path")?)?, why, change })
 }
 
 /// `Some(None)` for null.

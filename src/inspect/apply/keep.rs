@@ -418,7 +418,7 @@ impl Keeping<'_> {
     /// are not swept.
     fn carry_over(&self, old: &Record) -> Result<Vec<KeptCopy>> {
         let mut kept = Vec::new();
-        self.dir.move_left_out(&old.round(), &self.round)?;
+        self.dir.move_left_out(&old.round(), &self.round, self.staging)?;
         for copy in copies(self.dir, old) {
             let change = old.changes.iter().position(|path| *path == copy.change);
             let name = copy.copy.file_name().map(|name| name.as_encoded_bytes().to_vec());
@@ -429,7 +429,11 @@ impl Keeping<'_> {
             let from = UndoDir::place(&old.round(), &name);
             let to = UndoDir::place(&self.round, &[LEFT_OUT, &name[..]].concat());
             if self.dir.target().object(&from)?.is_some() {
-                self.dir.receive((self.dir.target(), &from), &to, &mut Cloner::default())?;
+                self.dir.receive(
+                    (self.dir.target(), &from),
+                    &to,
+                    &mut Cloner::new(self.staging),
+                )?;
             }
             if self.dir.target().object(&to)?.is_some() {
                 kept.push(KeptCopy { copy: self.dir.shown(&to), ..copy });

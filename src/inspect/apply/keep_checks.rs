@@ -98,11 +98,10 @@ pub fn keep_nothing(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
     }
 }
 
-/// Refuses if the undo directory cannot be used. Closes directories that a killed undo left open.
+/// Refuses if the undo directory cannot be used.
 pub(super) fn check_writable(place: &ApplyTarget<'_>) -> Result<()> {
     match UndoDir::open(&place.undo_dir(), true) {
-        Ok(Some(dir)) => super::locked_dirs::close_left_open(place, &dir),
-        Ok(None) => Ok(()),
+        Ok(_) => Ok(()),
         Err(error) => {
             let what = format!("what is replaced and removed cannot be kept: {error}");
             Err(InspectError::Refused { what, advice: ApplyAdvice::KeepNothing })

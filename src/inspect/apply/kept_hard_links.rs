@@ -5,7 +5,7 @@
 //! shows that they were hard links of files in the target: a resumed run would record separate
 //! files, and an undo would restore them as such.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ impl SharedFiles {
 type KeptFile = (usize, BasePath);
 
 /// Joins the path of a kept object and a path below it.
-fn below(top: &BasePath, path: &BasePath) -> BasePath {
+pub(super) fn below(top: &BasePath, path: &BasePath) -> BasePath {
     match path.is_root() {
         true => top.clone(),
         false => {
@@ -103,7 +103,7 @@ impl Keeping<'_> {
                 found
             }
         };
-        let mut cloner = Cloner::default();
+        let (mut cloner, mut unlinked) = (Cloner::new(self.staging), Vec::new());
         for item in items {
             if self.tell(watch).is_break() {
                 return Ok(None);
@@ -111,10 +111,21 @@ impl Keeping<'_> {
             if self.is_staged(item)? {
                 let from = Staging::path_of(item.shelf, item.slot);
                 self.dir.receive((&self.place.target, &from), &item.to, &mut cloner)?;
+                for (path, _) in cloner.unlinked.drain(..) {
+                    let object = self.place.target.object(&below(&from, &path))?;
+                    unlinked.extend(object.map(|object| KeptHardLink {
+                        slot: item.slot,
+                        below: path,
+                        seen: object.seen,
+                    }));
+                }
             }
         }
         let is_done = self.separate(&shared, items, watch)?.is_continue();
-        Ok(is_done.then_some(shared.files))
+        // Copies that are no hard links of each other any more: the undo names them.
+        let known: HashSet<_> = shared.files.iter().map(|link| (link.slot, &link.below)).collect();
+        unlinked.retain(|link: &KeptHardLink| !known.contains(&(link.slot, &link.below)));
+        Ok(is_done.then(|| [shared.files, unlinked].concat()))
     }
 
     fn is_staged(&self, item: &KeptItem) -> Result<bool> {
@@ -191,7 +202,7 @@ impl Keeping<'_> {
                 if self.tell(watch).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
-                self.dir.separate(&path, copies.get(&seen.ino))?;
+                self.dir.separate(&path, copies.get(&seen.ino), self.staging)?;
             }
             copies.entry(seen.ino).or_insert(path);
         }

@@ -83,10 +83,10 @@ pub(super) fn while_open<T>(
     (dir, record): (&UndoDir, &Record),
     work: impl FnOnce(&[OpenedDir]) -> Result<T>,
 ) -> Result<T> {
-    close_left_open(place, dir)?;
+    close_listed(place, dir)?;
     let mut opened = Vec::new();
     let done = open_all(place, (dir, record), &mut opened).and_then(|()| work(&opened));
-    let closed = close_again(place, dir, &opened);
+    let closed = close_again(&place.target, dir, &opened);
     let done = done?;
     closed.map(|()| done)
 }
@@ -130,9 +130,9 @@ fn open_all(
     Ok(())
 }
 
-fn close_again(place: &ApplyTarget<'_>, dir: &UndoDir, opened: &[OpenedDir]) -> Result<()> {
+fn close_again(target: &Target, dir: &UndoDir, opened: &[OpenedDir]) -> Result<()> {
     for OpenedDir { path, ino, attrs } in opened.iter().rev() {
-        change(&place.target, (path, *ino), open_attrs(attrs).mode, attrs.mode)?;
+        change(target, (path, *ino), open_attrs(attrs).mode, attrs.mode)?;
     }
     match opened.is_empty() {
         true => Ok(()),
@@ -140,8 +140,14 @@ fn close_again(place: &ApplyTarget<'_>, dir: &UndoDir, opened: &[OpenedDir]) -> 
     }
 }
 
-/// Closes directories that a run opened before it was killed while it planned.
-pub(super) fn close_left_open(place: &ApplyTarget<'_>, dir: &UndoDir) -> Result<()> {
+/// Closes directories that an undo opened before it was killed while it planned.
+pub(super) fn close_left_open(place: &ApplyTarget<'_>) -> Result<()> {
+    // An undo directory that cannot be used is refused when something is to be kept.
+    let Ok(Some(dir)) = UndoDir::open(&place.undo_dir(), false) else { return Ok(()) };
+    close_listed(place, &dir)
+}
+
+fn close_listed(place: &ApplyTarget<'_>, dir: &UndoDir) -> Result<()> {
     let Some(file) = dir.opened()? else { return Ok(()) };
     let mut opened = Vec::new();
     for line in BufReader::new(file).lines() {
@@ -149,7 +155,13 @@ pub(super) fn close_left_open(place: &ApplyTarget<'_>, dir: &UndoDir) -> Result<
         let value = serde_json::from_str::<Value>(&line).ok();
         opened.extend(value.as_ref().and_then(OpenedDir::read));
     }
-    close_again(place, dir, &opened)?;
+    // The undo may have been of an apply to another directory.
+    let other = keep::read(dir)?.filter(|record| !place.is_of(record));
+    let other = other.map(|record| Target::open(&record.target)).transpose();
+    match other {
+        Ok(other) => close_again(other.as_ref().unwrap_or(&place.target), dir, &opened)?,
+        Err(error) => tracing::warn!(%error, "directories that an undo opened are not closed"),
+    }
     Ok(dir.forget_opened()?)
 }
 

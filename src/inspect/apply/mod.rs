@@ -40,6 +40,7 @@ mod undo;
 mod undo_attributes;
 mod undo_change;
 mod undo_drift;
+mod undo_links;
 mod undo_plan;
 
 use std::ops::ControlFlow;
@@ -73,7 +74,7 @@ pub use open_staging::{
     InterruptedApply, UnfinishedApply, check_finished, interrupted, unfinished,
 };
 pub use plan::{ApplyOptions, ApplyPlan, AttributeCounts, KeptInBase, Loss, Merged, Special};
-pub use report::{Report, Skipped};
+pub use report::{Report, Skipped, Unlinked};
 pub use stage::NotSet;
 pub use steps::AppliedChange;
 pub use unchanged::DroppedCopy;
@@ -190,7 +191,7 @@ pub fn apply(
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
     let place = open_place(opened, to)?;
-    let mut staging = open_new(&place.target)?;
+    let mut staging = open_new(&place)?;
     let prepared = prepare(opened, &place, options, consent, &mut staging, watch);
     let begun = prepared.and_then(|prepared| {
         let Some((journal, staged)) = prepared else { return Ok(None) };
@@ -300,20 +301,24 @@ fn prepare(
         before,
         inside: Vec::new(),
         opened: Vec::new(),
+        unlinked: Vec::new(),
     };
     Ok(Some((journal, staged)))
 }
 
-/// Removes the staging of a run that was killed while it had no journal.
+/// Removes the staging of a run that was killed while it had no journal, and restores the modes
+/// that the run changed for a moment.
 ///
 /// # Errors
 /// Another apply is running, or the host refuses.
 pub fn clear(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
     let place = ApplyTarget::open(opened, to)?;
-    let Some(staging) = open(&place.target, false)? else { return Ok(()) };
+    let Some(staging) = open(&place.target, false)? else {
+        return locked_dirs::close_left_open(&place);
+    };
     if staging.journal()?.is_none() {
-        let mut top = plan::attrs_of(&place.top);
-        top.mtime = place.target.top_mtime(&staging)?.unwrap_or(top.mtime);
+        locked_dirs::close_left_open(&place)?;
+        let top = place.target.noted_top(&staging, plan::attrs_of(&place.top))?;
         clear_up(&place.target, staging, Some(&top))?;
     }
     Ok(())
@@ -399,6 +404,7 @@ fn finish(
         left_out: journal.left_out.clone(),
         not_set: commit.not_set,
         losses: staged.losses,
+        unlinked: commit.unlinked(),
         is_undo: journal.is_undo,
         is_redo: journal.is_redo,
         ..Report::default()
@@ -465,11 +471,13 @@ fn finish(
 
 /// Removes the staging, and sets the attributes of the target's top.
 fn clear_up(target: &Target, staging: Staging, top: Option<&Attrs>) -> Result<Unset> {
-    if let Some(top) = top
-        && let Err(error) = target.note_top_mtime(&staging, top.mtime)
-    {
-        // Only a run after a kill needs the time.
-        tracing::debug!(%error, "the time of the top is not noted");
+    if let Some(top) = top {
+        // Before the journal goes: a run that is killed later leaves no other trace of them.
+        target.set(&BasePath::root(), &locked_dirs::open_attrs(top))?;
+        if let Err(error) = target.note_top(&staging, top) {
+            // Only a run after a kill needs it.
+            tracing::debug!(%error, "the attributes of the top are not noted");
+        }
     }
     target.remove(staging)?;
     let unset = top.map(|top| target.set(&BasePath::root(), top)).transpose()?;

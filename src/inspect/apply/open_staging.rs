@@ -7,6 +7,7 @@ use std::path::Path;
 use super::advice::ApplyAdvice;
 use super::commit::steps_left;
 use super::journal_of;
+use super::locked_dirs::close_left_open;
 use super::target_dir::ApplyTarget;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
@@ -86,24 +87,27 @@ pub fn interrupted(opened: &OpenSession, to: Option<&Path>) -> Result<Option<Int
     Ok(Some(InterruptedApply { steps, left, is_undo: journal.is_undo }))
 }
 
-/// Opens or creates the staging, and refuses one with the journal of an interrupted run.
-pub(super) fn open_new(target: &Target) -> Result<Staging> {
+/// Opens or creates the staging, and refuses one with the journal of an interrupted run. Closes
+/// directories that a killed undo left open.
+pub(super) fn open_new(place: &ApplyTarget<'_>) -> Result<Staging> {
+    let target = &place.target;
     let staging = open(target, true)?.ok_or_else(|| vanished(target))?;
     if staging.journal()?.is_some() {
         let what = format!("{}: an apply to it was interrupted", shown(target));
         return Err(InspectError::Refused { what, advice: ApplyAdvice::FinishOther });
     }
+    close_left_open(place)?;
     Ok(staging)
 }
 
 /// Opens the staging, and creates it if `made` is set. `None` if it does not exist. Fails while
-/// another process has it open.
+/// another process has it open. Restores the mode that a killed run changed to read a file.
 pub(super) fn open(target: &Target, made: bool) -> Result<Option<Staging>> {
     let not_written = |error: TargetError, advice| InspectError::Refused {
         what: format!("{}: cannot be written: {}", shown(target), error.source),
         advice,
     };
-    target.staging(made).map_err(|error| match error.source.kind() {
+    let staging = target.staging(made).map_err(|error| match error.source.kind() {
         ErrorKind::WouldBlock => InspectError::Refused {
             what: format!("{}: another apply is at work", shown(target)),
             advice: ApplyAdvice::Wait,
@@ -111,7 +115,9 @@ pub(super) fn open(target: &Target, made: bool) -> Result<Option<Staging>> {
         ErrorKind::ReadOnlyFilesystem => not_written(error, ApplyAdvice::MountReadWrite),
         ErrorKind::PermissionDenied if made => not_written(error, ApplyAdvice::ApplyAsOther),
         _ => error.into(),
-    })
+    })?;
+    staging.as_ref().map_or(Ok(()), Staging::restore_mode)?;
+    Ok(staging)
 }
 
 fn vanished(target: &Target) -> InspectError {

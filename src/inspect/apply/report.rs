@@ -18,6 +18,17 @@ pub struct Skipped {
     pub why: String,
 }
 
+/// A file that an undo puts back as a file of its own, though it had further hard links.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unlinked {
+    /// Its path in the merged tree.
+    pub path: MergedPath,
+    /// The reason, for the user.
+    pub why: String,
+    /// Number of its change.
+    pub(super) change: usize,
+}
+
 /// The result of an apply or undo.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
@@ -31,6 +42,8 @@ pub struct Report {
     pub not_set: NotSet,
     /// Extended attributes that the host refuses to set.
     pub losses: Vec<Loss>,
+    /// Files that an undo could not link to their further names again.
+    pub unlinked: Vec<Unlinked>,
     /// Steps done and all steps, if the watcher stopped the run; (0, 0) without a journal.
     pub broken_off: Option<(usize, usize)>,
     /// The run was an undo.

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use super::merge::{self, StepContent};
 use super::plan::{ApplyPlan, Loss, Make};
 use super::target_dir::ApplyTarget;
-use super::{ApplyEvent, ApplyWatch, Skipped};
+use super::{ApplyEvent, ApplyWatch, Skipped, Unlinked};
 use crate::inspect::InspectError;
 use crate::inspect::diff;
 use crate::inspect::error::Result;
@@ -42,6 +42,8 @@ pub(super) struct Staged {
     pub skipped: Vec<(Option<usize>, Skipped)>,
     /// Extended attributes that the host refuses.
     pub losses: Vec<Loss>,
+    /// Files that an undo could not link to their further names.
+    pub unlinked: Vec<Unlinked>,
 }
 
 /// Makes the plan's objects; `None` if `watch` broke it off.

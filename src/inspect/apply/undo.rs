@@ -4,22 +4,26 @@
 //! and runs steps that can each be repeated. It keeps the objects that it replaces and removes, so
 //! that the next undo repeats the apply.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::advice::ApplyAdvice;
 use super::journal::Journal;
 use super::keep;
 use super::keep_checks;
+use super::kept_hard_links::below;
 use super::locked_dirs::{OpenedDir, add_before, while_open};
 use super::record::{PlacedDescendant, Record};
 use super::stage::Staged;
 use super::steps::AppliedChange;
 use super::target_dir::ApplyTarget;
 use super::undo_change;
-use super::undo_plan::{Restore, UndoOptions, UndoPlan, UndoPlanner, other_names};
-use super::{ApplyEvent, ApplyWatch, Report, SessionUpdater, Skipped};
+use super::undo_links::{FurtherNames, NOT_FOUND};
+use super::undo_plan::{Restore, UndoOptions, UndoPlan, UndoPlanner};
+use super::{ApplyEvent, ApplyWatch, Report, SessionUpdater, Skipped, Unlinked};
 use crate::base::BasePath;
+use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
@@ -55,7 +59,7 @@ pub fn undo(
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
     let place = ApplyTarget::open(opened, to)?;
-    let mut staging = super::open_new(&place.target)?;
+    let mut staging = super::open_new(&place)?;
     let prepared = prepare(opened, &place, options, shown, &mut staging, watch);
     let begun = prepared.and_then(|prepared| {
         let Some((journal, staged)) = prepared else { return Ok(None) };
@@ -126,6 +130,7 @@ fn prepare(
         return refused("nothing of an apply is kept any more".to_owned());
     };
     while_open(place, (&dir, &record), |dirs| {
+        let watch = (&*staging, watch);
         let mut prepared = prepare_open(place, (&dir, &record), options, (shown, dirs), watch)?;
         if let Some((journal, _)) = &mut prepared {
             journal.session = opened.session().id().to_owned();
@@ -146,7 +151,7 @@ fn prepare_open(
     (dir, record): (&UndoDir, &Record),
     options: &UndoOptions,
     (shown, opened): (Option<&UndoPlan>, &[OpenedDir]),
-    watch: &mut ApplyWatch<'_>,
+    (staging, watch): (&Staging, &mut ApplyWatch<'_>),
 ) -> Result<Option<(Journal, Staged)>> {
     let plan = make_plan(place, (dir, record), options, opened)?;
     let is_other =
@@ -163,7 +168,8 @@ fn prepare_open(
         keep_checks::check_copies(place, &plan.steps)?;
     }
     let mut staged = Staged::default();
-    if !restore(place, (dir, record), &plan.restores, &mut staged, watch)? {
+    let restored = restore(place, (dir, record), &plan, (staging, &mut staged), watch)?;
+    if restored.is_break() {
         return Ok(None);
     }
     let mut before = Vec::new();
@@ -192,6 +198,7 @@ fn prepare_open(
         changes: changes.collect(),
         before,
         inside: inside(place, &plan.restores)?,
+        unlinked: staged.unlinked.drain(..).collect(),
         opened: opened.to_vec(),
         steps: plan.steps,
         ..Journal::default()
@@ -235,46 +242,45 @@ fn left_out(plan: &UndoPlan) -> Vec<(Option<usize>, Skipped)> {
     drifted.chain(holders.map(|(change, holder)| (Some(*change), holder.clone()))).collect()
 }
 
-/// Copies the kept objects to staging; false if `watch` broke it off.
+/// Copies the kept objects to staging; `Break` if `watch` broke it off.
 fn restore(
     place: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
-    restores: &[Restore],
-    staged: &mut Staged,
+    plan: &UndoPlan,
+    (staging, staged): (&Staging, &mut Staged),
     watch: &mut ApplyWatch<'_>,
-) -> Result<bool> {
-    let others = other_names(place, record)?;
-    let shared: std::collections::HashMap<_, _> = record
-        .shared
-        .iter()
-        .filter_map(|s| Some(((s.slot, s.below.clone()), others.get(&s.seen.ino)?)))
-        .collect();
+) -> Result<ControlFlow<()>> {
+    let links = FurtherNames::find(place, record)?;
     let later: HashSet<&BasePath> = record.before.iter().map(|before| &before.path).collect();
-    let mut cloner = Cloner::linking();
-    let all = restores.len() as u64;
-    for (done, restore) in restores.iter().enumerate() {
+    let puts = plan.steps.puts.iter().filter(|put| put.shelf == StagingDir::New);
+    let changes: HashMap<_, _> = puts.map(|put| (put.slot, put.change)).collect();
+    let mut cloner = Cloner::linking(staging);
+    let all = plan.restores.len() as u64;
+    for (done, restore) in plan.restores.iter().enumerate() {
         if watch(ApplyEvent::Making { done: done as u64, all }).is_break() {
-            return Ok(false);
+            return Ok(ControlFlow::Break(()));
         }
         let from = UndoDir::place(&record.round(), &restore.name);
         let to = Staging::path_of(StagingDir::New, restore.slot);
-        let path_of = |below: &BasePath| match below.is_root() {
-            true => restore.path.clone(),
-            false => {
-                let path = [restore.path.as_bytes(), b"/", below.as_bytes()].concat();
-                BasePath::from_bytes(&path).unwrap_or_default()
-            }
-        };
         let hooks = Hooks {
-            later: &|below| later.contains(&path_of(below)),
-            other_name: &|below| {
-                shared.get(&(restore.kept, below.clone())).map(|path| (*path).clone())
-            },
+            later: &|path| later.contains(&below(&restore.path, path)),
+            other_name: &|path| links.name_of(restore.kept, path),
         };
         cloner.copy((dir.target(), &from), (&place.target, &to), hooks)?;
+        let refused = cloner
+            .unlinked
+            .drain(..)
+            .map(|(path, error)| (path, format!("the host refuses a hard link: {error}")));
+        let not_found = links.not_found(restore.kept);
+        let not_found = not_found.map(|path| (path.clone(), NOT_FOUND.to_owned()));
+        let change = changes.get(&restore.slot).copied().unwrap_or_default();
+        staged.unlinked.extend(refused.chain(not_found).map(|(path, why)| {
+            let path = MergedPath::of_base(&below(&restore.path, &path));
+            Unlinked { path, why, change }
+        }));
     }
     for unset in cloner.unset {
         staged.not_set.add(unset);
     }
-    Ok(true)
+    Ok(ControlFlow::Continue(()))
 }

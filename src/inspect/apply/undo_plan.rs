@@ -13,7 +13,7 @@ use super::steps::{PutStep, Steps, Take};
 use super::target_dir::ApplyTarget;
 use super::undo_change::{DirContents, UndoChange, UndoDrift, UndoKind};
 use super::undo_drift::{GoingNames, Holders, LeftObject};
-use crate::base::{BasePath, STAGING};
+use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::vfs::FileKind;
@@ -462,27 +462,4 @@ impl<'a> UndoPlanner<'a> {
         self.slots += 1;
         self.slots
     }
-}
-
-/// The files of the target that are hard links of kept files, by inode number.
-pub(super) fn other_names(
-    place: &ApplyTarget<'_>,
-    record: &Record,
-) -> Result<HashMap<u64, BasePath>> {
-    let wanted: HashMap<u64, &SeenObject> =
-        record.shared.iter().map(|shared| (shared.seen.ino, &shared.seen)).collect();
-    let mut found = HashMap::new();
-    if wanted.is_empty() {
-        return Ok(found);
-    }
-    place.target.walk(&BasePath::root(), &mut |path, object| {
-        if let Some(seen) = wanted.get(&object.seen.ino)
-            && (seen.kind, seen.size, seen.mtime)
-                == (object.seen.kind, object.seen.size, object.seen.mtime)
-        {
-            found.entry(object.seen.ino).or_insert_with(|| path.clone());
-        }
-        path.as_bytes() != STAGING.as_bytes()
-    })?;
-    Ok(found)
 }

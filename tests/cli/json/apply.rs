@@ -19,12 +19,15 @@ pub(super) fn run(seen: &mut Seen) {
     let text = dir.join("base/text");
     fs::write(&text, lines(20)).unwrap();
     fs::write(dir.join("base/touched"), "touched").unwrap();
+    fs::write(dir.join("base/linked"), "linked").unwrap();
+    fs::hard_link(dir.join("base/linked"), dir.join("outside")).unwrap();
     fs::write(dir.join("ours"), lines(20).replace("20", "twenty")).unwrap();
     for args in [
         &["write", "s.db", "/text", "--from", "ours"][..],
         &["write", "s.db", "/root", "--from", "ours"],
         &["chmod", "s.db", "4755", "/root"],
         &["write", "s.db", "/touched", "--from", "base/touched"],
+        &["rm", "s.db", "/linked"],
     ] {
         assert!(run_program(dir, args).status.success(), "{args:?}");
     }

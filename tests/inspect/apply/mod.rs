@@ -11,6 +11,7 @@ mod kinds;
 mod left_out;
 mod meanwhile;
 mod merge;
+mod modes_killed;
 mod moved_dirs;
 mod moved_dirs_random;
 mod names;

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use acetate::inspect::InspectError;
 use acetate::inspect::apply::{AppliedChange, ApplyEvent, clear, interrupted, resume};
-use acetate::vfs::Time;
-use acetate::writeback::Target;
+use acetate::vfs::{FileKind, Time};
+use acetate::writeback::{Attrs, Target};
 
 use super::{Noting, copy, open, watched};
 use crate::support::applied::{all, applied, assert_same, merged, on_host, planned};
@@ -164,10 +164,13 @@ fn the_top_gets_its_time_back_after_a_run_that_was_killed() {
     clear(&open(&world), Some(&to)).unwrap();
     assert_same(&on_host(&to), &before);
     let staging = target.staging(true).unwrap().unwrap();
-    target.note_top_mtime(&staging, Time { secs: 5, nanos: 6 }).unwrap();
+    let mtime = Time { secs: 5, nanos: 6 };
+    let top = Attrs { kind: FileKind::Directory, mode: 0o511, uid: 0, gid: 0, mtime };
+    target.note_top(&staging, &top).unwrap();
     drop(staging);
     clear(&open(&world), Some(&to)).unwrap();
-    assert_eq!(on_host(&to)[&b""[..]].mtime, (5, 6));
+    let top = &on_host(&to)[&b""[..]];
+    assert_eq!((top.mtime, top.mode), ((5, 6), 0o511));
     // Not where someone has changed the directory since.
     drop(target.staging(true).unwrap().unwrap());
     fs::write(to.join("later"), "").unwrap();

@@ -17,7 +17,7 @@ use crate::support::skip::skip;
 use crate::support::world::World;
 
 /// An ordinary user.
-const USER: u32 = 65_534;
+pub const USER: u32 = 65_534;
 
 const TREE: &str = r#"
     top/f/deep "deep"
@@ -33,7 +33,7 @@ const TREE: &str = r#"
 "#;
 
 /// With directories and files that their owner may not read.
-fn changed() -> World {
+pub fn changed() -> World {
     let mut world = World::new(TREE);
     give(&world.change_base());
     world.reopen();
@@ -64,7 +64,7 @@ fn changed() -> World {
 }
 
 /// Gives the user a tree.
-fn give(top: &Path) {
+pub fn give(top: &Path) {
     let mut open = vec![top.to_owned()];
     while let Some(path) = open.pop() {
         let meta = path.symlink_metadata().unwrap();
@@ -79,7 +79,7 @@ fn give(top: &Path) {
 }
 
 /// To Linux, a thread has a user.
-fn as_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub fn as_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let in_thread = || {
         let (user, group) = (Uid::from_raw(USER), Gid::from_raw(USER));
         rustix::thread::set_thread_res_gid(group, group, group).unwrap();
@@ -154,7 +154,7 @@ fn check(world: &World, to: &Path) {
     assert_same(&on_host(to), &after);
 }
 
-fn is_root() -> bool {
+pub fn is_root() -> bool {
     if !geteuid().is_root() {
         skip("only root makes a thread of another user");
     }

@@ -71,28 +71,26 @@ const BITS: [(u32, Option<Want>, Option<Want>); 6] = [
 /// ACCESS bits that a read-only export never grants.
 const CHANGES: u32 = Access::MODIFY | Access::EXTEND | Access::DELETE;
 
-impl View<'_> {
-    /// ACCESS.
-    pub fn access(
-        &self,
-        caller: &Caller,
-        object: &Locator,
-        want: Access,
-    ) -> Outcome<Access, Option<Attr>> {
-        let attr = match self.node(object).and_then(|node| self.attr(&node)) {
-            Ok(attr) => attr,
-            Err(error) => return error.into_fs().into(),
-        };
-        let mut granted = 0;
-        for (bit, dir, other) in BITS {
-            let needed = if attr.kind == FileKind::Directory { dir } else { other };
-            if want.0 & bit != 0 && needed.is_some_and(|needed| needed.granted(caller, &attr)) {
-                granted |= bit;
-            }
+/// ACCESS.
+pub(super) fn access(
+    view: &View<'_>,
+    caller: &Caller,
+    object: &Locator,
+    want: Access,
+) -> Outcome<Access, Option<Attr>> {
+    let attr = match view.node(object).and_then(|node| view.attr(&node)) {
+        Ok(attr) => attr,
+        Err(error) => return error.into_fs().into(),
+    };
+    let mut granted = 0;
+    for (bit, dir, other) in BITS {
+        let needed = if attr.kind == FileKind::Directory { dir } else { other };
+        if want.0 & bit != 0 && needed.is_some_and(|needed| needed.granted(caller, &attr)) {
+            granted |= bit;
         }
-        if self.core.is_read_only() || self.scope.read_only {
-            granted &= !CHANGES;
-        }
-        Outcome::ok(Access(granted), Some(attr))
     }
+    if view.core.is_read_only() || view.scope.read_only {
+        granted &= !CHANGES;
+    }
+    Outcome::ok(Access(granted), Some(attr))
 }

@@ -6,6 +6,7 @@ use crate::vfs::{Attr, FileId, FileKind, Locator, Time};
 
 use super::error::Result;
 use super::node::{DirPlace, Node, is_linked};
+use super::readdir::each_entry;
 use super::resolve::View;
 
 /// Size shown for a directory created in the delta, in bytes: one block, as on a local disk.
@@ -167,7 +168,7 @@ impl View<'_> {
             return Ok(subdirs);
         }
         let mut count: u32 = 0;
-        self.each_entry(place, &mut |entry| {
+        each_entry(self, place, &mut |entry| {
             if entry.kind == Some(FileKind::Directory) {
                 count = count.saturating_add(1);
             }

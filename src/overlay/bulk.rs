@@ -7,10 +7,15 @@ use crate::vfs::{Caller, CreateHow, FileKind, FsError, Locator, Name, NewNode, O
 use crate::worker::Cost;
 
 use super::Overlay;
+use super::create::{create_in, make_node_in};
 use super::edit::{Edit, Parent};
 use super::error::Result;
 use super::limits::BULK_BYTES;
+use super::remove::{remove, rmdir};
+use super::replace::replace_node;
+use super::setattr::setattr;
 use super::tools::tree::TreeView;
+use super::write::write;
 
 /// The object to create at a path.
 #[derive(Debug, Clone)]
@@ -62,7 +67,7 @@ impl Overlay {
     ) -> std::result::Result<usize, FsError> {
         let bytes = items.iter().map(BulkItem::bytes).sum();
         let made = self.change(caller, Cost::Offload, bytes, false, move |edit| {
-            let result = edit.make_all(&items).map_err(|error| error.into_fs());
+            let result = make_all(edit, &items).map_err(|error| error.into_fs());
             Outcome { result, context: () }
         });
         made.await?.value.result
@@ -79,7 +84,7 @@ impl Overlay {
         removals: Vec<Removal>,
     ) -> std::result::Result<usize, FsError> {
         let removed = self.change(caller, Cost::Offload, 0, false, move |edit| {
-            let result = edit.remove_all(&removals).map_err(|error| error.into_fs());
+            let result = remove_all(edit, &removals).map_err(|error| error.into_fs());
             Outcome { result, context: () }
         });
         let removed = removed.await?.value.result;
@@ -98,99 +103,98 @@ impl BulkItem {
     }
 }
 
-impl Edit<'_> {
-    fn make_all(&mut self, items: &[BulkItem]) -> Result<usize> {
-        let (mut dir, mut bytes) = (None, 0);
-        for (at, item) in items.iter().enumerate() {
-            if bytes > BULK_BYTES {
-                return Ok(at);
-            }
-            // An item may set the attributes of a directory, so cached rows are outdated.
-            self.dirs.clear();
-            bytes += item.bytes() as u64 + self.make(item, &mut dir)?;
+fn make_all(edit: &mut Edit<'_>, items: &[BulkItem]) -> Result<usize> {
+    let (mut dir, mut bytes) = (None, 0);
+    for (at, item) in items.iter().enumerate() {
+        if bytes > BULK_BYTES {
+            return Ok(at);
         }
-        Ok(items.len())
+        // An item may set the attributes of a directory, so cached rows are outdated.
+        edit.dirs.clear();
+        bytes += item.bytes() as u64 + make_item(edit, item, &mut dir)?;
     }
+    Ok(items.len())
+}
 
-    fn remove_all(&mut self, removals: &[Removal]) -> Result<usize> {
-        let mut bytes = 0;
-        for (at, removal) in removals.iter().enumerate() {
-            if bytes > BULK_BYTES {
-                return Ok(at);
-            }
-            self.dirs.clear();
-            match removal.is_dir {
-                true => self.rmdir(&removal.dir, &removal.name).result?,
-                false => self.remove(&removal.dir, &removal.name).result?,
-            }
-            bytes = bytes.saturating_add(removal.bytes);
+fn remove_all(edit: &mut Edit<'_>, removals: &[Removal]) -> Result<usize> {
+    let mut bytes = 0;
+    for (at, removal) in removals.iter().enumerate() {
+        if bytes > BULK_BYTES {
+            return Ok(at);
         }
-        Ok(removals.len())
-    }
-
-    /// Creates one item; `last` is the parent of the previous item. Returns an upper bound of the
-    /// bytes read from the base.
-    fn make(&mut self, item: &BulkItem, last: &mut Option<(MergedPath, Locator)>) -> Result<u64> {
-        let (Some(name), false) = (item.path.name(), matches!(item.content, BulkContent::Any))
-        else {
-            let object = self.locator_at(&item.path)?;
-            return Ok(self.setattr(&object, &item.set, None).result.map(|()| 0)?);
-        };
-        let above = item.path.parent();
-        let dir = match last.take() {
-            Some((path, dir)) if path == above => dir,
-            _ => self.locator_at(&above)?,
-        };
-        *last = Some((above, dir.clone()));
-        let parent = self.parent(&dir)?;
-        let found = self.view().child(&parent.place, &name)?.map(|child| child.node);
-        match (&item.content, found) {
-            (BulkContent::Directory, Some(node)) if node.is_dir() => {}
-            (BulkContent::Directory, None) => {
-                self.make_node_in(&parent, &name, &NewNode::Directory, &item.set)?;
-            }
-            (BulkContent::File(content), None) => {
-                self.make_file(&parent, &name, content, &item.set)?
-            }
-            (BulkContent::File(content), Some(node)) if node.kind() == FileKind::Regular => {
-                let before = self.view().attr(&node)?;
-                let read = if node.row().is_none() { before.size } else { 0 };
-                self.replace_node(node, &before, content, &item.set)?;
-                return Ok(read);
-            }
-            (BulkContent::Link(target), found) => {
-                if found.is_some_and(|node| node.kind() == FileKind::Symlink) {
-                    self.remove(&dir, name.as_bytes()).result?;
-                }
-                let parent = self.parent(&dir)?;
-                let link = NewNode::Symlink(target.clone());
-                self.make_node_in(&parent, &name, &link, &item.set)?;
-            }
-            _ => return Err(FsError::Exists.into()),
+        edit.dirs.clear();
+        match removal.is_dir {
+            true => rmdir(edit, &removal.dir, &removal.name).result?,
+            false => remove(edit, &removal.dir, &removal.name).result?,
         }
-        Ok(0)
+        bytes = bytes.saturating_add(removal.bytes);
     }
+    Ok(removals.len())
+}
 
-    /// Creates a file with content. The audit log records a CREATE, a WRITE and a SETATTR.
-    fn make_file(
-        &mut self,
-        parent: &Parent,
-        name: &Name,
-        content: &[u8],
-        set: &SetAttr,
-    ) -> Result<()> {
-        let mode = SetAttr { mode: set.mode, ..SetAttr::default() };
-        let file = self.create_in(parent, name, CreateHow::Guarded(mode))?.object;
-        if !content.is_empty() {
-            self.write(&file, 0, content).result?;
+/// Creates one item; `last` is the parent of the previous item. Returns an upper bound of the
+/// bytes read from the base.
+fn make_item(
+    edit: &mut Edit<'_>,
+    item: &BulkItem,
+    last: &mut Option<(MergedPath, Locator)>,
+) -> Result<u64> {
+    let (Some(name), false) = (item.path.name(), matches!(item.content, BulkContent::Any)) else {
+        let object = locator_at(edit, &item.path)?;
+        return Ok(setattr(edit, &object, &item.set, None).result.map(|()| 0)?);
+    };
+    let above = item.path.parent();
+    let dir = match last.take() {
+        Some((path, dir)) if path == above => dir,
+        _ => locator_at(edit, &above)?,
+    };
+    *last = Some((above, dir.clone()));
+    let parent = edit.parent(&dir)?;
+    let found = edit.view().child(&parent.place, &name)?.map(|child| child.node);
+    match (&item.content, found) {
+        (BulkContent::Directory, Some(node)) if node.is_dir() => {}
+        (BulkContent::Directory, None) => {
+            make_node_in(edit, &parent, &name, &NewNode::Directory, &item.set)?;
         }
-        let rest = SetAttr { mode: None, ..*set };
-        Ok(self.setattr(&file, &rest, None).result?)
+        (BulkContent::File(content), None) => make_file(edit, &parent, &name, content, &item.set)?,
+        (BulkContent::File(content), Some(node)) if node.kind() == FileKind::Regular => {
+            let before = edit.view().attr(&node)?;
+            let read = if node.row().is_none() { before.size } else { 0 };
+            replace_node(edit, node, &before, content, &item.set)?;
+            return Ok(read);
+        }
+        (BulkContent::Link(target), found) => {
+            if found.is_some_and(|node| node.kind() == FileKind::Symlink) {
+                remove(edit, &dir, name.as_bytes()).result?;
+            }
+            let parent = edit.parent(&dir)?;
+            let link = NewNode::Symlink(target.clone());
+            make_node_in(edit, &parent, &name, &link, &item.set)?;
+        }
+        _ => return Err(FsError::Exists.into()),
     }
+    Ok(0)
+}
 
-    /// The locator of the object at a path.
-    fn locator_at(&self, path: &MergedPath) -> Result<Locator> {
-        let tree = TreeView { view: self.view(), knows_base: true };
-        Ok(tree.find(path)?.ok_or(FsError::NotFound)?.locator())
+/// Creates a file with content. The audit log records a CREATE, a WRITE and a SETATTR.
+fn make_file(
+    edit: &mut Edit<'_>,
+    parent: &Parent,
+    name: &Name,
+    content: &[u8],
+    set: &SetAttr,
+) -> Result<()> {
+    let mode = SetAttr { mode: set.mode, ..SetAttr::default() };
+    let file = create_in(edit, parent, name, CreateHow::Guarded(mode))?.object;
+    if !content.is_empty() {
+        write(edit, &file, 0, content).result?;
     }
+    let rest = SetAttr { mode: None, ..*set };
+    Ok(setattr(edit, &file, &rest, None).result?)
+}
+
+/// The locator of the object at a path.
+fn locator_at(edit: &Edit<'_>, path: &MergedPath) -> Result<Locator> {
+    let tree = TreeView { view: edit.view(), knows_base: true };
+    Ok(tree.find(path)?.ok_or(FsError::NotFound)?.locator())
 }

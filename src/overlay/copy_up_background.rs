@@ -13,6 +13,9 @@ use crate::delta::{CopyUp, Ino, InodeRow, PendingCopies, UsageDelta, WriteTxn};
 use crate::vfs::FsError;
 use crate::worker::{Background, BackgroundPiece, Cost, OpResult};
 
+use super::copy_up_pending::{
+    check_origin, count_missing_chunks, missing_chunks, next_origin_data, read_origin,
+};
 use super::error::{OpError, Result, from_store, from_work};
 use super::hanging::reject_if_refused;
 use super::limits::{COPY_PROGRESS_INTERVAL, COPY_SYNC_BYTES, MAX_LOST_NOTED};
@@ -240,8 +243,11 @@ pub(super) fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow)
     let chunk = txn.chunk_bytes();
     let all = pending.chunks(chunk);
     let piece = all.start..all.end.min(all.start + (core.copy_up.piece_bytes / chunk).max(1));
-    let missing = View { txn, core, version: None, known: None, scope: &core.whole }
-        .missing(row.ino, piece.clone())?;
+    let missing = missing_chunks(
+        &View { txn, core, version: None, known: None, scope: &core.whole },
+        row.ino,
+        piece.clone(),
+    )?;
     let mut next = piece.end;
     if !missing.is_empty() {
         for run in missing {
@@ -251,8 +257,8 @@ pub(super) fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow)
         next = next.min(all.end);
         let view = View { txn, core, version: None, known: None, scope: &core.whole };
         // Skipped chunks are holes, if the base file is unchanged.
-        view.check_origin(&row)?;
-        row.holes += view.count_missing(row.ino, &(piece.start..next))?;
+        check_origin(&view, &row)?;
+        row.holes += count_missing_chunks(&view, row.ino, &(piece.start..next))?;
     }
     if row != before {
         txn.put_inode(&row)?;
@@ -276,7 +282,7 @@ fn copy_run(
     let mut at = run.start;
     while at < run.end {
         let view = View { txn, core, version: None, known: None, scope: &core.whole };
-        let Some((start, stop)) = view.next_origin_data(row, at * chunk, end)? else {
+        let Some((start, stop)) = next_origin_data(&view, row, at * chunk, end)? else {
             return Ok(end.div_ceil(chunk));
         };
         let data = (start / chunk).max(at)..stop.div_ceil(chunk).min(run.end);
@@ -285,7 +291,7 @@ fn copy_run(
         }
         let bytes = data.start * chunk..data.end.saturating_mul(chunk).min(end);
         let mut buffer = vec![0; (bytes.end - bytes.start) as usize];
-        view.read_origin(row, bytes.start, &mut buffer)?;
+        read_origin(&view, row, bytes.start, &mut buffer)?;
         // `write_data` counts every missing chunk that it fills as a former hole.
         row.holes += data.end - data.start;
         txn.write_data(row, bytes.start, &buffer)?;

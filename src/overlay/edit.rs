@@ -14,6 +14,7 @@ use super::cache::Invalidation;
 use super::error::Result;
 use super::limits::check_path;
 use super::node::{DirId, DirPlace, Node};
+use super::original::keep_hidden_original;
 use super::resolve::View;
 use super::scope::Scope;
 use super::snapshot::{DirChange, Renamed};
@@ -249,7 +250,7 @@ impl<'a> Edit<'a> {
     /// As [`Self::add_entry`], for a name that already has its dentry.
     fn show_name(&mut self, dir: &DirPlace, name: &Name, row: &InodeRow) -> Result<()> {
         if let Some(since) = self.txn.remove_whiteout(&dir.merged.join(name))? {
-            self.keep_hidden_original(dir, name, since)?;
+            keep_hidden_original(self, dir, name, since)?;
         }
         self.renamed.push((dir.fileid, (name.clone(), Some((row.fileid(), row.ino)))));
         self.touch_child(dir.id(), name);

@@ -22,7 +22,7 @@ use super::limits::{
     MAX_REMOVED, MAX_REMOVED_PATH_BYTES, REMOVED_BATCH, REMOVED_BATCH_BYTES, REMOVED_END_WAIT,
     REMOVED_QUIET,
 };
-use super::original::{BlobDigest, original_of};
+use super::original::{BlobDigest, base_digest, original_of};
 use super::resolve::View;
 use super::{Core, Overlay};
 
@@ -98,14 +98,12 @@ impl RemovedOriginals {
     }
 }
 
-impl Edit<'_> {
-    /// Records the removal of a base object; `path` is its path in the base.
-    pub fn note_removed(&mut self, path: &BasePath, attr: &BaseAttr) {
-        let has_content =
-            matches!(attr.kind, FileKind::Regular | FileKind::Symlink | FileKind::Directory);
-        if has_content {
-            self.removed.push(original_of(path, attr));
-        }
+/// Records the removal of a base object; `path` is its path in the base.
+pub(super) fn note_removed(edit: &mut Edit<'_>, path: &BasePath, attr: &BaseAttr) {
+    let has_content =
+        matches!(attr.kind, FileKind::Regular | FileKind::Symlink | FileKind::Directory);
+    if has_content {
+        edit.removed.push(original_of(path, attr));
     }
 }
 
@@ -155,7 +153,7 @@ impl Overlay {
         let core = self.core.clone();
         let read = self.worker.read(Cost::Offload, move |txn| {
             let view = View { txn, core: &core, version: None, known: None, scope: &core.whole };
-            let read = || batch.iter().filter_map(|removed| view.read_removed(removed)).collect();
+            let read = || batch.iter().filter_map(|removed| read_removed(&view, removed)).collect();
             reject_if_refused(read).unwrap_or_default()
         });
         let kept: Vec<Original> = read.await.map_err(|error| from_work(&error))?;
@@ -171,31 +169,29 @@ impl Overlay {
     }
 }
 
-impl View<'_> {
-    /// The original of a removed base object, with a digest if the content is small enough to keep.
-    /// `None` if the object changed since the removal or cannot be read.
-    fn read_removed(&self, removed: &Original) -> Option<Original> {
-        let path = &removed.path;
-        let now = self.core.base.stat(path).ok()?;
-        if original_of(path, &now) != *removed {
-            return None;
-        }
-        let digest = match now.kind {
-            FileKind::Regular if now.size <= self.core.copy_up.original_bytes => {
-                Some(self.base_digest(path, &now).ok()??)
-            }
-            FileKind::Symlink => Some(BlobDigest::of(&self.core.base.read_link(path).ok()?)),
-            _ => None,
-        };
-        Some(Original { digest, ..removed.clone() })
+/// The original of a removed base object, with a digest if the content is small enough to keep.
+/// `None` if the object changed since the removal or cannot be read.
+fn read_removed(view: &View<'_>, removed: &Original) -> Option<Original> {
+    let path = &removed.path;
+    let now = view.core.base.stat(path).ok()?;
+    if original_of(path, &now) != *removed {
+        return None;
     }
-
-    /// Whether the base object at a path shows in the merged tree.
-    fn shows(&self, original: &Original) -> Result<bool> {
-        match original.kind {
-            FileKind::Directory => Ok(self.place_of_base(&original.path)?.is_some()),
-            _ => Ok(self.shown_name(&original.path)?.is_some()),
+    let digest = match now.kind {
+        FileKind::Regular if now.size <= view.core.copy_up.original_bytes => {
+            Some(base_digest(view, path, &now).ok()??)
         }
+        FileKind::Symlink => Some(BlobDigest::of(&view.core.base.read_link(path).ok()?)),
+        _ => None,
+    };
+    Some(Original { digest, ..removed.clone() })
+}
+
+/// Whether the base object at a path shows in the merged tree.
+fn is_shown(view: &View<'_>, original: &Original) -> Result<bool> {
+    match original.kind {
+        FileKind::Directory => Ok(view.place_of_base(&original.path)?.is_some()),
+        _ => Ok(view.shown_name(&original.path)?.is_some()),
     }
 }
 
@@ -204,7 +200,7 @@ fn store(core: &Core, txn: &mut dyn WriteTxn, kept: &[Original]) -> Result<()> {
     for original in kept {
         let view = View { txn, core, version: None, known: None, scope: &core.whole };
         // The removal was discarded: the next change stores an original of its own.
-        if view.shows(original)? {
+        if is_shown(&view, original)? {
             continue;
         }
         let times = |of: &Original| (of.fileid, of.size, of.mtime, of.ctime);

@@ -15,7 +15,7 @@ use super::cache::{DeltaChild, Invalidation};
 use super::error::Result;
 use super::limits::MAX_DEPTH;
 use super::node::{DirPlace, Node, is_linked};
-use super::scope::Scope;
+use super::scope::{Scope, is_in_scope};
 use super::trail::{Searched, digest_of, follow, parent_digest};
 use super::writer_memo::WriterMemo;
 
@@ -43,7 +43,7 @@ impl View<'_> {
                 !matches!(locator, Locator::Delta(_)) && self.may_have_moving_dirs()?;
             return Err(if may_come_back { FsError::TryLater } else { FsError::Stale }.into());
         };
-        if self.is_in_scope(&node)? { Ok(node) } else { Err(FsError::Stale.into()) }
+        if is_in_scope(self, &node)? { Ok(node) } else { Err(FsError::Stale.into()) }
     }
 
     /// The object that a handle names, ignoring the scope.

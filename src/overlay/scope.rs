@@ -63,84 +63,88 @@ impl fmt::Debug for Scope {
     }
 }
 
-impl View<'_> {
-    /// Whether an object is visible in this scope by any of its names.
-    pub(super) fn is_in_scope(&self, node: &Node) -> Result<bool> {
-        let Some(root) = &self.scope.root else { return Ok(true) };
-        if node.fileid() == root.fileid() {
-            return Ok(true);
-        }
-        let root = self.found(root)?.ok_or(FsError::Stale)?;
-        let root = self.place(&root)?;
-        self.has_path(node, &|path| path.is_within(&root.merged))
+/// Whether an object is visible in this scope by any of its names.
+pub(super) fn is_in_scope(view: &View<'_>, node: &Node) -> Result<bool> {
+    let Some(root) = &view.scope.root else { return Ok(true) };
+    if node.fileid() == root.fileid() {
+        return Ok(true);
     }
+    let root = view.found(root)?.ok_or(FsError::Stale)?;
+    let root = view.place(&root)?;
+    has_path(view, node, &|path| path.is_within(&root.merged))
+}
 
-    /// Whether any visible path of an object satisfies `is_such`.
-    ///
-    /// For a hard-linked base file this may search the whole base.
-    pub(super) fn has_path(
-        &self,
-        node: &Node,
-        is_such: &dyn Fn(&MergedPath) -> bool,
-    ) -> Result<bool> {
-        match node {
-            Node::Base { attr, .. } if is_linked(attr.kind, attr.nlink) => {
-                self.has_base_path(attr.fileid, is_such)
-            }
-            Node::Base { path, .. } if !node.is_dir() => self.is_shown_at(path, is_such),
-            Node::Delta(row) if !node.is_dir() => self.has_delta_path(row, is_such),
-            _ => Ok(is_such(&self.place(node)?.merged)),
+/// Whether any visible path of an object satisfies `is_such`.
+///
+/// For a hard-linked base file this may search the whole base.
+pub(super) fn has_path(
+    view: &View<'_>,
+    node: &Node,
+    is_such: &dyn Fn(&MergedPath) -> bool,
+) -> Result<bool> {
+    match node {
+        Node::Base { attr, .. } if is_linked(attr.kind, attr.nlink) => {
+            has_base_path(view, attr.fileid, is_such)
         }
-    }
-
-    fn has_delta_path(
-        &self,
-        row: &InodeRow,
-        is_such: &dyn Fn(&MergedPath) -> bool,
-    ) -> Result<bool> {
-        for (parent, name) in self.txn.names_of(row.ino)? {
-            let dir = self.place_of_inode(parent, self.shown(parent)?)?;
-            if is_such(&dir.merged.join(&name)) {
-                return Ok(true);
-            }
-        }
-        match &row.origin {
-            Some(origin) if self.base_links_left(row)? > 0 => {
-                self.has_base_path(origin.fileid, is_such)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    /// As [`Self::has_path`], for a base file with several names.
-    fn has_base_path(&self, id: FileId, is_such: &dyn Fn(&MergedPath) -> bool) -> Result<bool> {
-        if let Some(path) = self.core.caches.location(id)
-            && self.base_attr_at(&path)?.is_some_and(|attr| attr.fileid == id)
-            && self.is_shown_at(&path, is_such)?
-        {
-            return Ok(true);
-        }
-        let mut found = Ok(false);
-        self.core.base.find_linked(id, &mut |path| {
-            found = self.is_shown_at(path, is_such);
-            !matches!(found, Ok(false))
-        })?;
-        found
-    }
-
-    fn is_shown_at(&self, base: &BasePath, is_such: &dyn Fn(&MergedPath) -> bool) -> Result<bool> {
-        let shown = self.shown_name(base)?;
-        Ok(shown.is_some_and(|(dir, name)| is_such(&dir.merged.join(&name))))
+        Node::Base { path, .. } if !node.is_dir() => is_shown_at(view, path, is_such),
+        Node::Delta(row) if !node.is_dir() => has_delta_path(view, row, is_such),
+        _ => Ok(is_such(&view.place(node)?.merged)),
     }
 }
 
-impl Edit<'_> {
-    /// [`FsError::Access`] for ancestors of mount points. NFSv3 has no status for EBUSY; knfsd
-    /// also returns ACCES.
-    pub(super) fn check_unpinned(&self, node: &Node) -> Result<()> {
-        if self.scope.pinned.contains(&node.fileid()) {
-            return Err(FsError::Access.into());
+fn has_delta_path(
+    view: &View<'_>,
+    row: &InodeRow,
+    is_such: &dyn Fn(&MergedPath) -> bool,
+) -> Result<bool> {
+    for (parent, name) in view.txn.names_of(row.ino)? {
+        let dir = view.place_of_inode(parent, view.shown(parent)?)?;
+        if is_such(&dir.merged.join(&name)) {
+            return Ok(true);
         }
-        Ok(())
     }
+    match &row.origin {
+        Some(origin) if view.base_links_left(row)? > 0 => {
+            has_base_path(view, origin.fileid, is_such)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// As [`View<'_>::has_path`], for a base file with several names.
+fn has_base_path(
+    view: &View<'_>,
+    id: FileId,
+    is_such: &dyn Fn(&MergedPath) -> bool,
+) -> Result<bool> {
+    if let Some(path) = view.core.caches.location(id)
+        && view.base_attr_at(&path)?.is_some_and(|attr| attr.fileid == id)
+        && is_shown_at(view, &path, is_such)?
+    {
+        return Ok(true);
+    }
+    let mut found = Ok(false);
+    view.core.base.find_linked(id, &mut |path| {
+        found = is_shown_at(view, path, is_such);
+        !matches!(found, Ok(false))
+    })?;
+    found
+}
+
+fn is_shown_at(
+    view: &View<'_>,
+    base: &BasePath,
+    is_such: &dyn Fn(&MergedPath) -> bool,
+) -> Result<bool> {
+    let shown = view.shown_name(base)?;
+    Ok(shown.is_some_and(|(dir, name)| is_such(&dir.merged.join(&name))))
+}
+
+/// [`FsError::Access`] for ancestors of mount points. NFSv3 has no status for EBUSY; knfsd
+/// also returns ACCES.
+pub(super) fn check_unpinned(edit: &Edit<'_>, node: &Node) -> Result<()> {
+    if edit.scope.pinned.contains(&node.fileid()) {
+        return Err(FsError::Access.into());
+    }
+    Ok(())
 }

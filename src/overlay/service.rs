@@ -15,12 +15,20 @@ use crate::vfs::{
 use crate::worker::{Committed, Cost, OpResult};
 
 use super::Overlay;
+use super::access::access;
+use super::create::{create, make_node};
 use super::edit::Edit;
 use super::error::{from_store, from_work};
 use super::hanging::reject_if_refused;
 use super::limits::{LIGHT_READ_BYTES, MAX_LINKS};
+use super::link::link;
 use super::quota::QuotaReservation;
+use super::read::{read, read_link};
+use super::readdir::readdir;
+use super::remove::{remove, rmdir};
 use super::resolve::View;
+use super::setattr::setattr;
+use super::write::write;
 
 /// The path of the only export, if a session is served without an exports file.
 const EXPORT_PATH: &[u8] = b"/";
@@ -234,7 +242,7 @@ impl Vfs for Overlay {
         let at = object.clone();
         // A change of size may copy or delete much content.
         let cost = if set.size.is_some() { Cost::Offload } else { self.cost_of(object) };
-        self.alter_at(caller, cost, object, move |edit| edit.setattr(&at, &set, guard)).await
+        self.alter_at(caller, cost, object, move |edit| setattr(edit, &at, &set, guard)).await
     }
 
     async fn lookup(
@@ -254,12 +262,12 @@ impl Vfs for Overlay {
         want: Access,
     ) -> Outcome<Access, Option<Attr>> {
         let (caller, object) = (caller.clone(), object.clone());
-        self.show(self.cost_of(&object), move |view| view.access(&caller, &object, want)).await
+        self.show(self.cost_of(&object), move |view| access(view, &caller, &object, want)).await
     }
 
     async fn readlink(&self, _caller: &Caller, object: &Locator) -> Outcome<Bytes, Option<Attr>> {
         let object = object.clone();
-        self.show(self.cost_of(&object), move |view| view.read_link(&object)).await
+        self.show(self.cost_of(&object), move |view| read_link(view, &object)).await
     }
 
     async fn read(
@@ -271,10 +279,10 @@ impl Vfs for Overlay {
     ) -> Outcome<ReadData, Option<Attr>> {
         let (caller, object) = (caller.clone(), object.clone());
         if count > LIGHT_READ_BYTES {
-            return self.look_once(move |view| view.read(&caller, &object, offset, count)).await;
+            return self.look_once(move |view| read(view, &caller, &object, offset, count)).await;
         }
         let cost = self.cost_of(&object);
-        self.show(cost, move |view| view.read(&caller, &object, offset, count)).await
+        self.show(cost, move |view| read(view, &caller, &object, offset, count)).await
     }
 
     async fn write(
@@ -288,7 +296,7 @@ impl Vfs for Overlay {
         let at = object.clone();
         let (bytes, durable) = (data.len(), stability != Stability::Unstable);
         let written = self.change(caller, self.cost_of(object), bytes, durable, move |edit| {
-            edit.write(&at, offset, &data)
+            write(edit, &at, offset, &data)
         });
         let written = written.await;
         match written {
@@ -310,7 +318,7 @@ impl Vfs for Overlay {
         how: CreateHow,
     ) -> Outcome<Created, Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, self.cost_of(dir), dir, move |edit| edit.create(&at, &name, how))
+        self.alter_at(caller, self.cost_of(dir), dir, move |edit| create(edit, &at, &name, how))
             .await
     }
 
@@ -324,19 +332,19 @@ impl Vfs for Overlay {
     ) -> Outcome<Created, Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
         self.alter_at(caller, self.cost_of(dir), dir, move |edit| {
-            edit.make_node(&at, &name, &node, &set)
+            make_node(edit, &at, &name, &node, &set)
         })
         .await
     }
 
     async fn remove(&self, caller: &Caller, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, self.cost_of(dir), dir, move |edit| edit.remove(&at, &name)).await
+        self.alter_at(caller, self.cost_of(dir), dir, move |edit| remove(edit, &at, &name)).await
     }
 
     async fn rmdir(&self, caller: &Caller, dir: &Locator, name: &[u8]) -> Outcome<(), Wcc> {
         let (at, name) = (dir.clone(), name.to_vec());
-        self.alter_at(caller, self.cost_of(dir), dir, move |edit| edit.rmdir(&at, &name)).await
+        self.alter_at(caller, self.cost_of(dir), dir, move |edit| rmdir(edit, &at, &name)).await
     }
 
     async fn rename(
@@ -357,7 +365,7 @@ impl Vfs for Overlay {
     ) -> Outcome<(), (Option<Attr>, Wcc)> {
         let (file, at, name) = (object.clone(), dir.clone(), name.to_vec());
         let linked =
-            self.alter(caller, self.cost_of(object), move |edit| edit.link(&file, &at, &name));
+            self.alter(caller, self.cost_of(object), move |edit| link(edit, &file, &at, &name));
         match linked.await {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -378,7 +386,7 @@ impl Vfs for Overlay {
         let (caller, dir) = (caller.clone(), dir.clone());
         let page = self.core.caches.begin_page(dir.fileid());
         self.look_once(move |view| {
-            view.readdir(&caller, &dir, &page, cookie, with_attrs, &mut take)
+            readdir(view, &caller, &dir, &page, cookie, with_attrs, &mut take)
         })
         .await
     }

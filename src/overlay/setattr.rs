@@ -4,8 +4,11 @@ use crate::delta::{AuditProcedure, AuditSet, InodeRow};
 use crate::vfs::{Attr, Caller, FileKind, FsError, Locator, Outcome, SetAttr, SetTime, Time, Wcc};
 
 use super::access::Want;
+use super::copy_up::copy_up_head;
+use super::copy_up_pending::resize_content;
 use super::edit::{Edit, moved_on};
 use super::error::Result;
+use super::guarded::check_unguarded;
 use super::node::Node;
 
 const SETUID: u32 = 0o4000;
@@ -18,91 +21,89 @@ pub(super) fn clear_setid(mode: u32) -> u32 {
     if mode & GROUP_EXECUTE != 0 { mode & !(SETUID | SETGID) } else { mode & !SETUID }
 }
 
-impl Edit<'_> {
-    /// SETATTR (RFC 1813 section 3.3.2). `guard` is the ctime that the object must have.
-    pub fn setattr(
-        &mut self,
-        object: &Locator,
-        set: &SetAttr,
-        guard: Option<Time>,
-    ) -> Outcome<(), Wcc> {
-        self.on_object(object, |edit, node, before| edit.setattr_node(node, before, set, guard))
-    }
+/// SETATTR (RFC 1813 section 3.3.2). `guard` is the ctime that the object must have.
+pub(super) fn setattr(
+    edit: &mut Edit<'_>,
+    object: &Locator,
+    set: &SetAttr,
+    guard: Option<Time>,
+) -> Outcome<(), Wcc> {
+    edit.on_object(object, |edit, node, before| setattr_node(edit, node, before, set, guard))
+}
 
-    /// Returns the new row, or `None` if nothing changed.
-    fn setattr_node(
-        &mut self,
-        node: Node,
-        before: &Attr,
-        set: &SetAttr,
-        guard: Option<Time>,
-    ) -> Result<Option<Box<InodeRow>>> {
-        self.check_writable()?;
-        if self.already_applied().is_some() {
-            return Ok(None);
-        }
-        if guard.is_some_and(|guard| guard != before.ctime.as_clients_see_it()) {
-            return Err(FsError::NotSync.into());
-        }
-        if *set == SetAttr::default() {
-            return Ok(None);
-        }
-        check(self.caller, before, set)?;
-        if let Some(size) = set.size {
-            self.check_file_size(before.size, size)?;
-        }
-        if set.size.is_some() {
-            self.check_unguarded(&node)?;
-        }
-        let mut row = self.copy_up_head(node, set.size.unwrap_or(u64::MAX))?;
-        // The new times must be later than those that clients saw, which may be a base directory's.
-        (row.mtime, row.ctime) = (row.mtime.max(before.mtime), row.ctime.max(before.ctime));
-        if let Some(size) = set.size {
-            self.resize_content(&mut row, size)?;
-        }
-        self.apply(&mut row, set);
-        // The client sets attributes only after its exclusive CREATE succeeded.
-        row.create_verifier = None;
-        self.txn.put_inode(&row)?;
-        let path = self.path_of(&row)?;
-        let attrs = stored(&row, set);
-        self.record_set(AuditProcedure::Setattr, row.fileid(), path, set.size, attrs)?;
-        Ok(Some(row))
+/// Returns the new row, or `None` if nothing changed.
+fn setattr_node(
+    edit: &mut Edit<'_>,
+    node: Node,
+    before: &Attr,
+    set: &SetAttr,
+    guard: Option<Time>,
+) -> Result<Option<Box<InodeRow>>> {
+    edit.check_writable()?;
+    if edit.already_applied().is_some() {
+        return Ok(None);
     }
-
-    /// [`FsError::TooLarge`] if a file would grow from `before` to `size` bytes beyond the limit. A
-    /// file that does not grow may be larger: a limit can be lowered, and base files have none.
-    pub(super) fn check_file_size(&self, before: u64, size: u64) -> Result<()> {
-        if size > before && size > self.core.ledger.file_bytes(self.scope.file_bytes) {
-            return Err(FsError::TooLarge.into());
-        }
-        Ok(())
+    if guard.is_some_and(|guard| guard != before.ctime.as_clients_see_it()) {
+        return Err(FsError::NotSync.into());
     }
+    if *set == SetAttr::default() {
+        return Ok(None);
+    }
+    check(edit.caller, before, set)?;
+    if let Some(size) = set.size {
+        check_file_size(edit, before.size, size)?;
+    }
+    if set.size.is_some() {
+        check_unguarded(edit, &node)?;
+    }
+    let mut row = copy_up_head(edit, node, set.size.unwrap_or(u64::MAX))?;
+    // The new times must be later than those that clients saw, which may be a base directory's.
+    (row.mtime, row.ctime) = (row.mtime.max(before.mtime), row.ctime.max(before.ctime));
+    if let Some(size) = set.size {
+        resize_content(edit, &mut row, size)?;
+    }
+    set_attributes(edit, &mut row, set);
+    // The client sets attributes only after its exclusive CREATE succeeded.
+    row.create_verifier = None;
+    edit.txn.put_inode(&row)?;
+    let path = edit.path_of(&row)?;
+    let attrs = stored(&row, set);
+    edit.record_set(AuditProcedure::Setattr, row.fileid(), path, set.size, attrs)?;
+    Ok(Some(row))
+}
 
-    /// Applies checked attributes to a row, except the size, which the caller has set.
-    pub(super) fn apply(&self, row: &mut InodeRow, set: &SetAttr) {
-        row.ctime = moved_on(row.ctime, self.now);
-        if set.size.is_some() {
-            row.mtime = row.ctime;
-            if !self.caller.is_root() {
-                row.mode = clear_setid(row.mode);
-            }
-        }
-        let chown = set.uid.is_some() || set.gid.is_some();
-        if chown && row.kind != FileKind::Directory {
+/// [`FsError::TooLarge`] if a file would grow from `before` to `size` bytes beyond the limit. A
+/// file that does not grow may be larger: a limit can be lowered, and base files have none.
+pub(super) fn check_file_size(edit: &Edit<'_>, before: u64, size: u64) -> Result<()> {
+    if size > before && size > edit.core.ledger.file_bytes(edit.scope.file_bytes) {
+        return Err(FsError::TooLarge.into());
+    }
+    Ok(())
+}
+
+/// Applies checked attributes to a row, except the size, which the caller has set.
+pub(super) fn set_attributes(edit: &Edit<'_>, row: &mut InodeRow, set: &SetAttr) {
+    row.ctime = moved_on(row.ctime, edit.now);
+    if set.size.is_some() {
+        row.mtime = row.ctime;
+        if !edit.caller.is_root() {
             row.mode = clear_setid(row.mode);
         }
-        row.uid = set.uid.unwrap_or(row.uid);
-        row.gid = set.gid.unwrap_or(row.gid);
-        if let Some(mode) = set.mode {
-            row.mode = allowed_mode(self.caller, mode, row.gid);
-        }
-        if set.atime != SetTime::Keep {
-            self.core.atimes.forget(row.ino);
-        }
-        row.atime = chosen(set.atime, row.atime, self.now);
-        row.mtime = chosen(set.mtime, row.mtime, self.now);
     }
+    let chown = set.uid.is_some() || set.gid.is_some();
+    if chown && row.kind != FileKind::Directory {
+        row.mode = clear_setid(row.mode);
+    }
+    row.uid = set.uid.unwrap_or(row.uid);
+    row.gid = set.gid.unwrap_or(row.gid);
+    if let Some(mode) = set.mode {
+        row.mode = allowed_mode(edit.caller, mode, row.gid);
+    }
+    if set.atime != SetTime::Keep {
+        edit.core.atimes.forget(row.ino);
+    }
+    row.atime = chosen(set.atime, row.atime, edit.now);
+    row.mtime = chosen(set.mtime, row.mtime, edit.now);
 }
 
 /// The attributes of `row` that `set` changed, for the audit log.

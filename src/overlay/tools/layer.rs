@@ -5,6 +5,7 @@ use crate::delta::{Ino, MergedPath};
 use crate::vfs::{FileKind, FsError, Name};
 
 use super::tree::{TreeObject, TreeView};
+use crate::overlay::base_names::{newly_linked, newly_linked_copies};
 use crate::overlay::error::Result;
 use crate::overlay::node::{Node, is_same_path};
 
@@ -95,14 +96,14 @@ impl TreeView<'_> {
                 return Ok(true);
             }
         }
-        Ok(!self.view.newly_linked_copies()?.is_empty())
+        Ok(!newly_linked_copies(&self.view)?.is_empty())
     }
 
     /// The most names that an object may have in the merged tree. Its link count lacks those that
     /// the base file of a copied-up file got since the copy-up.
     pub fn most_names(&self, object: &TreeObject) -> std::result::Result<u32, FsError> {
         let new = match object.row() {
-            Some(row) => self.view.newly_linked(row).map_err(|error| error.into_fs())?,
+            Some(row) => newly_linked(&self.view, row).map_err(|error| error.into_fs())?,
             None => None,
         };
         Ok(object.attr().nlink.saturating_add(new.map_or(0, |base| base.nlink - 1)))

@@ -24,6 +24,7 @@ mod prune;
 pub(super) mod rebase;
 mod rebase_links;
 mod rebase_moved_out;
+mod rebase_moves;
 pub(super) mod rebase_part;
 pub(super) mod rebase_unchanged;
 pub(super) mod seal;

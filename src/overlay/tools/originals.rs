@@ -5,7 +5,9 @@ use super::tree::{TreeObject, TreeView};
 use crate::base::BaseError;
 use crate::delta::Original;
 use crate::overlay::error::{Result, from_store};
-use crate::overlay::original::{BlobDigest, PIECE_BYTES, is_same_file};
+use crate::overlay::original::{
+    BlobDigest, PIECE_BYTES, is_changed_since_hidden, is_same_file, kept_original_of,
+};
 use crate::vfs::{FileKind, FsError, Time};
 
 impl TreeView<'_> {
@@ -55,7 +57,7 @@ impl TreeView<'_> {
         &self,
         base: &BaseObject,
     ) -> std::result::Result<Option<(Original, bool)>, FsError> {
-        self.view.original_of(base).map_err(|error| error.into_fs())
+        kept_original_of(&self.view, base).map_err(|error| error.into_fs())
     }
 
     /// Whether the base changed an object after the session hid it at `since`.
@@ -67,7 +69,7 @@ impl TreeView<'_> {
         base: &BaseObject,
         since: Time,
     ) -> std::result::Result<bool, FsError> {
-        self.view.is_changed_since_hidden(base, since).map_err(|error| error.into_fs())
+        is_changed_since_hidden(&self.view, base, since).map_err(|error| error.into_fs())
     }
 
     /// The stored content or link target of an original; `None` if none is stored, or if it does

@@ -10,54 +10,55 @@ use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
 use crate::vfs::FileKind;
 
-impl Edit<'_> {
-    /// Adds a whiteout where a moved base directory would show at its own path, below a path whose
-    /// rows this change has `dropped`.
-    pub(super) fn hide_moved_out(&mut self, dropped: &dyn Fn(&MergedPath) -> bool) -> Result<()> {
-        for ino in self.txn.redirects()? {
-            let Some(base) = self.txn.redirect(ino)? else { continue };
-            if let Some(place) = self.bared_place(&base, dropped)? {
-                self.txn.add_whiteout(&place, self.now)?;
-            }
+/// Adds a whiteout where a moved base directory would show at its own path, below a path whose
+/// rows this change has `dropped`.
+pub(super) fn hide_moved_out(
+    edit: &mut Edit<'_>,
+    dropped: &dyn Fn(&MergedPath) -> bool,
+) -> Result<()> {
+    for ino in edit.txn.redirects()? {
+        let Some(base) = edit.txn.redirect(ino)? else { continue };
+        if let Some(place) = bared_place(edit, &base, dropped)? {
+            edit.txn.add_whiteout(&place, edit.now)?;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// The merged path of the base path `base`, if it is below a `dropped` path at which the base
-    /// has no directory, and nothing in the session hides it.
-    fn bared_place(
-        &self,
-        base: &BasePath,
-        dropped: &dyn Fn(&MergedPath) -> bool,
-    ) -> Result<Option<MergedPath>> {
-        let Some((mut above, name)) = base.split() else { return Ok(None) };
-        let mut below = vec![name];
-        let (mut place, mut ino) = loop {
-            if let Some(ino) = self.txn.redirected_to(&above)? {
-                let shown = self.view().inode(ino)?.fileid();
-                break (self.view().place_of_inode(ino, shown)?.merged.clone(), Some(ino));
-            }
-            let Some((parent, name)) = above.split() else {
-                break (MergedPath::root(), Some(Ino::ROOT));
-            };
-            below.push(name);
-            above = parent;
-        };
-        let mut is_bared = false;
-        while let Some(name) = below.pop() {
-            (place, above) = (place.join(&name), above.join(&name));
-            if self.txn.is_whited_out(&place)? {
-                return Ok(None);
-            }
-            is_bared |= dropped(&place) && self.view().base_dir_at(above.clone())?.is_none();
-            let Some(dir) = ino else { continue };
-            ino = self.txn.dentry(dir, &name)?;
-            let Some(child) = ino else { continue };
-            let is_dir = self.view().inode(child)?.kind == FileKind::Directory;
-            if !is_dir || self.txn.redirect(child)?.is_some() || self.view().is_opaque(child)? {
-                return Ok(None);
-            }
+/// The merged path of the base path `base`, if it is below a `dropped` path at which the base
+/// has no directory, and nothing in the session hides it.
+fn bared_place(
+    edit: &Edit<'_>,
+    base: &BasePath,
+    dropped: &dyn Fn(&MergedPath) -> bool,
+) -> Result<Option<MergedPath>> {
+    let Some((mut above, name)) = base.split() else { return Ok(None) };
+    let mut below = vec![name];
+    let (mut place, mut ino) = loop {
+        if let Some(ino) = edit.txn.redirected_to(&above)? {
+            let shown = edit.view().inode(ino)?.fileid();
+            break (edit.view().place_of_inode(ino, shown)?.merged.clone(), Some(ino));
         }
-        Ok((is_bared && ino.is_none()).then_some(place))
+        let Some((parent, name)) = above.split() else {
+            break (MergedPath::root(), Some(Ino::ROOT));
+        };
+        below.push(name);
+        above = parent;
+    };
+    let mut is_bared = false;
+    while let Some(name) = below.pop() {
+        (place, above) = (place.join(&name), above.join(&name));
+        if edit.txn.is_whited_out(&place)? {
+            return Ok(None);
+        }
+        is_bared |= dropped(&place) && edit.view().base_dir_at(above.clone())?.is_none();
+        let Some(dir) = ino else { continue };
+        ino = edit.txn.dentry(dir, &name)?;
+        let Some(child) = ino else { continue };
+        let is_dir = edit.view().inode(child)?.kind == FileKind::Directory;
+        if !is_dir || edit.txn.redirect(child)?.is_some() || edit.view().is_opaque(child)? {
+            return Ok(None);
+        }
     }
+    Ok((is_bared && ino.is_none()).then_some(place))
 }

@@ -10,12 +10,15 @@ use crate::base::{BaseAttr, BasePath};
 use crate::delta::AuditProcedure;
 use crate::vfs::{Caller, Device, FileId, FileKind, FsError, Time};
 
-use super::rebase::RebaseItem;
+use super::discard::{record_given_up, update_changed_dirs};
+use super::rebase::{RebaseItem, advance_whiteout, as_named_now, hide_again};
+use super::tree::visible_dir;
 use crate::overlay::Overlay;
+use crate::overlay::base_names::count_hidden_links;
 use crate::overlay::cache::Invalidation;
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
-use crate::overlay::original::BlobDigest;
+use crate::overlay::original::{BlobDigest, base_digest, keep_original};
 
 /// The applied state of a file: its original with the applied hunks.
 #[derive(Debug, Clone)]
@@ -39,68 +42,66 @@ impl Overlay {
     ) -> std::result::Result<(), FsError> {
         self.core.base.invalidate();
         self.give_up(caller, move |edit| {
-            edit.keep_rest(&applied, &part)?;
-            edit.record_given_up(AuditProcedure::Apply, applied.path.clone())
+            keep_rest(edit, &applied, &part)?;
+            record_given_up(edit, AuditProcedure::Apply, applied.path.clone())
         })
         .await
     }
 }
 
-impl Edit<'_> {
-    fn keep_rest(&mut self, applied: &RebaseItem, part: &AppliedPart) -> Result<()> {
-        let named = self.as_named_now(slice::from_ref(applied))?;
-        let Some(applied) = named.first() else { return Ok(()) };
-        if applied.was_entry {
-            self.hide_again(applied)?;
-            self.advance_whiteout(applied)?;
-        }
-        let dir = applied.path.parent();
-        let (Some(place), Some(name)) = (self.visible_dir(&dir)?, applied.path.name()) else {
-            return Ok(());
-        };
-        let has_entry = match place.ino {
-            Some(parent) => self.txn.dentry(parent, &name)?.is_some(),
-            None => false,
-        };
-        // If the file was discarded since, the base shows again.
-        let is_shown = has_entry || self.txn.is_whited_out(&applied.path)?;
-        if let Some(base) = place.base.as_ref().filter(|_| is_shown) {
-            let path = base.join(&name);
-            let attr = self.attr_of_part(&path, part)?;
-            self.keep_original(&path, &attr, Some(&part.content), true)?;
-        }
-        self.invalidate(Invalidation::All);
-        self.count_hidden_links()?;
-        self.settle(BTreeSet::from([dir]), true)
+fn keep_rest(edit: &mut Edit<'_>, applied: &RebaseItem, part: &AppliedPart) -> Result<()> {
+    let named = as_named_now(edit, slice::from_ref(applied))?;
+    let Some(applied) = named.first() else { return Ok(()) };
+    if applied.was_entry {
+        hide_again(edit, applied)?;
+        advance_whiteout(edit, applied)?;
     }
+    let dir = applied.path.parent();
+    let (Some(place), Some(name)) = (visible_dir(edit, &dir)?, applied.path.name()) else {
+        return Ok(());
+    };
+    let has_entry = match place.ino {
+        Some(parent) => edit.txn.dentry(parent, &name)?.is_some(),
+        None => false,
+    };
+    // If the file was discarded since, the base shows again.
+    let is_shown = has_entry || edit.txn.is_whited_out(&applied.path)?;
+    if let Some(base) = place.base.as_ref().filter(|_| is_shown) {
+        let path = base.join(&name);
+        let attr = attr_of_part(edit, &path, part)?;
+        keep_original(edit, &path, &attr, Some(&part.content), true)?;
+    }
+    edit.invalidate(Invalidation::All);
+    count_hidden_links(edit)?;
+    update_changed_dirs(edit, BTreeSet::from([dir]), true)
+}
 
-    /// Attributes of the new original: the base file's, if that has this mode and content.
-    fn attr_of_part(&self, path: &BasePath, part: &AppliedPart) -> Result<BaseAttr> {
-        let [mode, uid, gid] = part.attributes;
-        let size = part.content.len() as u64;
-        let now = self.view().base_attr_at(path)?;
-        if let Some(now) =
-            now.filter(|now| (now.kind, now.mode, now.size) == (FileKind::Regular, mode, size))
-            && self.view().base_digest(path, &now)? == Some(BlobDigest::of(&part.content))
-        {
-            return Ok(now);
-        }
-        // No base file has these times, so it is compared by its content.
-        Ok(BaseAttr {
-            kind: FileKind::Regular,
-            mode,
-            nlink: 1,
-            uid,
-            gid,
-            size,
-            used: size,
-            rdev: Device::default(),
-            dev: 0,
-            ino: 0,
-            fileid: FileId(0),
-            atime: Time::default(),
-            mtime: Time::default(),
-            ctime: Time::default(),
-        })
+/// Attributes of the new original: the base file's, if that has this mode and content.
+fn attr_of_part(edit: &Edit<'_>, path: &BasePath, part: &AppliedPart) -> Result<BaseAttr> {
+    let [mode, uid, gid] = part.attributes;
+    let size = part.content.len() as u64;
+    let now = edit.view().base_attr_at(path)?;
+    if let Some(now) =
+        now.filter(|now| (now.kind, now.mode, now.size) == (FileKind::Regular, mode, size))
+        && base_digest(&edit.view(), path, &now)? == Some(BlobDigest::of(&part.content))
+    {
+        return Ok(now);
     }
+    // No base file has these times, so it is compared by its content.
+    Ok(BaseAttr {
+        kind: FileKind::Regular,
+        mode,
+        nlink: 1,
+        uid,
+        gid,
+        size,
+        used: size,
+        rdev: Device::default(),
+        dev: 0,
+        ino: 0,
+        fileid: FileId(0),
+        atime: Time::default(),
+        mtime: Time::default(),
+        ctime: Time::default(),
+    })
 }

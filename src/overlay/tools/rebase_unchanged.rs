@@ -9,10 +9,15 @@ use crate::base::BasePath;
 use crate::delta::{AuditProcedure, Ino, MergedPath};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Time};
 
+use super::discard::{record_given_up, update_changed_dirs};
+use super::rebase_moved_out::hide_moved_out;
+use super::tree::visible_dir;
 use crate::overlay::Overlay;
+use crate::overlay::base_names::count_hidden_links;
 use crate::overlay::cache::Invalidation;
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
+use crate::overlay::original::forget_originals;
 
 /// A session's file or symbolic link without a change, or a copied-up directory that the base no
 /// longer has.
@@ -46,94 +51,92 @@ impl Overlay {
         copies: Vec<UnchangedCopy>,
     ) -> std::result::Result<(), FsError> {
         self.core.base.invalidate();
-        self.give_up(caller, move |edit| edit.drop_copies(&copies)).await
+        self.give_up(caller, move |edit| drop_copies(edit, &copies)).await
     }
 }
 
-impl Edit<'_> {
-    fn drop_copies(&mut self, copies: &[UnchangedCopy]) -> Result<()> {
-        let mut entries: BTreeMap<Ino, Vec<Entry>> = BTreeMap::new();
-        for copy in copies {
-            if let Some((ino, entry)) = self.entry_of(copy)? {
-                entries.entry(ino).or_default().push(entry);
-            }
+fn drop_copies(edit: &mut Edit<'_>, copies: &[UnchangedCopy]) -> Result<()> {
+    let mut entries: BTreeMap<Ino, Vec<Entry>> = BTreeMap::new();
+    for copy in copies {
+        if let Some((ino, entry)) = entry_of_copy(edit, copy)? {
+            entries.entry(ino).or_default().push(entry);
         }
-        let (mut dirs, mut dropped) = (BTreeSet::new(), BTreeSet::new());
-        for (ino, entries) in entries {
-            let row = self.view().inode(ino)?;
-            if u32::try_from(entries.len()).ok() != Some(row.nlink) {
-                continue;
-            }
-            for Entry { parent, name, path, base } in entries {
-                self.txn.delete_dentry(parent, &name)?;
-                self.forget_originals(&base)?;
-                dirs.insert(path.parent());
-                dropped.insert(path);
-            }
-            self.txn.delete_inode(ino)?;
-        }
-        let mut lost: Vec<_> = copies.iter().collect();
-        // Entries before their directory.
-        lost.sort_by(|a, b| b.path.cmp(&a.path));
-        for copy in lost {
-            if self.drop_lost_dir(copy)? {
-                dirs.insert(copy.path.parent());
-                dropped.insert(copy.path.clone());
-            }
-        }
-        if dropped.is_empty() {
-            return Ok(());
-        }
-        self.invalidate(Invalidation::All);
-        self.count_hidden_links()?;
-        self.settle(dirs, true)?;
-        self.hide_moved_out(&|path| dropped.contains(path))?;
-        for path in dropped {
-            self.record_given_up(AuditProcedure::Apply, path)?;
-        }
-        Ok(())
     }
+    let (mut dirs, mut dropped) = (BTreeSet::new(), BTreeSet::new());
+    for (ino, entries) in entries {
+        let row = edit.view().inode(ino)?;
+        if u32::try_from(entries.len()).ok() != Some(row.nlink) {
+            continue;
+        }
+        for Entry { parent, name, path, base } in entries {
+            edit.txn.delete_dentry(parent, &name)?;
+            forget_originals(edit, &base)?;
+            dirs.insert(path.parent());
+            dropped.insert(path);
+        }
+        edit.txn.delete_inode(ino)?;
+    }
+    let mut lost: Vec<_> = copies.iter().collect();
+    // Entries before their directory.
+    lost.sort_by(|a, b| b.path.cmp(&a.path));
+    for copy in lost {
+        if drop_lost_dir(edit, copy)? {
+            dirs.insert(copy.path.parent());
+            dropped.insert(copy.path.clone());
+        }
+    }
+    if dropped.is_empty() {
+        return Ok(());
+    }
+    edit.invalidate(Invalidation::All);
+    count_hidden_links(edit)?;
+    update_changed_dirs(edit, dirs, true)?;
+    hide_moved_out(edit, &|path| dropped.contains(path))?;
+    for path in dropped {
+        record_given_up(edit, AuditProcedure::Apply, path)?;
+    }
+    Ok(())
+}
 
-    /// The entry of a copy, if its number and ctime match, and it was copied from its own base
-    /// path.
-    fn entry_of(&self, copy: &UnchangedCopy) -> Result<Option<(Ino, Entry)>> {
-        let Some(name) = copy.path.name() else { return Ok(None) };
-        let Some(place) = self.visible_dir(&copy.path.parent())? else { return Ok(None) };
-        let Some(parent) = place.ino else { return Ok(None) };
-        // Where the base had its directory.
-        let lost = match place.base_missing {
-            true => self.view().inode(parent)?.origin.map(|origin| origin.path),
-            false => None,
-        };
-        let Some(dir) = place.base.as_ref().or(lost.as_ref()) else { return Ok(None) };
-        let Some(ino) = self.txn.dentry(parent, &name)? else { return Ok(None) };
-        let (row, base) = (self.view().inode(ino)?, dir.join(&name));
-        let is_it = (row.fileid(), row.ctime) == copy.object && row.kind != FileKind::Directory;
-        let is_at_home = row.origin.as_ref().is_none_or(|origin| origin.path == base);
-        if !(is_it && is_at_home && self.shows(parent, dir)?) {
-            return Ok(None);
-        }
-        Ok(Some((ino, Entry { parent, name, path: copy.path.clone(), base })))
+/// The entry of a copy, if its number and ctime match, and it was copied from its own base
+/// path.
+fn entry_of_copy(edit: &Edit<'_>, copy: &UnchangedCopy) -> Result<Option<(Ino, Entry)>> {
+    let Some(name) = copy.path.name() else { return Ok(None) };
+    let Some(place) = visible_dir(edit, &copy.path.parent())? else { return Ok(None) };
+    let Some(parent) = place.ino else { return Ok(None) };
+    // Where the base had its directory.
+    let lost = match place.base_missing {
+        true => edit.view().inode(parent)?.origin.map(|origin| origin.path),
+        false => None,
+    };
+    let Some(dir) = place.base.as_ref().or(lost.as_ref()) else { return Ok(None) };
+    let Some(ino) = edit.txn.dentry(parent, &name)? else { return Ok(None) };
+    let (row, base) = (edit.view().inode(ino)?, dir.join(&name));
+    let is_it = (row.fileid(), row.ctime) == copy.object && row.kind != FileKind::Directory;
+    let is_at_home = row.origin.as_ref().is_none_or(|origin| origin.path == base);
+    if !(is_it && is_at_home && edit.shows(parent, dir)?) {
+        return Ok(None);
     }
+    Ok(Some((ino, Entry { parent, name, path: copy.path.clone(), base })))
+}
 
-    /// Removes a directory that the base no longer has, if it has no entries and no whiteouts;
-    /// returns whether it did. A whiteout hides its name if the base gets the directory again.
-    fn drop_lost_dir(&mut self, copy: &UnchangedCopy) -> Result<bool> {
-        let Some(name) = copy.path.name() else { return Ok(false) };
-        let Some(place) = self.visible_dir(&copy.path)? else { return Ok(false) };
-        let Some(ino) = place.ino.filter(|_| place.base_missing) else { return Ok(false) };
-        let Some((parent, _)) = self.txn.name_of(ino)? else { return Ok(false) };
-        let row = self.view().inode(ino)?;
-        if row.fileid() != copy.object.0
-            || self.txn.redirect(ino)?.is_some()
-            || self.txn.has_dentries(ino)?
-            || !self.txn.whiteouts_in(&place.merged)?.is_empty()
-        {
-            return Ok(false);
-        }
-        self.txn.delete_dentry(parent, &name)?;
-        self.txn.delete_inode(ino)?;
-        self.invalidate(Invalidation::All);
-        Ok(true)
+/// Removes a directory that the base no longer has, if it has no entries and no whiteouts;
+/// returns whether it did. A whiteout hides its name if the base gets the directory again.
+fn drop_lost_dir(edit: &mut Edit<'_>, copy: &UnchangedCopy) -> Result<bool> {
+    let Some(name) = copy.path.name() else { return Ok(false) };
+    let Some(place) = visible_dir(edit, &copy.path)? else { return Ok(false) };
+    let Some(ino) = place.ino.filter(|_| place.base_missing) else { return Ok(false) };
+    let Some((parent, _)) = edit.txn.name_of(ino)? else { return Ok(false) };
+    let row = edit.view().inode(ino)?;
+    if row.fileid() != copy.object.0
+        || edit.txn.redirect(ino)?.is_some()
+        || edit.txn.has_dentries(ino)?
+        || !edit.txn.whiteouts_in(&place.merged)?.is_empty()
+    {
+        return Ok(false);
     }
+    edit.txn.delete_dentry(parent, &name)?;
+    edit.txn.delete_inode(ino)?;
+    edit.invalidate(Invalidation::All);
+    Ok(true)
 }

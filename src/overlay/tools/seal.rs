@@ -24,6 +24,9 @@ use crate::overlay::node::{Child, DirPlace, Node};
 use crate::overlay::resolve::View;
 use crate::overlay::{Clock, Core, copy_up_background};
 
+use crate::overlay::base_names::{add_entry_at_base_name, detect_new_links};
+use crate::overlay::copy_up::copy_up;
+use crate::overlay::copy_up_pending::missing_chunks;
 use fold::Fold;
 use marks::Mark;
 
@@ -207,7 +210,7 @@ impl Sealing {
                 Ok(None)
             }
             Node::Base { .. } => {
-                let row = edit.copy_up(node)?;
+                let row = copy_up(&mut edit, node)?;
                 if !is_dir {
                     edit.txn.put_inode(&row)?;
                 }
@@ -253,7 +256,7 @@ impl Sealing {
     fn names_in_base(&self, txn: &mut dyn WriteTxn, ino: Ino) -> Result<Vec<BasePath>> {
         let mut paths = Vec::new();
         let Some(mut row) = txn.inode(ino)? else { return Ok(paths) };
-        if self.edit(txn).detect_new_links(&mut row)? {
+        if detect_new_links(&mut self.edit(txn), &mut row)? {
             txn.put_inode(&row)?;
         }
         let Some(origin) = &row.origin else { return Ok(paths) };
@@ -327,7 +330,7 @@ impl Sealing {
         while looked < chunks && filled < step_chunks {
             let window = looked..chunks.min(looked.saturating_add(WINDOW_CHUNKS.min(step_chunks)));
             looked = window.end;
-            for run in self.edit(txn).view().missing(ino, window)? {
+            for run in missing_chunks(&self.edit(txn).view(), ino, window)? {
                 let start = run.start * chunk_bytes;
                 let length = run.end.saturating_mul(chunk_bytes).min(row.size) - start;
                 txn.write_data(&mut row, start, &vec![0; length as usize])?;
@@ -352,6 +355,6 @@ fn add_name(edit: &mut Edit<'_>, place: &DirPlace, name: &Name, mut row: InodeRo
         None => None,
     };
     let since = since.unwrap_or(row.ctime);
-    edit.add_entry_at_base_name(&mut row, (place, name), since)?;
+    add_entry_at_base_name(edit, &mut row, (place, name), since)?;
     Ok(edit.txn.put_inode(&row)?)
 }

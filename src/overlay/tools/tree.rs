@@ -12,10 +12,13 @@ use crate::vfs::{Attr, FileKind, FsError, Locator, Name, Time};
 
 use super::lineage::Lineage;
 use crate::overlay::Core;
+use crate::overlay::copy_up_pending::{next_origin_data, read_content};
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
 use crate::overlay::limits::CopyLimits;
 use crate::overlay::node::{DirPlace, Node};
+use crate::overlay::read::target_of;
+use crate::overlay::readdir::each_entry;
 use crate::overlay::resolve::View;
 use crate::overlay::writer_memo::WriterMemo;
 
@@ -202,7 +205,7 @@ impl TreeView<'_> {
         let within = dir.within()?;
         let place = self.view.place(&dir.node)?;
         let mut names = Vec::new();
-        self.view.each_entry(&place, &mut |entry| {
+        each_entry(&self.view, &place, &mut |entry| {
             if entry.name.as_bytes().starts_with(prefix) {
                 names.push(entry.name);
             }
@@ -241,7 +244,7 @@ impl TreeView<'_> {
                 let left = row.size.saturating_sub(offset);
                 let length = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                 if length > 0 {
-                    self.view.read_content(row, offset, &mut buffer[..length])?;
+                    read_content(&self.view, row, offset, &mut buffer[..length])?;
                 }
                 Ok(length)
             }
@@ -290,14 +293,14 @@ impl TreeView<'_> {
             return Ok(found);
         };
         let from = offset.max(pending.next);
-        let base = self.view.next_origin_data(row, from, pending.end)?;
+        let base = next_origin_data(&self.view, row, from, pending.end)?;
         let base = base.map(|(start, end)| start..end.min(pending.end));
         Ok([found, base].into_iter().flatten().min_by_key(|data| data.start.max(offset)))
     }
 
     /// The target of a symbolic link.
     pub fn target(&self, link: &TreeObject) -> std::result::Result<Bytes, FsError> {
-        self.view.target_of(&link.node).map_err(|error| error.into_fs())
+        target_of(&self.view, &link.node).map_err(|error| error.into_fs())
     }
 
     pub(super) fn object(&self, node: Node, path: MergedPath) -> Result<TreeObject> {
@@ -351,18 +354,16 @@ impl TreeObject {
     }
 }
 
-impl Edit<'_> {
-    /// The directory that shows at a merged path.
-    pub(in crate::overlay) fn visible_dir(
-        &self,
-        path: &MergedPath,
-    ) -> Result<Option<Arc<DirPlace>>> {
-        let tree = TreeView { view: self.view(), knows_base: true };
-        match tree.find(path)? {
-            Some(found) if found.attr().kind == FileKind::Directory => {
-                Ok(Some(tree.view.place(&found.node)?))
-            }
-            _ => Ok(None),
+/// The directory that shows at a merged path.
+pub(in crate::overlay) fn visible_dir(
+    edit: &Edit<'_>,
+    path: &MergedPath,
+) -> Result<Option<Arc<DirPlace>>> {
+    let tree = TreeView { view: edit.view(), knows_base: true };
+    match tree.find(path)? {
+        Some(found) if found.attr().kind == FileKind::Directory => {
+            Ok(Some(tree.view.place(&found.node)?))
         }
+        _ => Ok(None),
     }
 }

@@ -5,6 +5,7 @@ use super::{BaseObject, Change, ChangeSearch, SessionDir};
 use crate::base::{BaseError, BasePath};
 use crate::delta::{Ino, MergedPath};
 use crate::overlay::error::{OpError, Result};
+use crate::overlay::original::is_changed_since_hidden;
 use crate::overlay::tools::tree::TreeView;
 use crate::vfs::{FileKind, FsError, Name, Time};
 
@@ -219,7 +220,7 @@ impl ChangeSearch<'_> {
     }
 
     fn has_changed_since(&self, gone: &BaseObject, since: Time) -> Result<bool> {
-        let is_changed = |object: &BaseObject| self.view().is_changed_since_hidden(object, since);
+        let is_changed = |object: &BaseObject| is_changed_since_hidden(&self.view(), object, since);
         if is_changed(gone)? {
             return Ok(true);
         }

@@ -20,6 +20,7 @@ use super::lineage::Lineage;
 use super::tree::{TreeObject, TreeView};
 use crate::overlay::error::{OpError, Result};
 use crate::overlay::node::{DirPlace, Node, is_linked};
+use crate::overlay::original::is_as_original;
 use crate::overlay::resolve::View;
 pub use drift::original_of_dir;
 use drift::{both_changed_attributes, drifted};
@@ -318,7 +319,7 @@ impl<'a> ChangeSearch<'a> {
                 .as_ref()
                 .is_some_and(|after| both_changed_attributes(original, base, after.attr())),
             (Some(original), Some(base), _) => {
-                !self.view().is_as_original(original, base)?
+                !is_as_original(&self.view(), original, base)?
                     && !self.tree.has_base_content(change.after.as_ref(), base, Some(original))?
             }
             // A further hard link does not depend on the base name.

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use super::{SealStage, Sealing, marks};
 use crate::delta::{Ino, InodeRow, MergedPath, WriteTxn};
 use crate::overlay::cache::Invalidation;
+use crate::overlay::copy_up::add_whiteouts_of;
 use crate::overlay::error::Result;
 use crate::overlay::node::DirPlace;
+use crate::overlay::readdir::each_entry;
 use crate::overlay::resolve::View;
 use crate::vfs::{FsError, Name};
 
@@ -111,7 +113,7 @@ impl Sealing {
         let edit = self.edit(txn);
         let place = edit.view().place_of_inode(row.ino, row.fileid())?;
         let mut names = Vec::new();
-        edit.view().each_entry(&place, &mut |entry| names.push(entry.name))?;
+        each_entry(&edit.view(), &place, &mut |entry| names.push(entry.name))?;
         Ok((place, names))
     }
 
@@ -128,7 +130,7 @@ impl Sealing {
         match implied {
             Some(base) => {
                 let now = edit.now;
-                edit.mask(&row, &merged, &base, now)
+                add_whiteouts_of(&mut edit, &row, &merged, &base, now)
             }
             None => Ok(()),
         }

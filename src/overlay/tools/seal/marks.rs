@@ -7,7 +7,9 @@
 use super::{SealStage, Sealing};
 use crate::base::BasePath;
 use crate::delta::{Ino, MergedPath, WriteTxn};
+use crate::overlay::base_names::newly_linked_copies;
 use crate::overlay::cache::Invalidation;
+use crate::overlay::copy_up::implied_base;
 use crate::overlay::error::Result;
 use crate::overlay::resolve::View;
 use crate::vfs::{Name, Time};
@@ -59,7 +61,7 @@ impl Sealing {
                 }
                 None => {
                     let mut left = txn.copied_links()?;
-                    left.extend(self.edit(txn).view().newly_linked_copies()?);
+                    left.extend(newly_linked_copies(&self.edit(txn).view())?);
                     SealStage::Links { left, paths: Vec::new() }
                 }
             };
@@ -86,7 +88,7 @@ impl Sealing {
                     self.spend(0);
                 }
                 Some(below) => {
-                    let implied = self.edit(txn).implied_base(below, &level.base, &name)?;
+                    let implied = implied_base(&self.edit(txn), below, &level.base, &name)?;
                     if let Some(base) = implied {
                         mark.levels.push(self.masked(below, path, base)?);
                     }

@@ -1,0 +1,207 @@
+//! Moves that `apply` made in the base: redirects, origins and originals get the new paths.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::MergedPath;
+use crate::vfs::{FileId, FileKind};
+
+use super::discard::entries_of;
+use super::rebase::RebaseItem;
+use super::tree::visible_dir;
+use crate::overlay::cache::Invalidation;
+use crate::overlay::edit::Edit;
+use crate::overlay::error::Result;
+use crate::overlay::original::{forget_originals, keep_original, read_original};
+
+/// Updates originals: they move with directories, and go with applied objects. An object that a
+/// client changed since gets the applied state as its original.
+pub(super) fn follow_originals(
+    edit: &mut Edit<'_>,
+    applied: &[RebaseItem],
+    kept: &BTreeMap<&MergedPath, &RebaseItem>,
+) -> Result<()> {
+    for applied in applied {
+        let found = visible_dir(edit, &applied.path.parent())?;
+        let base = found.and_then(|dir| dir.base.clone()).zip(applied.path.name());
+        let Some(path) = base.map(|(dir, name)| dir.join(&name)) else { continue };
+        let now = edit.view().base_attr_at(&path)?;
+        let from = applied.from.as_ref().and_then(|from| BasePath::from_bytes(base_bytes(from)));
+        if now.as_ref().is_some_and(|now| now.kind == FileKind::Directory) {
+            if let Some(from) = from {
+                edit.txn.rename_originals(&from, &path)?;
+            }
+            continue;
+        }
+        for gone in from.iter().chain([&path]) {
+            forget_originals(edit, gone)?;
+        }
+        if let Some(now) = now.filter(|now| applied.base_ctime == Some(now.ctime))
+            && kept.contains_key(&applied.path)
+        {
+            let content = match now.kind {
+                FileKind::Regular => read_original(edit, &path, &now)?,
+                FileKind::Symlink => Some(edit.core.base.read_link(&path)?),
+                _ => continue,
+            };
+            keep_original(edit, &path, &now, content.as_deref(), true)?;
+        }
+    }
+    Ok(())
+}
+
+/// Points redirects into moved base directories at their new paths, including redirects that a
+/// client moved.
+///
+/// The base directory's number shows whether that was done before. A copied base has other
+/// numbers: there, an applied directory is recognised by its redirect, and one below it by its
+/// old path, where nothing is.
+pub(super) fn follow_moves(
+    edit: &mut Edit<'_>,
+    applied: &[RebaseItem],
+    moves: &Moves,
+) -> Result<()> {
+    if moves.is_empty() {
+        return Ok(());
+    }
+    let objects: BTreeMap<FileId, &RebaseItem> = applied
+        .iter()
+        .filter_map(|applied| Some((applied.object?.0, applied)))
+        .filter(|(_, applied)| applied.from.is_some())
+        .collect();
+    let mut followed = Vec::new();
+    for ino in edit.txn.redirects()? {
+        let Some(old) = edit.txn.redirect(ino)? else { continue };
+        let Some(new) = moves.follow(&old) else { continue };
+        let mut row = edit.view().inode(ino)?;
+        let at = |path: &BasePath| -> Result<Option<BaseAttr>> {
+            let attr = edit.view().base_attr_at(path)?;
+            Ok(attr.filter(|attr| attr.kind == FileKind::Directory))
+        };
+        let Some(after) = at(&new)? else { continue };
+        let before = at(&old)?;
+        let is_it =
+            |attr: &BaseAttr| row.origin.as_ref().is_none_or(|origin| origin.fileid == attr.fileid);
+        let from = objects.get(&row.fileid()).and_then(|applied| applied.from.as_ref());
+        let is_applied = from.is_some_and(|from| base_bytes(from) == old.as_bytes());
+        let is_new = match &before {
+            Some(before) if is_it(before) => false,
+            Some(_) => is_applied || is_it(&after),
+            None => true,
+        };
+        if !is_new {
+            continue;
+        }
+        if let Some(origin) = &mut row.origin {
+            origin.path = new.clone();
+        }
+        followed.push((row, new));
+    }
+    // Directories may have swapped paths: a base directory has one redirect at a time (R1).
+    for (row, _) in &followed {
+        edit.txn.remove_redirect(row.ino)?;
+    }
+    // A directory before its entries: their base paths depend on it.
+    followed.sort_by(|(_, a), (_, b)| a.cmp(b));
+    for (row, new) in &followed {
+        drop_redirect_of_other(edit, new)?;
+        edit.txn.put_inode(row)?;
+        edit.txn.put_redirect(row.ino, new)?;
+        edit.invalidate(Invalidation::All);
+    }
+    Ok(())
+}
+
+/// Removes the redirect of the directory that had this base path before another one moved
+/// there, if it moved to its own path in the base: a later request handles it.
+fn drop_redirect_of_other(edit: &mut Edit<'_>, path: &BasePath) -> Result<()> {
+    let Some(ino) = edit.txn.redirected_to(path)? else { return Ok(()) };
+    let Some((parent, name)) = edit.txn.name_of(ino)? else { return Ok(()) };
+    let place = edit.view().place_of_inode(parent, edit.view().shown(parent)?)?;
+    let Some(own) = place.base.as_ref().map(|base| base.join(&name)) else { return Ok(()) };
+    let (there, mut row) = (edit.view().base_attr_at(&own)?, edit.view().inode(ino)?);
+    if let (Some(there), Some(origin)) = (there, &mut row.origin)
+        && origin.fileid == there.fileid
+    {
+        origin.path = own;
+        edit.txn.put_inode(&row)?;
+        edit.txn.remove_redirect(ino)?;
+        edit.invalidate(Invalidation::All);
+    }
+    Ok(())
+}
+
+/// Updates the origins of rows below a directory that moved in the base. The directories among
+/// them are added to `dirs`.
+pub(super) fn update_origins_below(
+    edit: &mut Edit<'_>,
+    dir: &MergedPath,
+    moves: &Moves,
+    dirs: &mut BTreeSet<MergedPath>,
+) -> Result<()> {
+    let mut open = vec![dir.clone()];
+    while let Some(path) = open.pop() {
+        let Some(place) = visible_dir(edit, &path)? else { continue };
+        let (Some(ino), Some(base)) = (place.ino, &place.base) else { continue };
+        for (name, child) in entries_of(edit, ino)? {
+            let Some(mut row) = edit.txn.inode(child)? else { continue };
+            let Some(origin) = &mut row.origin else { continue };
+            let now = base.join(&name);
+            let moved_along = moves.follow_dir_of(&origin.path).as_ref() == Some(&now);
+            let is_dir = row.kind == FileKind::Directory;
+            // A copied base has other numbers than the session's. A directory that moved by
+            // itself may belong to a later request, which has to find it as it was applied.
+            let is_there = edit.view().base_attr_at(&now)?.is_some_and(|attr| {
+                (attr.fileid == origin.fileid && !is_dir) || (attr.kind == row.kind && moved_along)
+            });
+            if origin.path == now || !is_there {
+                continue;
+            }
+            let was = std::mem::replace(&mut origin.path, now.clone());
+            edit.txn.rename_originals(&was, &now)?;
+            edit.txn.put_inode(&row)?;
+            if is_dir {
+                edit.txn.remove_redirect(child)?;
+                edit.invalidate(Invalidation::All);
+                dirs.insert(path.join(&name));
+                open.push(path.join(&name));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The path in the base of a path in the merged tree.
+pub(super) fn base_bytes(path: &MergedPath) -> &[u8] {
+    path.as_bytes().get(1..).unwrap_or_default()
+}
+
+/// The moves that one apply made in the base: old path to new path.
+pub(super) struct Moves(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Moves {
+    pub(super) fn of(applied: &[RebaseItem]) -> Self {
+        let moved = applied.iter().filter(|applied| applied.object.is_some());
+        let moved = moved.filter_map(|applied| Some((applied.from.as_ref()?, &applied.path)));
+        Self(moved.map(|(from, to)| (base_bytes(from).into(), base_bytes(to).into())).collect())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Path after the moves, if it moves: the move of the longest prefix decides.
+    pub(super) fn follow(&self, path: &BasePath) -> Option<BasePath> {
+        let bytes = path.as_bytes();
+        let ends = (1..=bytes.len()).rev().filter(|&end| end == bytes.len() || bytes[end] == b'/');
+        let found = ends.into_iter().find_map(|end| Some((self.0.get(&bytes[..end])?, end)));
+        let (to, end) = found?;
+        BasePath::from_bytes(&[to, &bytes[end..]].concat())
+    }
+
+    /// Path after the moves of its directory, ignoring a move of the path itself.
+    pub(super) fn follow_dir_of(&self, path: &BasePath) -> Option<BasePath> {
+        let (dir, name) = path.split()?;
+        Some(self.follow(&dir)?.join(&name))
+    }
+}

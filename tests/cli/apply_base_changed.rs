@@ -55,6 +55,13 @@ impl Place {
     }
 }
 
+/// The paths of what was overwritten without a copy, in JSON objects.
+fn lost(out: &str) -> Vec<String> {
+    let objects = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lost = objects.filter(|object| object["type"] == "kept" && object["copy"].is_null());
+    lost.map(|object| object["path"].as_str().unwrap().to_owned()).collect()
+}
+
 fn age(path: &Path) -> SystemTime {
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     fs::File::open(path).unwrap().set_modified(time).unwrap();
@@ -193,16 +200,116 @@ fn what_is_overwritten_without_a_copy_is_said_to_be_gone() {
     let (_, err) = run(&drifted(), &["--force", "--no-keep"]);
     assert_eq!(err, gone);
     let (out, _) = run(&drifted(), &["--force", "--no-keep", "--json"]);
-    let lost = |out: &str| -> Vec<String> {
-        let objects = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let lost = objects.filter(|object| object["type"] == "kept" && object["copy"].is_null());
-        lost.map(|object| object["path"].as_str().unwrap().to_owned()).collect()
-    };
     assert_eq!(lost(&out), ["/a", "/d/b"]);
     let (out, err) = run(&drifted(), &["--force"]);
     assert!(out.contains("/a: a copy is at ") && !err.contains("gone"), "{out}{err}");
     let (out, _) = run(&drifted(), &["--force", "--json"]);
     assert!(out.contains(r#""copy":""#) && lost(&out).is_empty(), "{out}");
+}
+
+#[test]
+fn what_the_sessions_side_overwrites_is_kept_and_named_or_said_to_be_gone() {
+    let drifted = || {
+        let place = Place::new(&["a", "d/b", "gone", "kept"]);
+        for file in ["a", "d/b", "kept"] {
+            place.put(file);
+        }
+        place.done(&["rm", "s.db", "gone"]);
+        for file in ["a", "d/b", "gone"] {
+            fs::write(place.path("base").join(file), "person\n").unwrap();
+        }
+        place
+    };
+    let run = |place: &Place, args: &[&str]| {
+        let take = ["a", "d", "gone"].map(|path| ["--take", "session", path]).concat();
+        said(&run(place.0.path(), &[&["apply", "s.db", "--yes"], &take[..], args].concat()), 0)
+    };
+    let (out, err) = run(&drifted(), &[]);
+    for line in [
+        "! /a: the base changed the same lines; overwritten (--take session)\n",
+        "! /d/b: the base changed the same lines; overwritten (--take session)\n",
+        "! /gone: the base changed since it was deleted; overwritten (--take session)\n",
+        "3 not as the session saw it\n",
+        "/a: a copy is at ",
+        "/d/b: a copy is at ",
+        "/gone: a copy is at ",
+    ] {
+        assert!(out.contains(line), "{line}: {out}");
+    }
+    assert!(!err.contains("gone for good"), "{err}");
+    let gone = "what the base had at 3 paths is gone for good: --no-keep keeps no copies\n";
+    assert_eq!(run(&drifted(), &["--no-keep"]).1, gone);
+    let (out, _) = run(&drifted(), &["--no-keep", "--json"]);
+    assert_eq!(lost(&out), ["/a", "/d/b", "/gone"]);
+    let place = drifted();
+    let (out, _) = run(&place, &["--json"]);
+    assert_eq!(out.matches(r#""copy":""#).count(), 3, "{out}");
+    assert!(out.contains(r#""drifted":3"#), "{out}");
+    assert_eq!(place.text("base/a"), "agent\n");
+}
+
+/// Text that could be merged is overwritten whole.
+#[test]
+fn the_sessions_side_of_what_could_be_merged_is_named_too() {
+    let place = Place::new(&["a"]);
+    let text = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n{last}\n");
+    fs::write(place.path("base/a"), text("1", "7")).unwrap();
+    fs::write(place.path("agent"), text("agent", "7")).unwrap();
+    place.done(&["cp", "s.db", "agent", ":/a"]);
+    fs::write(place.path("base/a"), text("1", "person")).unwrap();
+    let out = place.done(&["apply", "s.db", "--yes", "--take", "session", "a"]);
+    assert!(out.contains("! /a: the base changed since; overwritten (--take session)\n"), "{out}");
+    assert!(out.contains("/a: a copy is at "), "{out}");
+    assert_eq!(place.text("base/a"), text("agent", "7"));
+}
+
+#[test]
+fn what_an_undo_overwrites_without_a_copy_is_said_to_be_gone() {
+    let drifted = || {
+        let place = Place::new(&["a", "gone", "moved", "away/x", "kept"]);
+        place.done(&["mkdir", "s.db", "nd"]);
+        for file in ["a", "n", "nd/f"] {
+            place.put(file);
+        }
+        place.done(&["mv", "s.db", "moved", "nd/moved"]);
+        place.done(&["rm", "s.db", "gone"]);
+        place.done(&["chmod", "s.db", "600", "kept"]);
+        place.done(&["apply", "s.db", "--yes"]);
+        for file in ["a", "n", "nd/f", "nd/moved", "gone"] {
+            fs::write(place.path("base").join(file), "person\n").unwrap();
+        }
+        let kept = place.path("base/kept");
+        fs::set_permissions(kept, fs::Permissions::from_mode(0o640)).unwrap();
+        place
+    };
+    let run = |place: &Place, args: &[&str], code| {
+        let undo = ["apply", "s.db", "--undo", "--yes"];
+        said(&run(place.0.path(), &[&undo, args].concat()), code)
+    };
+    let gone = "what the base had at 4 paths is gone for good: --no-keep keeps no copies\n";
+    let place = drifted();
+    let err = run(&place, &["--no-keep"], 1).1;
+    assert!(err.ends_with("--force all that can be, and keeps no copies of what it overwrites\n"));
+    let err = run(&place, &["--force", "--no-keep"], 0).1;
+    assert!(err.starts_with(gone), "{err}");
+    // It is only moved back.
+    assert_eq!(place.text("base/moved"), "person\n");
+    assert!(!place.path("base/nd").exists());
+    let (out, _) = run(&drifted(), &["--force", "--no-keep", "--json"], 0);
+    assert_eq!(lost(&out), ["/a", "/gone", "/n", "/nd/f"]);
+    let (out, err) = run(&drifted(), &["--force"], 0);
+    assert!(out.contains("/a: a copy is at ") && !err.contains("gone for good"), "{out}{err}");
+}
+
+#[test]
+fn what_is_gone_from_a_copy_was_not_in_the_base() {
+    let place = Place::new(&["a"]);
+    place.put("a");
+    fs::create_dir(place.path("copy")).unwrap();
+    fs::write(place.path("copy/a"), "person\n").unwrap();
+    let args = ["apply", "s.db", "--yes", "--to", "copy", "--force", "--no-keep"];
+    let (_, err) = said(&run(place.0.path(), &args), 0);
+    assert_eq!(err, "what the copy had at 1 path is gone for good: --no-keep keeps no copies\n");
 }
 
 #[test]

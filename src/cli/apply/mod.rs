@@ -266,9 +266,9 @@ fn write(
         }
         let mut report = report?;
         report.skipped.retain(|skipped| !plan.left_to_base().contains(&skipped.path));
-        let drifted = plan.drifted.iter().map(|drifted| &drifted.path);
+        let drifted = plan.drifted.iter().chain(&plan.overruled).map(|drifted| &drifted.path);
         undo::tell_copies(args, drifted, report.kept.as_deref())?;
-        undo::tell_lost(args, plan, &report)?;
+        undo::tell_lost(args, plan.overwritten(), &report)?;
         report.left_out.retain(|left| !plan.left_to_base().contains(&left.path));
         if !args.json {
             report.skipped = plan.with_git_once(report.skipped);

@@ -14,7 +14,7 @@ use crate::cli::output::{self, Out};
 use crate::cli::shell_words::quoted;
 use crate::cli::{diff, text};
 use crate::delta::MergedPath;
-use crate::inspect::apply::{AppliedChange, ApplyPlan, AttributeCounts, ShowPlan};
+use crate::inspect::apply::{AppliedChange, ApplyPlan, AttributeCounts, Drifted, ShowPlan};
 use crate::inspect::diff::{Difference, DifferenceKind, is_time_of_directory};
 use crate::inspect::opened::OpenSession;
 
@@ -101,7 +101,13 @@ fn print_plan(
     for line in lines {
         out.line(format_args!("{line}"))?;
     }
-    for drifted in &plan.drifted {
+    let overruled =
+        plan.overruled.iter().map(|drifted| (drifted, "; overwritten (--take session)"));
+    let drifted = plan.drifted.iter().map(|drifted| (drifted, fate(args, plan, drifted)));
+    let mut drifted: Vec<_> = drifted.chain(overruled).collect();
+    drifted.sort_by(|(a, _), (b, _)| a.path.cmp(&b.path));
+    let all_drifted = drifted.len();
+    for (drifted, fate) in drifted {
         let (path, why) = (drifted.path.as_bytes(), drifted.why());
         if args.json {
             let mut object = text::json("drift");
@@ -109,14 +115,8 @@ fn print_plan(
             object.insert("why".to_owned(), why.into());
             out.json(object)?;
         } else {
-            let stays = match plan.is_taken_from_base(drifted) {
-                true => "; stays as the base has it (--take base)",
-                false if args.skip_drifted => "; left out (--skip-drifted)",
-                false if args.force => "; overwritten (--force)",
-                false => "",
-            };
             let name = both_names(&drifted.path, moved);
-            out.line(format_args!("! {name}: {why}{stays}"))?;
+            out.line(format_args!("! {name}: {why}{fate}"))?;
         }
     }
     print_notes(args, plan, &mut out)?;
@@ -127,7 +127,7 @@ fn print_plan(
     if args.json {
         let mut object = text::json("plan");
         text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
-        put_counts(&mut object, plan.changes.len(), plan.drifted.len(), "drifted");
+        put_counts(&mut object, plan.changes.len(), all_drifted, "drifted");
         for (key, value) in [
             ("files", plan.files),
             ("bytes", plan.bytes),
@@ -181,6 +181,21 @@ fn note_split(args: &Args, path: &MergedPath) {
     ));
 }
 
+/// Number of directories that only get other times.
+fn times_alone(plan: &ApplyPlan) -> u64 {
+    plan.changes.iter().filter(|change| change.paths == 0).count() as u64
+}
+
+/// What an option does with a drifted object, to be printed after it.
+fn fate(args: &Args, plan: &ApplyPlan, drifted: &Drifted) -> &'static str {
+    match plan.is_taken_from_base(drifted) {
+        true => "; stays as the base has it (--take base)",
+        false if args.skip_drifted => "; left out (--skip-drifted)",
+        false if args.force => "; overwritten (--force)",
+        false => "",
+    }
+}
+
 /// The totals of a plan, as a list.
 fn sum(args: &Args, plan: &ApplyPlan) -> String {
     let mut parts = Vec::new();
@@ -208,14 +223,13 @@ fn sum(args: &Args, plan: &ApplyPlan) -> String {
             parts.push(text::count(count, noun));
         }
     }
-    let times_only = plan.changes.iter().filter(|change| change.paths == 0).count();
     let AttributeCounts { modes, owners, times, dirs } = plan.attributes;
     for (what, count, noun) in [
         ("mode", modes, "file"),
         ("owner", owners, "file"),
         ("time", times, "file"),
         ("mode or owner", dirs, "directory"),
-        ("times", times_only as u64, "directory"),
+        ("times", times_alone(plan), "directory"),
     ] {
         if count > 0 {
             parts.push(format!("{what} of {}", text::count(count, noun)));
@@ -224,8 +238,9 @@ fn sum(args: &Args, plan: &ApplyPlan) -> String {
     if !plan.merged.is_empty() {
         parts.push(format!("{} merged with the base", plan.merged.len()));
     }
-    if !plan.drifted.is_empty() {
-        parts.push(format!("{} not as the session saw it", plan.drifted.len()));
+    let drifted = plan.drifted.len() + plan.overruled.len();
+    if drifted > 0 {
+        parts.push(format!("{drifted} not as the session saw it"));
     }
     let left_out = plan.left_out.iter().filter(|left| !plan.has_drifted(&left.path)).count();
     if left_out > 0 {
@@ -302,5 +317,7 @@ fn is_told_otherwise(
     difference: &Difference,
 ) -> bool {
     let is_rename = difference.kind == DifferenceKind::Renamed;
-    plan.has_drifted(&difference.path) || (!is_rename && left_out.contains(&difference.change.path))
+    plan.has_drifted(&difference.path)
+        || plan.is_overruled(&difference.path)
+        || (!is_rename && left_out.contains(&difference.change.path))
 }

@@ -15,8 +15,8 @@ use crate::cli::signals::Interrupts;
 use crate::cli::{Ending, asking, text};
 use crate::delta::MergedPath;
 use crate::inspect::apply::{
-    ApplyPlan, DirContents, KEEP_LIMIT_BYTES, KeptCopy, Report, UndoChange, UndoKind, UndoOptions,
-    UndoPlan, clear, pending_copies, plan_undo, undo,
+    DirContents, KEEP_LIMIT_BYTES, KeptCopy, Report, UndoChange, UndoKind, UndoOptions, UndoPlan,
+    clear, pending_copies, plan_undo, undo,
 };
 use crate::inspect::opened::OpenSession;
 use crate::workspace::layers::check_base;
@@ -80,11 +80,12 @@ pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError>
     let stops = plan.drifted.iter().filter(|_| !args.force && !args.skip_drifted).count();
     if stops > 0 {
         let marked = text::count(stops, "object");
+        let copies = if args.keep.no_keep { "no copies" } else { "copies" };
         output::line(format_args!(
             "nothing was written, because of {marked} marked with `!`: --skip-drifted takes the \
-             rest back, --force all that can be, and keeps copies of what it overwrites"
+             rest back, --force all that can be, and keeps {copies} of what it overwrites"
         ));
-        note_git_index(&plan);
+        note_git_index(args, &plan);
         return Ok(Ending::Findings);
     }
     let ending = if plan.drifted.is_empty() { Ending::Done } else { Ending::Findings };
@@ -104,6 +105,7 @@ pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError>
         let report = report?;
         let drifted = plan.drifted.iter().map(|drift| &drift.path);
         tell_copies(args, drifted, report.kept.as_deref())?;
+        tell_lost(args, plan.overwritten(), &report)?;
         tell(args, opened, &report)
     })
 }
@@ -130,12 +132,13 @@ pub(super) fn is_of_moved_base(args: &Args, opened: &OpenSession) -> Result<bool
 }
 
 /// Prints what to do about an index that git wrote since the apply.
-fn note_git_index(plan: &UndoPlan) {
+fn note_git_index(args: &Args, plan: &UndoPlan) {
+    let copy = if args.keep.no_keep { "no copy" } else { "a copy" };
     let is_index = |path: &MergedPath| path.as_bytes().ends_with(b"/.git/index");
     for drift in plan.drifted.iter().filter(|drift| is_index(&drift.path)) {
         output::line(format_args!(
             "git rewrites {} even when it only looks, as `git status` does: --force puts back the \
-             one that goes with the rest, and keeps a copy of this one",
+             one that goes with the rest, and keeps {copy} of this one",
             text::name(drift.path.as_bytes())
         ));
     }
@@ -166,7 +169,11 @@ pub(super) fn tell_copies<'p>(
 }
 
 /// Prints which drifted objects were overwritten for good, because no copies are kept.
-pub(super) fn tell_lost(args: &Args, plan: &ApplyPlan, report: &Report) -> Result<(), CliError> {
+pub(super) fn tell_lost<'p>(
+    args: &Args,
+    overwritten: impl Iterator<Item = &'p MergedPath>,
+    report: &Report,
+) -> Result<(), CliError> {
     if !args.keep.no_keep || report.broken_off.is_some() {
         return Ok(());
     }
@@ -174,13 +181,14 @@ pub(super) fn tell_lost(args: &Args, plan: &ApplyPlan, report: &Report) -> Resul
     let is_done = |path: &&MergedPath| {
         !skipped.contains(*path) && !path.above().any(|above| skipped.contains(&above))
     };
-    let lost: Vec<_> = plan.overwritten().filter(is_done).collect();
+    let lost: BTreeSet<_> = overwritten.filter(is_done).collect();
     if lost.is_empty() {
         return Ok(());
     }
     let paths = text::count(lost.len(), "path");
+    let target = if args.to.is_some() { "copy" } else { "base" };
     output::line(format_args!(
-        "what the base had at {paths} is gone for good: --no-keep keeps no copies"
+        "what the {target} had at {paths} is gone for good: --no-keep keeps no copies"
     ));
     let mut out = Out::new();
     for path in lost.into_iter().filter(|_| args.json) {

@@ -121,11 +121,12 @@ impl Planner<'_> {
     ) -> Result<Option<Merge>> {
         let change = &difference.change;
         let is_named = |named: &[MergedPath]| named.iter().any(|n| change.path.is_within(n));
-        if is_named(&self.sides.session) || self.is_parent_of_taken(change) {
+        if self.is_parent_of_taken(change) {
             return Ok(None);
         }
+        let has_side = is_named(&self.sides.base) || is_named(&self.sides.session);
         let why = match self.merge(difference, there)? {
-            MergeOutcome::Merge(merge) if !is_named(&self.sides.base) => {
+            MergeOutcome::Merge(merge) if !has_side => {
                 let has_conflicts =
                     matches!(merge.content, StepContent::Both { has_conflicts: true, .. });
                 self.plan.merged.push(Merged { path: change.path.clone(), has_conflicts });
@@ -249,18 +250,18 @@ impl Planner<'_> {
         let has = |named: &[MergedPath], (change, drifted): &(usize, Drifted)| {
             paths.get(*change).is_some_and(|path| names(named, path)) || names(named, &drifted.path)
         };
-        drifts.retain(|drift| !has(&self.sides.session, drift));
         for (change, drifted) in &mut drifts {
             if drifted.reason == DriftReason::Copy {
                 drifted.in_copy = self.difference_in_copy(*change, &drifted.path)?;
             }
         }
+        let (overruled, drifts): (Vec<_>, Vec<_>) =
+            drifts.into_iter().partition(|drift| has(&self.sides.session, drift));
+        self.plan.overruled = sorted(overruled.into_iter().map(|(_, drifted)| drifted));
         let to_base = drifts.iter().filter(|drift| has(&self.sides.base, drift));
         // A change is left out whole.
         let to_base: HashSet<_> = to_base.map(|(change, _)| *change).collect();
-        self.plan.drifted = drifts.iter().map(|(_, drifted)| drifted.clone()).collect();
-        self.plan.drifted.sort_by(|a, b| a.path.cmp(&b.path));
-        self.plan.drifted.dedup();
+        self.plan.drifted = sorted(drifts.iter().map(|(_, drifted)| drifted.clone()));
         for (number, drifted) in drifts {
             let Some(path) = paths.get(number) else { continue };
             let (keeps_base, why) = (to_base.contains(&number), drifted.why());
@@ -474,6 +475,14 @@ impl Planner<'_> {
         }
         Ok(false)
     }
+}
+
+/// Drifted objects, each once, sorted by path.
+fn sorted(drifted: impl Iterator<Item = Drifted>) -> Vec<Drifted> {
+    let mut sorted: Vec<_> = drifted.collect();
+    sorted.sort_by(|a, b| a.path.cmp(&b.path));
+    sorted.dedup();
+    sorted
 }
 
 /// Whether a change removes an object that has no original.

@@ -59,6 +59,8 @@ pub struct ApplyPlan {
     pub changes: Vec<AppliedChange>,
     /// Drifted objects, sorted by path.
     pub drifted: Vec<Drifted>,
+    /// Further drifted objects, which [`ApplyOptions::take_session`] overwrites, sorted by path.
+    pub overruled: Vec<Drifted>,
     /// Files that both the session and the base changed, and that are merged.
     pub merged: Vec<Merged>,
     /// Copies without a change, which the session drops when the rest is applied.
@@ -192,6 +194,11 @@ impl ApplyPlan {
         self.drifted.binary_search_by(|drifted| drifted.path.cmp(path)).is_ok()
     }
 
+    /// Whether [`ApplyOptions::take_session`] overwrites a drifted object at a path.
+    pub fn is_overruled(&self, path: &MergedPath) -> bool {
+        self.overruled.binary_search_by(|drifted| drifted.path.cmp(path)).is_ok()
+    }
+
     /// The drifted objects of the target that the steps replace or remove. Attributes that are set
     /// do not count.
     pub fn overwritten(&self) -> impl Iterator<Item = &MergedPath> {
@@ -209,7 +216,8 @@ impl ApplyPlan {
             gone.insert(path);
             changes.extend(self.changes.get(change).map(|change| &change.path));
         }
-        self.drifted.iter().map(|drifted| &drifted.path).filter(move |path| {
+        let drifted = self.drifted.iter().chain(&self.overruled).map(|drifted| &drifted.path);
+        drifted.filter(move |path| {
             changes.contains(path)
                 || gone.contains(*path)
                 || path.above().any(|above| gone.contains(&above))

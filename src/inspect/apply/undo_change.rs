@@ -62,6 +62,20 @@ pub struct UndoDrift {
     pub(super) change: usize,
 }
 
+impl UndoPlan {
+    /// The drifted objects that the steps replace or remove. Attributes that are set do not count.
+    pub fn overwritten(&self) -> impl Iterator<Item = &MergedPath> {
+        let moved: HashSet<_> = self.moved().map(MergedPath::of_base).collect();
+        let taken = self.steps.takes.iter().map(|take| &take.from);
+        let taken: HashSet<_> = taken.chain(&self.replaced).map(MergedPath::of_base).collect();
+        self.drifted.iter().map(|drift| &drift.path).filter(move |path| {
+            // What is moved out of a removed directory stays.
+            let mut from_path_up = std::iter::once((*path).clone()).chain(path.above());
+            from_path_up.find(|path| taken.contains(path)).is_some_and(|top| !moved.contains(&top))
+        })
+    }
+}
+
 impl UndoChange {
     /// A change of attributes alone.
     pub(super) fn of_attributes(path: MergedPath, is_dir: bool) -> Self {

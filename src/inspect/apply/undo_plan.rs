@@ -48,6 +48,8 @@ pub struct UndoPlan {
     pub kept_bytes: u64,
     pub(super) steps: Steps,
     pub(super) restores: Vec<Restore>,
+    /// Current paths of the objects that others replace.
+    pub(super) replaced: HashSet<BasePath>,
     pub(super) top: Option<Attrs>,
     /// Numbers of the changes that are left out.
     pub(super) left_out: HashSet<usize>,
@@ -359,6 +361,7 @@ impl<'a> UndoPlanner<'a> {
             if let Some(kept) = placed.over
                 && let Some(path) = self.moves.entry_before(&placed.path)
             {
+                plan.replaced.extend(over.as_ref().map(|_| placed.path.clone()));
                 self.restore(plan, kept, path, over, change);
             }
         }

@@ -110,6 +110,26 @@ fn a_copy_in_which_nothing_changed_is_dropped_where_nothing_else_is_applied() {
     assert!(done(&["apply", "s.db", "--yes"]).starts_with("nothing to apply"));
 }
 
+#[test]
+fn objects_that_only_get_attributes_are_in_the_json_total() {
+    let mut world = World::new("mode \"1\"\nother \"2\"\ntime \"3\"\nd/f \"4\"\ne/f \"5\"\n");
+    world.chmod("mode", 0o600).unwrap();
+    world.chmod("other", 0o600).unwrap();
+    world.chmod("d", 0o700).unwrap();
+    world.put("e/new", "new");
+    world.close();
+    let session = world.session();
+    said(&run(world.scratch(), &["touch", session.to_str().unwrap(), "/time"]), 0);
+    let (out, _) = said(&apply(&world, &["--dry-run", "--json"]), 0);
+    let plan: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+    let keys = ["modes", "owners", "times", "dir_attributes", "dir_times"];
+    assert_eq!(keys.map(|key| plan[key].as_u64()), [2, 0, 1, 1, 1].map(Some), "{plan}");
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 0);
+    let wanted = "mode of 2 files, time of 1 file, mode or owner of 1 directory, times of 1 \
+                  directory\n";
+    assert!(out.ends_with(wanted), "{out}");
+}
+
 /// A directory whose time alone changes has no line in the plan, and does not count.
 #[test]
 fn what_was_applied_is_counted_as_the_plan_and_diff_count() {

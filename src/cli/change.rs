@@ -34,11 +34,20 @@ pub(super) fn with_session_changer<T>(
     base: Option<&Path>,
     f: impl FnOnce(&mut SessionChanger) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
+    let (done, synced) = change_and_sync(session, base, f)?;
+    synced.map(|()| done)
+}
+
+/// As [`with_session_changer`], with the result of the sync apart from that of `f`.
+pub(super) fn change_and_sync<T>(
+    session: &Path,
+    base: Option<&Path>,
+    f: impl FnOnce(&mut SessionChanger) -> Result<T, CliError>,
+) -> Result<(T, Result<(), CliError>), CliError> {
     let mut changer = SessionChanger::open(session, base)?;
     let done = f(&mut changer);
-    let ended = changer.end();
-    let done = done?;
-    ended.map(|()| done)
+    let synced = changer.end();
+    Ok((done?, synced))
 }
 
 impl SessionChanger {
@@ -85,9 +94,14 @@ impl SessionChanger {
     /// Syncs; closes the session if this process has it open.
     fn end(self) -> Result<(), CliError> {
         match self.0 {
-            ChangerKind::Served(mut server) => {
-                server.ask(&Request::Sync).map(drop).map_err(Into::into)
-            }
+            ChangerKind::Served(mut server) => match server.ask(&Request::Sync) {
+                // An answer follows the commit, so a killed server has lost nothing.
+                Err(error @ ControlError::Broken(_)) => {
+                    let hint = "the changes are made, but a crash of the machine may undo them";
+                    Err(CliError::from(error).with_hint(hint))
+                }
+                synced => Ok(synced.map(drop)?),
+            },
             ChangerKind::Here(workspace) => Ok(workspace.close()?),
         }
     }

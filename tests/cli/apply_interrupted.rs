@@ -313,3 +313,25 @@ fn an_apply_whose_server_is_killed_says_how_far_it_came() {
         assert_eq!(said(&acetate(&world, &["diff"]), 0).0, "");
     }
 }
+
+#[test]
+fn an_apply_whose_server_is_killed_when_all_is_done_is_complete() {
+    const COPIED: &str =
+        r#"{"Ok":{"Copied":{"next":null,"has_copied":false,"files":0,"bytes":0}}}"#;
+    const REBASED: &str = r#"{"Ok":{"Rebased":{"kept":[]}}}"#;
+    let mut world = World::new("a \"1\"\n");
+    world.write("a", 0, b"agent's").unwrap();
+    world.close();
+    let base = world.change_base();
+    let server = ends_after(&world.session(), &[COPIED, COPIED, REBASED]);
+    let (out, err) = said(&acetate(&world, &["apply", "--yes"]), 0);
+    server.join().unwrap();
+    assert!(out.ends_with(": applied\n"), "{out}");
+    let wanted = "warning: the session's server: ended before it answered: the session is not \
+                  synced, and a crash of the machine may bring back what it dropped\n";
+    assert!(err.ends_with(wanted), "{err}");
+    assert_eq!(fs::read(base.join("a")).unwrap(), b"agent's");
+    // What a crash brings back is dropped again.
+    said(&acetate(&world, &["apply", "--yes"]), 0);
+    assert_eq!(said(&acetate(&world, &["diff"]), 0).0, "");
+}

@@ -1,12 +1,35 @@
 //! Drops applied changes from the session.
 
-use crate::cli::change::SessionChanger;
+use std::path::Path;
+
+use crate::cli::change::{SessionChanger, change_and_sync};
 use crate::cli::error::CliError;
+use crate::cli::output;
 use crate::control::{self, Answer, Reading, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::inspect::InspectError;
 use crate::inspect::apply::{AppliedChange, ApplyAdvice, DroppedCopy, SessionUpdater};
 use crate::overlay::CopyStep;
+
+/// Runs `f` with a changer of the session, and syncs. A server that is killed after `f` has lost
+/// nothing, so the apply is complete.
+pub(super) fn with_changer<T>(
+    session: &Path,
+    base: Option<&Path>,
+    f: impl FnOnce(&mut SessionChanger) -> Result<T, CliError>,
+) -> Result<T, CliError> {
+    let (done, synced) = change_and_sync(session, base, f)?;
+    match synced {
+        Err(error) if error.is_disconnected() => {
+            output::line(format_args!(
+                "warning: {error}: the session is not synced, and a crash of the machine may bring \
+                 back what it dropped"
+            ));
+            Ok(done)
+        }
+        synced => synced.map(|()| done),
+    }
+}
 
 /// Drops applied changes from the session, itself or through its server.
 pub(super) struct Forgetting<'a>(pub(super) &'a mut SessionChanger);

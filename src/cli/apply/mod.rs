@@ -12,7 +12,6 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::change::with_session_changer;
 use super::error::CliError;
 use super::output;
 use super::picking::{Offer, Picking, Verb};
@@ -34,7 +33,7 @@ use crate::inspect::hunks::ChosenHunks;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
 use crate::workspace::layers::check_base;
-use forgetting::Forgetting;
+use forgetting::{Forgetting, with_changer};
 use printing::PlanPrinter;
 use progress::ApplyProgress;
 use report::tell;
@@ -440,7 +439,7 @@ fn give_up(args: &Args, kept: &BTreeSet<KeptInBase>, ending: Ending) -> Result<E
     }
     let (attributes, whole): (Vec<_>, Vec<_>) = kept.iter().partition(|kept| kept.is_attributes);
     let paths = |kept: &[&KeptInBase]| kept.iter().map(|kept| (&kept.path).into()).collect();
-    with_session_changer(session, base, |changer| {
+    with_changer(session, base, |changer| {
         if !attributes.is_empty() {
             changer.ask(Request::DiscardAttributes { paths: paths(&attributes) })?;
         }
@@ -467,7 +466,7 @@ fn with_book<T>(
     if args.to.is_some() || undo::is_of_moved_base(args, opened)? {
         return f(None);
     }
-    with_session_changer(opened.session().path(), args.source.base.as_deref(), |changer| {
+    with_changer(opened.session().path(), args.source.base.as_deref(), |changer| {
         f(Some(&mut Forgetting(changer)))
     })
 }

@@ -433,3 +433,43 @@ fn a_hunk_in_a_removed_directory_is_said_to_go_with_it() {
     assert!(!world.base().join("dir").exists() && base(&world, "kept") == "3\n");
     assert!(said(&ask(&world, &["apply", "--hunk", "ff"]), 2).1.contains("ff: no such hunk"));
 }
+
+#[test]
+fn a_hunk_outside_of_the_paths_is_named_with_its_path() {
+    let world = changed();
+    let all = hunks(&world);
+    let id = |of: &str| all.iter().find(|(_, path, _)| path == of).unwrap().0.clone();
+    for (path, given) in [("/a", "b"), ("/gone", "b"), ("/new/x", "new/y")] {
+        let id = id(path);
+        let wanted = format!(
+            "error: {id}: {path} is outside of the paths given\nhint: give {path} too, or no path\n"
+        );
+        for args in [&["apply", "-n", "--hunk"][..], &["discard", "-n", "--hunk"]] {
+            assert_eq!(said(&ask(&world, &[args, &[&id, given]].concat()), 2).1, wanted);
+        }
+    }
+    let id = id("/a");
+    for args in [["--exclude", "a"], ["b", ":!a"]] {
+        let (_, err) =
+            said(&ask(&world, &[&["discard", "-n", "--hunk", &id], &args[..]].concat()), 2);
+        let wanted = format!("error: {id}: /a is outside of the paths given, or excluded\n");
+        assert_eq!(err, wanted);
+    }
+}
+
+#[test]
+fn a_hunk_that_the_plan_leaves_out_is_said_to_be_there() {
+    let mut world = World::new("a \"1\"\ntool \"2\"\n");
+    world.put("a", "agent");
+    world.chmod("tool", 0o4755).unwrap();
+    world.close();
+    let all = hunks(&world);
+    let (id, ..) = all.iter().find(|(_, path, _)| path == "/tool").unwrap();
+    let wanted =
+        format!("error: {id}: /tool is left out\nhint: `acetate apply --dry-run` says why\n");
+    assert_eq!(said(&ask(&world, &["apply", "--yes", "--hunk", id]), 2).1, wanted);
+    let (out, _) = said(&ask(&world, &["apply", "--dry-run"]), 1);
+    assert!(out.contains("- /tool: a set-user-ID file: made only with --allow-special\n"), "{out}");
+    let (out, _) = said(&ask(&world, &["apply", "-n", "--allow-special", "--hunk", id]), 0);
+    assert!(out.contains("* /tool: a set-user-ID file\n"), "{out}");
+}

@@ -372,6 +372,7 @@ fn choose(
         is_to_copy: args.to.is_some(),
         has_own: args.all,
         verb: Verb::Apply,
+        selection: &options.selection,
     };
     args.picking.pick(&offer)
 }

@@ -43,6 +43,7 @@ pub(super) fn run(
         is_to_copy: false,
         has_own: false,
         verb: Verb::Discard,
+        selection: &options.selection,
     };
     let chosen = args.picking.pick(&offer)?;
     if chosen.is_empty() {

@@ -98,15 +98,21 @@ impl Picking {
     }
 }
 
-/// Chooses the pieces with these ids.
-fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<ChosenHunks, CliError> {
-    let mut found: BTreeMap<&str, Vec<(MergedPath, Option<HunkId>)>> =
-        given.iter().map(|id| (id.as_str(), Vec::new())).collect();
-    offer.opened.with_tree(|view| {
-        for difference in &offer.differences {
+/// The pieces that have each of some ids: their paths, and the hunk if it is not the whole change.
+type FoundPieces<'g> = BTreeMap<&'g str, Vec<(MergedPath, Option<HunkId>)>>;
+
+/// Finds the pieces with these ids.
+fn find<'g>(
+    opened: &OpenSession,
+    differences: &[Difference],
+    given: impl Iterator<Item = &'g str>,
+) -> Result<FoundPieces<'g>, CliError> {
+    let mut found: FoundPieces<'g> = given.map(|id| (id, Vec::new())).collect();
+    opened.with_tree(|view| {
+        for difference in differences {
             let path = &difference.change.path;
             let mut ids = vec![(whole_id(difference), None)];
-            if let DiffPieces::File(file) = pieces(offer.opened, view, difference)? {
+            if let DiffPieces::File(file) = pieces(opened, view, difference)? {
                 ids.extend(file.ids().map(|id| (id, Some(id))));
             }
             for (id, hunk) in ids {
@@ -120,12 +126,18 @@ fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<ChosenHunks, CliError> 
         }
         Ok(())
     })?;
+    Ok(found)
+}
+
+/// Chooses the pieces with these ids.
+fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<ChosenHunks, CliError> {
+    let given = given.iter().map(String::as_str);
     let mut chosen = ChosenHunks::new();
-    for (id, found) in found {
+    for (id, found) in find(offer.opened, &offer.differences, given)? {
         match &found[..] {
             [(path, None)] => drop(chosen.insert(path.clone(), Pick::Whole)),
             [(path, Some(hunk))] => add_hunk(&mut chosen, path, *hunk),
-            [] => return Err(unknown(offer.opened, id)?),
+            [] => return Err(unknown(offer, id)?),
             [(path, _), ..] => {
                 let (all, path) = (found.len(), text::name(path.as_bytes()));
                 let what = format!("{id}: the id of {all} hunks, the first in {path}");
@@ -136,11 +148,32 @@ fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<ChosenHunks, CliError> 
     Ok(chosen)
 }
 
-/// The error for an id that no offered piece has. It may be that of an object in a removed
-/// directory, which `diff` of the object's own path gives.
-fn unknown(opened: &OpenSession, id: &str) -> Result<CliError, CliError> {
-    let options = DiffOptions::default();
-    let mut dirs = sorted(opened, &options, &HashMap::new())?;
+/// The error for an id that no offered piece has. It may be that of a piece outside of the offer's
+/// selection, or of an object in a removed directory, which `diff` of the object's own path gives.
+fn unknown(offer: &Offer<'_>, id: &str) -> Result<CliError, CliError> {
+    let (opened, options) = (offer.opened, DiffOptions::default());
+    let all = sorted(opened, &options, &HashMap::new())?;
+    let (mut dirs, mut outside) = (all.clone(), all.clone());
+    opened.with_tree(|view| {
+        outside.retain(|d| !offer.selection.has_change(view, &d.change));
+        Ok(())
+    })?;
+    if let Some((path, _)) = find(opened, &outside, std::iter::once(id))?[id].first() {
+        let path = text::name(path.as_bytes());
+        return Ok(if offer.selection.leaves_out() {
+            CliError::new(format!("{id}: {path} is outside of the paths given, or excluded"))
+        } else {
+            CliError::new(format!("{id}: {path} is outside of the paths given"))
+                .with_hint(format_args!("give {path} too, or no path"))
+        });
+    }
+    if offer.verb == Verb::Apply
+        && !offer.is_to_copy
+        && let Some((path, _)) = find(opened, &all, std::iter::once(id))?[id].first()
+    {
+        let what = format!("{id}: {} is left out", text::name(path.as_bytes()));
+        return Ok(CliError::new(what).with_hint("`acetate apply --dry-run` says why"));
+    }
     dirs.retain(|d| matches!(d.kind, DifferenceKind::Deleted | DifferenceKind::Retyped));
     let digits = id.to_ascii_lowercase();
     let is_it = |d: &Difference| !id.is_empty() && whole_id(d).to_string().starts_with(&digits);

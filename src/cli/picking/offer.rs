@@ -8,6 +8,7 @@ use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind};
 use crate::inspect::fold::{FoldOptions, FoldedLine, Reason, entries};
 use crate::inspect::hunks::{ChosenHunks, Pick};
 use crate::inspect::opened::OpenSession;
+use crate::inspect::selection::Selection;
 use crate::inspect::tool_owned::OwnedBy;
 use crate::vfs::FileKind;
 
@@ -30,6 +31,8 @@ pub(in crate::cli) struct Offer<'a> {
     /// Whether files of git and context nodes are offered one by one.
     pub(in crate::cli) has_own: bool,
     pub(in crate::cli) verb: Verb,
+    /// The part of the tree to which the offer is limited.
+    pub(in crate::cli) selection: &'a Selection,
 }
 
 impl Offer<'_> {

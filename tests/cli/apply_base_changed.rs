@@ -302,6 +302,27 @@ fn what_an_undo_overwrites_without_a_copy_is_said_to_be_gone() {
 }
 
 #[test]
+fn an_undo_that_keeps_nothing_says_that_the_changes_are_gone() {
+    let place = Place::new(&["a"]);
+    place.put("a");
+    let undo = |args: &[&str]| {
+        let undo = ["apply", "s.db", "--undo", "--yes"];
+        said(&run(place.0.path(), &[&undo, args].concat()), 0).1
+    };
+    let gone =
+        "the session does not get the changes back, and nothing of them is kept (--no-keep)\n";
+    place.done(&["apply", "s.db", "--yes"]);
+    undo(&[]);
+    // Once they are applied again, the base has them.
+    assert_eq!(undo(&["--no-keep"]), "");
+    assert_eq!(place.text("base/a"), "agent\n");
+    place.put("b");
+    place.done(&["apply", "s.db", "--yes"]);
+    assert_eq!(undo(&["--no-keep"]), gone);
+    assert!(!place.path("base/b").exists());
+}
+
+#[test]
 fn what_is_gone_from_a_copy_was_not_in_the_base() {
     let place = Place::new(&["a"]);
     place.put("a");

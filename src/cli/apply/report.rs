@@ -39,6 +39,10 @@ pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result
     // An apply of times alone leaves what an earlier one kept, and has no undo.
     if report.kept.is_some() && report.applied.iter().any(|change| change.paths > 0) {
         note_undo(args, report);
+    } else if report.is_undo && !report.is_redo && args.keep.no_keep {
+        output::line(format_args!(
+            "the session does not get the changes back, and nothing of them is kept (--no-keep)"
+        ));
     }
     // A closed stdout is no error: the apply is complete.
     if let Some(error) = shown.err().filter(|error| !error.is_closed()) {

@@ -17,17 +17,14 @@ use super::error::CliError;
 use super::output;
 use super::picking::{Offer, Picking, Verb};
 use super::selecting::{LeaveOut, tell_unmatched};
-use super::shell_words::quoted;
 use super::signals::Interrupts;
 use super::source::SessionSource;
 use super::{Ending, asking, text};
 use crate::control::Request;
 use crate::control::limits::MAX_PATHS;
-use crate::delta::MergedPath;
 use crate::inspect::apply::{
-    AppliedChange, ApplyOptions, ApplyPlan, Consent, DriftReason, Drifted, InterruptedApply,
-    KeptInBase, SessionUpdater, ShowPlan, apply, check_not_taken_back, clear, interrupted,
-    keep_nothing, plan, resume,
+    AppliedChange, ApplyOptions, ApplyPlan, Consent, InterruptedApply, KeptInBase, SessionUpdater,
+    ShowPlan, apply, check_not_taken_back, clear, interrupted, keep_nothing, plan, resume,
 };
 use crate::inspect::diff::is_time_of_directory;
 use crate::inspect::hunks::ChosenHunks;

@@ -220,7 +220,7 @@ impl ChangeSearch<'_> {
     }
 
     fn has_changed_since(&self, gone: &BaseObject, since: Time) -> Result<bool> {
-        let is_changed = |object: &BaseObject| is_changed_since_hidden(&self.view(), object, since);
+        let is_changed = |object: &BaseObject| is_changed_since_hidden(self.view(), object, since);
         if is_changed(gone)? {
             return Ok(true);
         }

@@ -319,7 +319,7 @@ impl<'a> ChangeSearch<'a> {
                 .as_ref()
                 .is_some_and(|after| both_changed_attributes(original, base, after.attr())),
             (Some(original), Some(base), _) => {
-                !is_as_original(&self.view(), original, base)?
+                !is_as_original(self.view(), original, base)?
                     && !self.tree.has_base_content(change.after.as_ref(), base, Some(original))?
             }
             // A further hard link does not depend on the base name.

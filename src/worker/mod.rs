@@ -22,9 +22,8 @@
 //! | `batch` | the operations of one commit |
 //! | `commit_engine` | batches, commits, syncs, and fatal errors |
 //! | `writer` | the writer thread |
-//! | `inline_writes` | writing on callers' threads |
+//! | `executor` | light operations on callers' threads, or not |
 //! | `readers` | reader threads, and replacements for stuck ones |
-//! | `inline` | reading on callers' threads |
 //! | `thread_watch` | permits for inline work; detects held-up and stuck threads |
 //! | `background` | schedule of background work |
 //! | `commits` | the order of commits, for caches |
@@ -35,8 +34,7 @@ mod batch;
 mod commit_engine;
 mod commits;
 mod error;
-mod inline;
-mod inline_writes;
+mod executor;
 mod job;
 mod limits;
 mod queue;
@@ -65,9 +63,8 @@ pub use limits::{
 pub use thread_watch::ThreadWatch;
 
 use commit_engine::CommitEngine;
-use inline::InlineReaders;
-use inline_writes::WriteContention;
-use job::{Job, QueuedRead, ReadJob, ReadOperation, WriteJob};
+use executor::{Executor, Inline, Queue};
+use job::{Job, QueuedRead, ReadJob, WriteJob};
 use queue::{BatchSize, Closed, JobQueue};
 use readers::{Activity, ReaderThreads};
 use thread_watch::{Moment, WatchedWorker};
@@ -134,14 +131,11 @@ struct WorkerShared {
     writing: Mutex<CommitEngine>,
     /// Set while the writer thread waits for `writing`; callers then do not take it.
     thread_waits: AtomicBool,
-    write_contention: WriteContention,
-    /// Whether callers may write on their own threads.
-    callers_write: bool,
     /// Whether every commit is synced.
     strict: bool,
     store: Weak<dyn Store>,
     readers: ReaderThreads,
-    inline_readers: InlineReaders,
+    executor: Box<dyn Executor>,
     writer_activity: Activity,
     watch: Arc<ThreadWatch>,
     status: Arc<WorkerStatus>,
@@ -195,6 +189,10 @@ impl Worker {
             read_only: AtomicBool::new(writer.is_none()),
             commits: Arc::default(),
         });
+        let executor: Box<dyn Executor> = match options.callers {
+            0 => Box::new(Queue),
+            callers => Box::new(Inline::new(callers, Arc::clone(&watch))),
+        };
         let strict = options.strict;
         let writing = CommitEngine::new(writer, Arc::clone(&status), limits, strict);
         let writes = BatchSize { ops: limits.write_queue_ops, bytes: limits.write_queue_bytes };
@@ -204,12 +202,10 @@ impl Worker {
             reads: JobQueue::new(reads),
             writing: Mutex::new(writing),
             thread_waits: AtomicBool::new(false),
-            write_contention: WriteContention::default(),
-            callers_write: options.callers > 0,
             strict,
             store: Arc::downgrade(&store),
             readers: ReaderThreads::default(),
-            inline_readers: InlineReaders::new(options.callers),
+            executor,
             writer_activity: Activity::default(),
             watch,
             status,
@@ -240,7 +236,7 @@ impl Worker {
         let mut read = ReadJob::new(f);
         if cost == Cost::Inline {
             run_queue::leave_thread().await;
-            if self.shared.read_here(&mut read) {
+            if self.shared.executor.read(&mut read) {
                 return read.outcome(Ok(()));
             }
         }
@@ -270,7 +266,11 @@ impl Worker {
         let is_light = cost == Cost::Inline && bytes <= INLINE_WRITE_BYTES;
         if is_light {
             run_queue::leave_thread().await;
-            if let Some(outcome) = self.shared.write_here(&mut write, durable) {
+            // A sync would block the caller's thread.
+            let is_synced = durable || self.shared.strict;
+            let outcome =
+                (!is_synced).then(|| self.shared.executor.write(&self.shared, &mut write));
+            if let Some(outcome) = outcome.flatten() {
                 return write.outcome(outcome);
             }
         }
@@ -285,7 +285,7 @@ impl Worker {
     pub async fn sync(&self) -> Result<WriteVerifier, WorkError> {
         self.check_writable()?;
         run_queue::leave_thread().await;
-        if let Some(outcome) = self.shared.sync_here() {
+        if let Some(outcome) = self.shared.executor.sync(&self.shared) {
             return outcome;
         }
         let (reply, answer) = oneshot::channel();
@@ -370,11 +370,6 @@ impl WorkerShared {
         let writing = self.writing.lock();
         self.thread_waits.store(false, Ordering::Relaxed);
         writing.map_err(|_| WorkError::Panicked)
-    }
-
-    /// Runs a read on the caller's thread; `false` if that is impossible and nothing was read.
-    fn read_here(&self, read: &mut dyn ReadOperation) -> bool {
-        self.watch.begin_inline().is_some_and(|_permit| self.inline_readers.read(read))
     }
 
     /// Records that the writer finished its operation.

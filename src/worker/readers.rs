@@ -225,7 +225,7 @@ impl RunningReader {
     fn serve(self, mut place: ReaderSlot) {
         let woken = RunQueue::open();
         let shared = &self.shared;
-        shared.inline_readers.fill(&place.store);
+        shared.executor.open_readers(&place.store);
         let mut taken = Vec::with_capacity(ONE.ops);
         while let TakeOutcome::Items(cost) = shared.reads.take(&mut taken, ONE, None, |_, _| false)
         {
@@ -240,7 +240,7 @@ impl RunningReader {
             if self.thread.activity.end() && self.was_replaced() {
                 break;
             }
-            shared.inline_readers.fill(&place.store);
+            shared.executor.open_readers(&place.store);
         }
         // Before the thread counts as ended: then the session is closed and the process may exit.
         drop(place);

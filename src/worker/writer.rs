@@ -39,7 +39,7 @@ pub(super) fn run(
                 writing.work(&mut jobs, &mut more);
                 shared.end_writing();
                 drop(writing);
-                shared.write_contention.note(cost.ops);
+                shared.executor.note_batch(cost.ops);
                 shared.writes.release(cost);
             }
             TakeOutcome::TimedOut => {}
@@ -50,7 +50,7 @@ pub(super) fn run(
     // Only the last connection to close checkpoints the whole WAL, so this one closes last. Stuck
     // readers are not waited for.
     shared.readers.wait();
-    shared.inline_readers.close();
+    shared.executor.close();
     if read_only_from_the_start { Ok(()) } else { shared.writing()?.close() }
 }
 

@@ -5,6 +5,7 @@ mod bounds;
 mod callers;
 mod company;
 mod count;
+mod executors;
 mod failure;
 mod fake;
 mod fake_txn;

@@ -7,8 +7,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::delta::{Reader, Store, StoreError};
 
-use super::job::{ReadOperation, isolate};
-use super::limits::STUCK;
+use crate::worker::job::{ReadOperation, isolate};
+use crate::worker::limits::STUCK;
 
 /// Connections for reads on callers' threads. The worker's threads open them in advance.
 pub(super) struct InlineReaders {

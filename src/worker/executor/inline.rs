@@ -1,0 +1,122 @@
+//! Runs operations on their callers' threads: reads over connections that never wait for a lock,
+//! and changes while they arrive one at a time. For concurrent changes a shared commit of the
+//! writer thread is cheaper: it runs the next batch while callers' threads still send the last
+//! replies.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::delta::Store;
+use crate::vfs::WriteVerifier;
+
+use super::Executor;
+use super::inline_readers::InlineReaders;
+use crate::worker::batch::SingleOperation;
+use crate::worker::commit_engine::CommitEngine;
+use crate::worker::job::{ReadOperation, WriteOperation};
+use crate::worker::limits::SOLO_WRITES;
+use crate::worker::thread_watch::ThreadWatch;
+use crate::worker::{Committed, WorkError, WorkerShared};
+
+/// Runs operations on their callers' threads where [`ThreadWatch`] permits.
+pub(in crate::worker) struct Inline {
+    watch: Arc<ThreadWatch>,
+    readers: InlineReaders,
+    contention: WriteContention,
+}
+
+impl Inline {
+    /// `callers` may read at once.
+    pub fn new(callers: usize, watch: Arc<ThreadWatch>) -> Self {
+        let readers = InlineReaders::new(callers);
+        Self { watch, readers, contention: WriteContention::default() }
+    }
+
+    /// Runs `work` on the caller's thread if no other thread writes, waits to write, or soon will.
+    fn as_writer<T>(
+        &self,
+        shared: &WorkerShared,
+        work: impl FnOnce(&mut CommitEngine) -> Option<T>,
+    ) -> Option<T> {
+        if self.contention.is_expected() || shared.thread_waits.load(Ordering::Relaxed) {
+            return None;
+        }
+        let permit = self.watch.begin_inline()?;
+        // While it is held, new items wake no thread.
+        let guard = shared.writes.try_inline()?;
+        // The writer thread may have just noted that several changes arrived.
+        if self.contention.is_expected() {
+            return None;
+        }
+        // A poisoned lock is reported by the writer thread.
+        let mut writing = shared.writing.try_lock().ok()?;
+        shared.writer_activity.begin(permit.began);
+        let outcome = work(&mut writing);
+        shared.end_writing();
+        if outcome.is_some() {
+            self.contention.note(1 + usize::from(guard.is_waited_for()));
+        }
+        let wants_thread = writing.wants_thread();
+        drop(writing);
+        if wants_thread {
+            shared.writes.wake();
+        }
+        outcome
+    }
+}
+
+impl Executor for Inline {
+    fn read(&self, read: &mut dyn ReadOperation) -> bool {
+        self.watch.begin_inline().is_some_and(|_permit| self.readers.read(read))
+    }
+
+    fn write(
+        &self,
+        shared: &WorkerShared,
+        write: &mut dyn WriteOperation,
+    ) -> Option<Result<Committed<()>, WorkError>> {
+        self.as_writer(shared, |writing| writing.try_write(&mut SingleOperation(write)))
+    }
+
+    fn sync(&self, shared: &WorkerShared) -> Option<Result<WriteVerifier, WorkError>> {
+        let verifier = || Ok(shared.status.verifier());
+        self.as_writer(shared, |writing| writing.is_synced().then(verifier))
+    }
+
+    fn note_batch(&self, changes: usize) {
+        self.contention.note(changes);
+    }
+
+    fn open_readers(&self, store: &Arc<dyn Store>) {
+        self.readers.fill(store);
+    }
+
+    fn close(&self) {
+        self.readers.close();
+    }
+}
+
+/// Predicts from recent changes whether concurrent ones are likely.
+#[derive(Debug, Default)]
+struct WriteContention {
+    /// Number of single changes until no concurrent ones are expected.
+    solo_streak: AtomicU8,
+}
+
+impl WriteContention {
+    /// Whether several changes are likely to share a commit.
+    fn is_expected(&self) -> bool {
+        self.solo_streak.load(Ordering::Relaxed) > 0
+    }
+
+    /// Records how many changes or syncs arrived together.
+    fn note(&self, changes: usize) {
+        let next = |solo_streak: u8| match changes {
+            0 => None,
+            1 => solo_streak.checked_sub(1),
+            _ => Some(SOLO_WRITES),
+        };
+        // An error means that the value stays.
+        let _ = self.solo_streak.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+}

@@ -1,0 +1,69 @@
+//! Where light operations run: on the caller's own thread if that is possible at once ([`Inline`]),
+//! or always in the worker's queues ([`Queue`]).
+
+mod inline;
+mod inline_readers;
+
+use std::sync::Arc;
+
+use crate::delta::Store;
+use crate::vfs::WriteVerifier;
+
+use super::job::{ReadOperation, WriteOperation};
+use super::{Committed, WorkError, WorkerShared};
+
+pub(super) use inline::Inline;
+
+/// Runs light operations, or declines them: the caller then queues them.
+///
+/// What an operation gets and promises does not depend on the executor.
+pub(super) trait Executor: Send + Sync {
+    /// Runs a read now; `false` if it has to be queued, and nothing was read.
+    fn read(&self, read: &mut dyn ReadOperation) -> bool;
+
+    /// Commits one change now; `None` if it has to be queued, and it did not run.
+    fn write(
+        &self,
+        shared: &WorkerShared,
+        write: &mut dyn WriteOperation,
+    ) -> Option<Result<Committed<()>, WorkError>>;
+
+    /// Answers a sync now if there is nothing to sync; otherwise `None`.
+    fn sync(&self, shared: &WorkerShared) -> Option<Result<WriteVerifier, WorkError>>;
+
+    /// Records how many changes or syncs the writer thread took together.
+    fn note_batch(&self, changes: usize);
+
+    /// Opens the connections that reads need; may block.
+    fn open_readers(&self, store: &Arc<dyn Store>);
+
+    /// Closes these connections.
+    fn close(&self);
+}
+
+/// Declines all operations.
+pub(super) struct Queue;
+
+impl Executor for Queue {
+    fn read(&self, _: &mut dyn ReadOperation) -> bool {
+        false
+    }
+
+    fn write(
+        &self,
+        _: &WorkerShared,
+        _: &mut dyn WriteOperation,
+    ) -> Option<Result<Committed<()>, WorkError>> {
+        None
+    }
+
+    fn sync(&self, _: &WorkerShared) -> Option<Result<WriteVerifier, WorkError>> {
+        None
+    }
+
+    fn note_batch(&self, _: usize) {}
+
+    fn open_readers(&self, _: &Arc<dyn Store>) {}
+
+    fn close(&self) {}
+}

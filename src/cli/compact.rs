@@ -9,7 +9,7 @@ use super::{Ending, output, text};
 use crate::control::{Answer, ControlError, Request};
 use crate::delta::Compacted;
 use crate::delta::sqlite::OpenError;
-use crate::inspect::compact::compact;
+use crate::inspect::maintenance::compact;
 use crate::inspect::opened::open_session;
 
 /// Give the space of deleted content back to the disk.

@@ -8,7 +8,7 @@ use super::output::{self, Out};
 use super::{Ending, check, text};
 use crate::delta::sqlite::{MigrateOptions, Migrated, OpenError, SPEC_VERSION};
 use crate::inspect::InspectError;
-use crate::inspect::migrate::migrate;
+use crate::inspect::maintenance::migrate;
 
 /// The most findings of an invariant that are listed.
 const MOST: usize = 10;

@@ -7,7 +7,7 @@ use super::error::CliError;
 use super::output::{self, Out};
 use super::source::warn_if_unfinished;
 use super::{Ending, text};
-use crate::inspect::snapshot::snapshot;
+use crate::inspect::maintenance::snapshot;
 
 /// Copy a session as it is at this moment; it may be served at the same time.
 ///

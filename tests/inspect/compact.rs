@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use acetate::delta::sqlite::OpenError;
 use acetate::delta::{Ino, Store, StoreError};
-use acetate::inspect::compact::compact;
+use acetate::inspect::maintenance::compact;
 use acetate::vfs::FileKind;
 
 use super::all_rows;

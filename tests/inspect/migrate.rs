@@ -9,7 +9,7 @@ use acetate::delta::sqlite::{
 };
 use acetate::inspect::InspectError;
 use acetate::inspect::check::check;
-use acetate::inspect::migrate::migrate;
+use acetate::inspect::maintenance::migrate;
 use acetate::vfs::FileKind;
 
 use super::all_rows;

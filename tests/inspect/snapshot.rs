@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use acetate::delta::sqlite::{OpenError, OpenMode, Session};
 use acetate::delta::{Ino, Store};
 use acetate::inspect::InspectError;
-use acetate::inspect::snapshot::snapshot;
+use acetate::inspect::maintenance::snapshot;
 use acetate::vfs::FileKind;
 
 use super::{all_rows, half_empty};

@@ -36,8 +36,8 @@ mod times;
 mod untouched;
 mod whiteouts;
 
+use acetate::inspect::maintenance::snapshot;
 use acetate::inspect::seal::seal;
-use acetate::inspect::snapshot::snapshot;
 
 use crate::support::spec_reader;
 use crate::support::tree::{assert_same, read_tree};

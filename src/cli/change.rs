@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use super::error::CliError;
+use super::error::{CliError, CliErrorKind};
 use super::output::{self, Out};
 use super::source::SessionSource;
 use super::tree_paths::TreePaths;
@@ -57,10 +57,10 @@ impl SessionChanger {
                 return Ok(Self(ChangerKind::Served(server)));
             }
             match Workspace::open(session, base).map_err(CliError::from) {
-                Err(error) if error.is_in_use() && attempt < ATTEMPTS => {
+                Err(error) if error.kind() == CliErrorKind::InUse && attempt < ATTEMPTS => {
                     std::thread::sleep(PAUSE);
                 }
-                Err(error) if error.is_in_use() => {
+                Err(error) if error.kind() == CliErrorKind::InUse => {
                     let hint = "it does not answer for others; stop it, or change the session \
                                 through a mount";
                     return Err(error.with_hint(hint));
@@ -154,7 +154,7 @@ impl PathResults {
                 self.done += 1;
                 Ok(Some(value))
             }
-            Err(error) if error.is_about_path() => {
+            Err(error) if error.kind() == CliErrorKind::Path => {
                 if let Some(earlier) = self.failed.replace(error) {
                     output::error(&earlier);
                 }

@@ -22,63 +22,56 @@ use crate::workspace::Error as WorkspaceError;
 pub(super) struct CliError {
     what: String,
     hint: Option<String>,
+    kind: CliErrorKind,
+}
+
+/// What a caller decides by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CliErrorKind {
     /// The reader of stdout closed the pipe, which is not reported.
-    is_closed: bool,
+    Closed,
     /// A server has the session.
-    is_in_use: bool,
+    InUse,
     /// The failure concerns one path; other paths may still succeed.
-    is_about_path: bool,
+    Path,
     /// The connection to the session's server broke.
-    is_disconnected: bool,
+    Disconnected,
+    /// Any other failure.
+    Other,
 }
 
 impl CliError {
     /// A failure without a hint.
     pub(super) fn new(what: impl fmt::Display) -> Self {
-        Self {
-            what: what.to_string(),
-            hint: None,
-            is_closed: false,
-            is_in_use: false,
-            is_about_path: false,
-            is_disconnected: false,
-        }
+        Self { what: what.to_string(), hint: None, kind: CliErrorKind::Other }
     }
 
     /// A failed write to stdout.
     pub(super) fn stdout(error: &std::io::Error) -> Self {
-        let is_closed = error.kind() == ErrorKind::BrokenPipe;
-        Self { is_closed, ..Self::new(format_args!("cannot print: {error}")) }
+        let kind = match error.kind() {
+            ErrorKind::BrokenPipe => CliErrorKind::Closed,
+            _ => CliErrorKind::Other,
+        };
+        Self { kind, ..Self::new(format_args!("cannot print: {error}")) }
     }
 
-    /// Whether the failure is silent because the reader of stdout closed the pipe.
-    pub(super) fn is_closed(&self) -> bool {
-        self.is_closed
+    /// What the caller decides by.
+    pub(super) fn kind(&self) -> CliErrorKind {
+        self.kind
     }
 
-    /// Whether a server has the session.
-    pub(super) fn is_in_use(&self) -> bool {
-        self.is_in_use
-    }
-
-    /// Marks a failure that concerns one path: the command continues with its other paths.
-    pub(super) fn about_path(self) -> Self {
-        Self { is_about_path: true, ..self }
-    }
-
-    /// Whether the command can continue with other paths.
-    pub(super) fn is_about_path(&self) -> bool {
-        self.is_about_path
+    /// Marks a failure that concerns one path, unless it is of another kind: the command continues
+    /// with its other paths.
+    pub(super) fn about_path(mut self) -> Self {
+        if self.kind == CliErrorKind::Other {
+            self.kind = CliErrorKind::Path;
+        }
+        self
     }
 
     /// Marks a failure of the connection to the session's server.
     pub(super) fn disconnected(self) -> Self {
-        Self { is_disconnected: true, ..self }
-    }
-
-    /// Whether the connection to the session's server broke.
-    pub(super) fn is_disconnected(&self) -> bool {
-        self.is_disconnected
+        Self { kind: CliErrorKind::Disconnected, ..self }
     }
 
     /// A failure with the chain of its causes.
@@ -213,8 +206,11 @@ impl From<OpenError> for CliError {
         {
             return Self::new(&error).with_hint(did_you_mean(&similar));
         }
-        let is_in_use = matches!(error, OpenError::InUse { .. });
-        let printed = Self { is_in_use, ..Self::new(&error) };
+        let kind = match error {
+            OpenError::InUse { .. } => CliErrorKind::InUse,
+            _ => CliErrorKind::Other,
+        };
+        let printed = Self { kind, ..Self::new(&error) };
         match hints::of_open(&error) {
             Some(hint) => printed.with_hint(hint),
             None => printed,
@@ -238,8 +234,11 @@ impl From<InspectError> for CliError {
             InspectError::Open(error) => return error.into(),
             error => error,
         };
-        let is_about_path = matches!(error, InspectError::Path { .. });
-        let printed = Self { is_about_path, ..Self::new(&error) };
+        let printed = Self::new(&error);
+        let printed = match error {
+            InspectError::Path { .. } => printed.about_path(),
+            _ => printed,
+        };
         match hints::of_inspect(&error) {
             Some(hint) => printed.with_hint(hint),
             None => printed,

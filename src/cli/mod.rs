@@ -94,7 +94,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::filter::EnvFilter;
 
-use error::CliError;
+use error::{CliError, CliErrorKind};
 
 /// Gives an agent a directory that it can do anything to, and leaves the real one untouched.
 #[derive(Debug, Parser)]
@@ -216,7 +216,7 @@ pub fn run() -> ExitCode {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Findings) => ExitCode::from(FINDINGS),
         Ok(Ending::Exit(code)) => ExitCode::from(code),
-        Err(error) if error.is_closed() => ExitCode::SUCCESS,
+        Err(error) if error.kind() == CliErrorKind::Closed => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&error);
             ExitCode::from(FAILED)

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::cli::change::{SessionChanger, change_and_sync};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, CliErrorKind};
 use crate::cli::output;
 use crate::control::{self, Answer, Reading, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
@@ -20,7 +20,7 @@ pub(super) fn with_changer<T>(
 ) -> Result<T, CliError> {
     let (done, synced) = change_and_sync(session, base, f)?;
     match synced {
-        Err(error) if error.is_disconnected() => {
+        Err(error) if error.kind() == CliErrorKind::Disconnected => {
             output::line(format_args!(
                 "warning: {error}: the session is not synced, and a crash of the machine may bring \
                  back what it dropped"
@@ -47,10 +47,12 @@ impl SessionUpdater for Forgetting<'_> {
             }
             Ok(_) => Err(failed(&"unexpected reply from the session's server")),
             // The next run copies by itself.
-            Err(error) if error.is_disconnected() => Err(InspectError::Refused {
-                what: error.to_string(),
-                advice: ApplyAdvice::PlanAgain,
-            }),
+            Err(error) if error.kind() == CliErrorKind::Disconnected => {
+                Err(InspectError::Refused {
+                    what: error.to_string(),
+                    advice: ApplyAdvice::PlanAgain,
+                })
+            }
             Err(error) => Err(failed(&error)),
         }
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::report::{lost, put_counts};
 use super::{Args, target};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, CliErrorKind};
 use crate::cli::output::{self, Out};
 use crate::cli::shell_words::quoted;
 use crate::cli::{diff, text};
@@ -74,7 +74,7 @@ impl ShowPlan for PlanPrinter<'_> {
     fn plan(&mut self, plan: &ApplyPlan) -> ControlFlow<()> {
         self.leaves_out = Some(plan.left_out_unasked() > 0);
         // With --yes, a closed stdout does not stop the apply; a full disk does.
-        self.failed = self.print(plan).err().filter(|error| !error.is_closed());
+        self.failed = self.print(plan).err().filter(|error| error.kind() != CliErrorKind::Closed);
         if self.failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }

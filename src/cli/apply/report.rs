@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::Args;
 use super::printing::by_path;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, CliErrorKind};
 use crate::cli::output::{self, Out};
 use crate::cli::shell_words::quoted;
 use crate::cli::{Ending, text};
@@ -45,7 +45,7 @@ pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result
         ));
     }
     // A closed stdout is no error: the apply is complete.
-    if let Some(error) = shown.err().filter(|error| !error.is_closed()) {
+    if let Some(error) = shown.err().filter(|error| error.kind() != CliErrorKind::Closed) {
         return Err(error.after(done(report)));
     }
     Ok(if report.skipped.is_empty() && report.left_out.is_empty() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::change::connect;
-use super::error::CliError;
+use super::error::{CliError, CliErrorKind};
 use super::output::Out;
 use super::{Ending, text};
 use crate::control::{Answer, Bound, ExportUsage, Request, UsageReport};
@@ -108,7 +108,7 @@ fn set(session: &Path, bounds: [Bound; 3]) -> Result<QuotaReport, CliError> {
         return limited.map_err(|error| {
             let error = CliError::from(error);
             let hint = "stop that server, or ask as the user who runs it";
-            if error.is_in_use() { error.with_hint(hint) } else { error }
+            if error.kind() == CliErrorKind::InUse { error.with_hint(hint) } else { error }
         });
     };
     let [bytes, files, file_bytes] = bounds;

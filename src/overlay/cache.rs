@@ -1,12 +1,10 @@
 //! Readers' caches, kept across transactions.
 //!
-//! *Locations* map file numbers to base paths. Changes in the session never invalidate a location;
-//! a change in the base can, so every user verifies it with a `stat`. *Places* and *children* come
-//! from session rows. A writer invalidates them right after the commit that changes them. A reader
-//! uses and fills them only while no commit has begun since before its snapshot
-//! ([`CommitSequence`]). Therefore the caches always match that snapshot, and no reply mixes two
-//! states. The writer never uses these caches: it must see its batch's uncommitted rows (see
-//! `writer_memo`).
+//! *Places* and *children* come from session rows, and obey the rule of [`memo`](super::memo): a
+//! writer invalidates them right after the commit that changes them, and a reader uses and fills
+//! them only while no commit has begun since before its snapshot ([`CommitSequence`]). So no reply
+//! mixes two states. *Locations* map file numbers to base paths. Changes in the session never
+//! invalidate a location; a change in the base can, so every user verifies it with a `stat`.
 
 use std::sync::Arc;
 
@@ -73,7 +71,6 @@ pub(super) struct Caches {
     listings: ListingCache,
 }
 
-/// Ignores poisoning: entries are replaced as whole values.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }

@@ -19,6 +19,7 @@ use super::copy_up_pending::{
 use super::error::{OpError, Result, from_store, from_work};
 use super::hanging::reject_if_refused;
 use super::limits::{COPY_PROGRESS_INTERVAL, COPY_SYNC_BYTES, MAX_LOST_NOTED};
+use super::memo::NoMemo;
 use super::quota::QuotaReservation;
 use super::resolve::View;
 use super::{Core, Overlay};
@@ -244,7 +245,7 @@ pub(super) fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow)
     let all = pending.chunks(chunk);
     let piece = all.start..all.end.min(all.start + (core.copy_up.piece_bytes / chunk).max(1));
     let missing = missing_chunks(
-        &View { txn, core, version: None, known: None, scope: &core.whole },
+        &View { txn, core, memo: &NoMemo, scope: &core.whole },
         row.ino,
         piece.clone(),
     )?;
@@ -255,7 +256,7 @@ pub(super) fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow)
         }
         // A hole at the end may reach beyond the pending range.
         next = next.min(all.end);
-        let view = View { txn, core, version: None, known: None, scope: &core.whole };
+        let view = View { txn, core, memo: &NoMemo, scope: &core.whole };
         // Skipped chunks are holes, if the base file is unchanged.
         check_origin(&view, &row)?;
         row.holes += count_missing_chunks(&view, row.ino, &(piece.start..next))?;
@@ -281,7 +282,7 @@ fn copy_run(
     let chunk = txn.chunk_bytes();
     let mut at = run.start;
     while at < run.end {
-        let view = View { txn, core, version: None, known: None, scope: &core.whole };
+        let view = View { txn, core, memo: &NoMemo, scope: &core.whole };
         let Some((start, stop)) = next_origin_data(&view, row, at * chunk, end)? else {
             return Ok(end.div_ceil(chunk));
         };

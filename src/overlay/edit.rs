@@ -13,6 +13,7 @@ use super::Core;
 use super::cache::Invalidation;
 use super::error::Result;
 use super::limits::check_path;
+use super::memo::Memo;
 use super::node::{DirId, DirPlace, Node};
 use super::original::keep_hidden_original;
 use super::resolve::View;
@@ -81,8 +82,7 @@ impl<'a> Edit<'a> {
 
     /// The merged tree including this change so far.
     pub fn view(&self) -> View<'_> {
-        let known = Some(&*self.core.known);
-        View { txn: &*self.txn, core: self.core, version: None, known, scope: self.scope }
+        View { txn: &*self.txn, core: self.core, memo: &*self.core.writer_memo, scope: self.scope }
     }
 
     /// Runs `change` on the directory `dir`, and adds the directory's wcc data.
@@ -383,7 +383,7 @@ impl<'a> Edit<'a> {
 
     /// Invalidates a fact: for the writer at once, for readers after the commit.
     pub fn invalidate(&mut self, touch: Invalidation) {
-        self.core.known.forget(&touch);
+        self.core.writer_memo.forget(&touch);
         self.invalidations.push(touch);
     }
 

@@ -36,6 +36,7 @@ mod limits;
 mod link;
 mod listings;
 mod lookup;
+mod memo;
 mod node;
 mod ordered;
 mod original;
@@ -146,7 +147,7 @@ struct Core {
     originals: OriginalsTotal,
     removed: RemovedOriginals,
     caches: Caches,
-    known: Arc<WriterMemo>,
+    writer_memo: Arc<WriterMemo>,
     atimes: Atimes,
     buffers: ReadBufferPool,
     /// Usage of the session against its quota.
@@ -181,7 +182,7 @@ impl Core {
             originals: OriginalsTotal::default(),
             removed: RemovedOriginals::default(),
             caches: Caches::new(Arc::<CommitSequence>::default(), Arc::default()),
-            known: Arc::new(WriterMemo::new()),
+            writer_memo: Arc::new(WriterMemo::new()),
             atimes: Atimes::default(),
             buffers: ReadBufferPool::default(),
             ledger: Arc::new(QuotaAccount::new(Limits::default())),
@@ -214,7 +215,7 @@ impl Overlay {
             originals: OriginalsTotal::default(),
             removed: RemovedOriginals::default(),
             caches: Caches::new(parts.worker.commits(), listings),
-            known: Arc::new(WriterMemo::new()),
+            writer_memo: Arc::new(WriterMemo::new()),
             atimes: Atimes::default(),
             buffers: ReadBufferPool::default(),
             ledger: Arc::new(QuotaAccount::new(parts.store.limits())),

@@ -78,7 +78,7 @@ fn snapshot(
     cookie: Cookie,
 ) -> Result<(Arc<DirSnapshot>, Age)> {
     let state = dir_state(view, place, node);
-    let is_settled = || view.version.is_some_and(|version| view.core.caches.is_at(version));
+    let is_settled = || view.memo.is_current();
     if let Some(FoundListing { snapshot, is_current, age }) = listing.find(&state) {
         // The first page of a listing must show the current entries.
         if is_current && (cookie.0 != 0 || snapshot.is_certain) {

@@ -22,6 +22,7 @@ use super::limits::{
     MAX_REMOVED, MAX_REMOVED_PATH_BYTES, REMOVED_BATCH, REMOVED_BATCH_BYTES, REMOVED_END_WAIT,
     REMOVED_QUIET,
 };
+use super::memo::NoMemo;
 use super::original::{BlobDigest, base_digest, original_of};
 use super::resolve::View;
 use super::{Core, Overlay};
@@ -152,7 +153,7 @@ impl Overlay {
     async fn keep_all(&self, batch: Vec<Original>) -> std::result::Result<(), FsError> {
         let core = self.core.clone();
         let read = self.worker.read(Cost::Offload, move |txn| {
-            let view = View { txn, core: &core, version: None, known: None, scope: &core.whole };
+            let view = View { txn, core: &core, memo: &NoMemo, scope: &core.whole };
             let read = || batch.iter().filter_map(|removed| read_removed(&view, removed)).collect();
             reject_if_refused(read).unwrap_or_default()
         });
@@ -198,7 +199,7 @@ fn is_shown(view: &View<'_>, original: &Original) -> Result<bool> {
 /// Stores the originals of objects that are still removed.
 fn store(core: &Core, txn: &mut dyn WriteTxn, kept: &[Original]) -> Result<()> {
     for original in kept {
-        let view = View { txn, core, version: None, known: None, scope: &core.whole };
+        let view = View { txn, core, memo: &NoMemo, scope: &core.whole };
         // The removal was discarded: the next change stores an original of its own.
         if is_shown(&view, original)? {
             continue;

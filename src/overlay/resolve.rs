@@ -8,16 +8,15 @@ use std::sync::Arc;
 use crate::base::{BaseAttr, BaseError, BasePath, DELTA_IDS};
 use crate::delta::{Ino, InodeRow, MergedPath, Origin, ReadTxn, StoreError};
 use crate::vfs::{FileId, FileKind, FsError, Locator, Name, PathDigest};
-use crate::worker::Version;
 
 use super::Core;
 use super::cache::{DeltaChild, Invalidation};
 use super::error::Result;
 use super::limits::MAX_DEPTH;
+use super::memo::Memo;
 use super::node::{DirPlace, Node, is_linked};
 use super::scope::{Scope, is_in_scope};
 use super::trail::{Searched, digest_of, follow, parent_digest};
-use super::writer_memo::WriterMemo;
 
 /// The merged tree in one transaction.
 pub(super) struct View<'a> {
@@ -25,11 +24,8 @@ pub(super) struct View<'a> {
     pub txn: &'a dyn ReadTxn,
     /// Shared state of the overlay.
     pub core: &'a Core,
-    /// The version of the readers' caches that matches this snapshot. `None` disables those caches:
-    /// on the writer's thread, and after a commit since the snapshot.
-    pub version: Option<Version>,
-    /// The writer's memo, on the writer's thread.
-    pub known: Option<&'a WriterMemo>,
+    /// What is remembered of this transaction's rows.
+    pub memo: &'a dyn Memo,
     /// The part of the tree that the caller may see.
     pub scope: &'a Scope,
 }
@@ -91,9 +87,7 @@ impl View<'_> {
                 }
                 // The host replaced the directory after its place was cached.
                 let touch = Invalidation::Place(None, Some(path.clone()));
-                if let Some(known) = self.known {
-                    known.forget(&touch);
-                }
+                self.memo.forget(&touch);
                 self.core.caches.forget(&[touch]);
                 Ok(self.place_of_base(path)?.ok_or(FsError::Stale)?)
             }
@@ -132,13 +126,11 @@ impl View<'_> {
 
     /// The file number that the export shows for an inode.
     pub fn shown(&self, ino: Ino) -> Result<FileId> {
-        if let Some(id) = self.known.and_then(|known| known.shown(ino)) {
+        if let Some(id) = self.memo.shown(ino) {
             return Ok(id);
         }
         let id = self.inode(ino)?.fileid();
-        if let Some(known) = self.known {
-            known.add_shown(ino, id);
-        }
+        self.memo.add_shown(ino, id);
         Ok(id)
     }
 
@@ -157,8 +149,7 @@ impl View<'_> {
     }
 
     fn base_node(&self, id: FileId, trail: &PathDigest) -> Result<Option<Node>> {
-        if let Some(at) = self.version
-            && let Some(path) = self.core.caches.showing(at, id)
+        if let Some(path) = self.memo.showing(id)
             && digest_of(&path) == *trail
             && let Some(attr) = self.base_object(&path, id)?
         {
@@ -168,8 +159,8 @@ impl View<'_> {
             return Ok(Some(Node::Delta(Box::new(row))));
         }
         let found = self.untouched_node(id, trail)?;
-        if let (Some(at), Some(Node::Base { path, .. })) = (self.version, &found) {
-            self.core.caches.add_showing(at, id, path);
+        if let Some(Node::Base { path, .. }) = &found {
+            self.memo.add_showing(id, path);
         }
         Ok(found)
     }
@@ -300,9 +291,7 @@ impl View<'_> {
         if dir.untouched_by_delta {
             return Ok(DeltaChild::Through);
         }
-        if let Some(at) = self.version
-            && let Some(child) = self.core.caches.child(at, dir.id(), name)
-        {
+        if let Some(child) = self.memo.child(dir.id(), name) {
             return Ok(child);
         }
         let entry = match dir.ino {
@@ -315,10 +304,8 @@ impl View<'_> {
             None if self.txn.is_whited_out(&dir.merged.join(name))? => DeltaChild::WhitedOut,
             None => DeltaChild::Through,
         };
-        if let Some(at) = self.version
-            && !dir.base_missing
-        {
-            self.core.caches.add_child(at, dir.id(), name, child);
+        if !dir.base_missing {
+            self.memo.add_child(dir.id(), name, child);
         }
         Ok(child)
     }
@@ -328,7 +315,7 @@ impl View<'_> {
         let mut below: Vec<(Ino, FileId, Name)> = Vec::new();
         let (mut at, mut at_id) = (ino, fileid);
         let mut place = loop {
-            if let Some(known) = self.remembered(at) {
+            if let Some(known) = self.memo.place(at) {
                 break known;
             }
             if at == Ino::ROOT {
@@ -367,7 +354,7 @@ impl View<'_> {
                 base_missing,
             });
             if !base_missing {
-                self.remember(ino, &place);
+                self.memo.add_place(ino, &place);
             }
         }
         Ok(place)
@@ -404,25 +391,15 @@ impl View<'_> {
 
     /// The place at which a base directory shows; `None` if it is hidden.
     pub fn place_of_base(&self, path: &BasePath) -> Result<Option<Arc<DirPlace>>> {
-        if let Some(at) = self.version
-            && let Some(known) = self.core.caches.base_place(at, path)
-        {
-            return Ok(Some(known));
-        }
-        if let Some(place) = self.known.and_then(|known| known.base_place(path)) {
+        if let Some(place) = self.memo.base_place(path) {
             return Ok(Some(place));
         }
         let Some(mut place) = self.find_base_place(path)? else { return Ok(None) };
-        if let Some(at) = self.version {
-            if place.ino.is_none() {
-                let untouched_by_delta = self.txn.whiteouts_in(&place.merged)?.is_empty();
-                Arc::make_mut(&mut place).untouched_by_delta = untouched_by_delta;
-            }
-            self.core.caches.add_base_place(at, path, &place);
+        if place.ino.is_none() && self.memo.is_current() {
+            let untouched_by_delta = self.txn.whiteouts_in(&place.merged)?.is_empty();
+            Arc::make_mut(&mut place).untouched_by_delta = untouched_by_delta;
         }
-        if let Some(known) = self.known {
-            known.add_base_place(path, &place);
-        }
+        self.memo.add_base_place(path, &place);
         Ok(Some(place))
     }
 
@@ -479,21 +456,5 @@ impl View<'_> {
             untouched_by_delta: false,
             base_missing: false,
         }))
-    }
-
-    fn remembered(&self, ino: Ino) -> Option<Arc<DirPlace>> {
-        match self.known {
-            Some(known) => known.place(ino),
-            None => self.version.and_then(|at| self.core.caches.place(at, ino)),
-        }
-    }
-
-    fn remember(&self, ino: Ino, place: &Arc<DirPlace>) {
-        if let Some(at) = self.version {
-            self.core.caches.add_place(at, ino, place);
-        }
-        if let Some(known) = self.known {
-            known.add_place(ino, place);
-        }
     }
 }

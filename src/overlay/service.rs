@@ -22,6 +22,7 @@ use super::error::{from_store, from_work};
 use super::hanging::reject_if_refused;
 use super::limits::{LIGHT_READ_BYTES, MAX_LINKS};
 use super::link::link;
+use super::memo::{Memo, NoMemo, ReaderMemo};
 use super::quota::QuotaReservation;
 use super::read::{read, read_link};
 use super::readdir::readdir;
@@ -48,11 +49,12 @@ impl Overlay {
     ) -> Result<T, FsError> {
         let (core, scope) = (self.core.clone(), self.scope.clone());
         let work = self.worker.read(cost, move |txn| {
-            let view = View { txn, core: &core, version: None, known: None, scope: &scope };
+            let view = View { txn, core: &core, memo: &NoMemo, scope: &scope };
             let value = reject_if_refused(|| {
-                if let Some(version) = core.caches.version() {
-                    let value = f(&View { version: Some(version), ..view });
-                    if core.caches.is_at(version) {
+                if let Some(at) = core.caches.version() {
+                    let memo = ReaderMemo { caches: &core.caches, at };
+                    let value = f(&View { memo: &memo, ..view });
+                    if memo.is_current() {
                         return value;
                     }
                 }
@@ -76,8 +78,12 @@ impl Overlay {
             if let Err(error) = txn.hold() {
                 return from_store(&error).into();
             }
-            let version = before.filter(|version| core.caches.is_at(*version));
-            let view = View { txn, core: &core, version, known: None, scope: &scope };
+            let memo = before.map(|at| ReaderMemo { caches: &core.caches, at });
+            let memo: &dyn Memo = match &memo {
+                Some(memo) if memo.is_current() => memo,
+                _ => &NoMemo,
+            };
+            let view = View { txn, core: &core, memo, scope: &scope };
             reject_if_refused(|| f(&view)).unwrap_or(FsError::TryLater.into())
         });
         work.await.unwrap_or_else(|error| from_work(&error).into())
@@ -109,7 +115,7 @@ impl Overlay {
         let caller = caller.clone();
         let job = move |txn: &mut dyn WriteTxn| {
             let now = (core.clock)();
-            let mut trial = core.known.begin();
+            let mut trial = core.writer_memo.begin();
             txn.bound_audit(core.ledger.is_limited(&asked));
             let mut edit = Edit::new(txn, &core, &scope, &caller, now);
             let done = reject_if_refused(|| f(&mut edit));

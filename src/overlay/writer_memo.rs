@@ -1,11 +1,10 @@
-//! The writer's own cache of directory places.
+//! The writer's memo, as [`memo`](super::memo) has it.
 //!
 //! The readers' caches hold committed facts only; a change must see the uncommitted changes of its
-//! batch. So the writer caches places separately and invalidates them as soon as a change affects
-//! them. A change that is rolled back, alone or with its batch, may have cached facts that never
-//! became true: then the whole memo is cleared ([`MemoTransaction`]).
-//!
-//! Only the writer changes these rows, so nothing else invalidates the memo.
+//! batch, so the writer remembers separately. A change that is rolled back, alone or with its
+//! batch, may have added facts that never became true: then the whole memo is cleared
+//! ([`MemoTransaction`]). A tool that looks at a snapshot uses one too, and drops it with the
+//! snapshot.
 
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use crate::vfs::FileId;
 
 use super::cache::Invalidation;
 use super::limits::{MAX_CHILDREN, MAX_PLACE_BYTES, MAX_PLACES};
+use super::memo::Memo;
 use super::node::DirPlace;
 use super::weighted_lru::WeightedLru;
 
@@ -33,7 +33,7 @@ struct MemoEntries {
 
 /// A change in progress. A drop before commit clears the memo.
 pub(super) struct MemoTransaction {
-    known: Arc<WriterMemo>,
+    memo: Arc<WriterMemo>,
     /// Whether the change may have modified cached facts.
     changed: bool,
 }
@@ -49,37 +49,40 @@ impl WriterMemo {
 
     /// Begins a change.
     pub fn begin(self: &Arc<Self>) -> MemoTransaction {
-        MemoTransaction { known: Arc::clone(self), changed: true }
+        MemoTransaction { memo: Arc::clone(self), changed: true }
     }
 
-    pub fn place(&self, dir: Ino) -> Option<Arc<DirPlace>> {
+    fn facts(&self) -> MutexGuard<'_, MemoEntries> {
+        self.0.lock()
+    }
+}
+
+impl Memo for WriterMemo {
+    fn place(&self, dir: Ino) -> Option<Arc<DirPlace>> {
         self.facts().places.get(&dir).cloned()
     }
 
-    pub fn add_place(&self, ino: Ino, place: &Arc<DirPlace>) {
+    fn add_place(&self, ino: Ino, place: &Arc<DirPlace>) {
         self.facts().places.put(ino, place.clone(), place.path_bytes());
     }
 
-    /// As [`Self::place`], by the base directory that shows through.
-    pub fn base_place(&self, base: &BasePath) -> Option<Arc<DirPlace>> {
+    fn base_place(&self, base: &BasePath) -> Option<Arc<DirPlace>> {
         self.facts().base_places.get(base).cloned()
     }
 
-    pub fn add_base_place(&self, base: &BasePath, place: &Arc<DirPlace>) {
+    fn add_base_place(&self, base: &BasePath, place: &Arc<DirPlace>) {
         self.facts().base_places.put(base.clone(), place.clone(), place.path_bytes());
     }
 
-    /// The file number that the export shows for an inode.
-    pub fn shown(&self, ino: Ino) -> Option<FileId> {
+    fn shown(&self, ino: Ino) -> Option<FileId> {
         self.facts().shown.get(&ino).copied()
     }
 
-    pub fn add_shown(&self, ino: Ino, id: FileId) {
+    fn add_shown(&self, ino: Ino, id: FileId) {
         self.facts().shown.put(ino, id);
     }
 
-    /// Removes what a change invalidates.
-    pub fn forget(&self, touch: &Invalidation) {
+    fn forget(&self, touch: &Invalidation) {
         let mut facts = self.facts();
         match touch {
             Invalidation::Child(..) | Invalidation::Entries(..) => {}
@@ -94,11 +97,6 @@ impl WriterMemo {
             Invalidation::AllPlaces => facts.forget_places(),
             Invalidation::All => facts.forget_all(),
         }
-    }
-
-    /// Ignores poisoning: entries are whole values.
-    fn facts(&self) -> MutexGuard<'_, MemoEntries> {
-        self.0.lock()
     }
 }
 
@@ -129,7 +127,7 @@ impl MemoTransaction {
 impl Drop for MemoTransaction {
     fn drop(&mut self) {
         if self.changed {
-            self.known.facts().forget_all();
+            self.memo.facts().forget_all();
         }
     }
 }

@@ -27,6 +27,7 @@ use crate::overlay::{Clock, Core, copy_up_background};
 use crate::overlay::base_names::{add_entry_at_base_name, detect_new_links};
 use crate::overlay::copy_up::copy_up;
 use crate::overlay::copy_up_pending::missing_chunks;
+use crate::overlay::memo::NoMemo;
 use fold::Fold;
 use marks::Mark;
 
@@ -156,13 +157,7 @@ impl Sealing {
     fn advance(&mut self, txn: &mut dyn WriteTxn, at: &mut MergedPath) -> Result<SealStep> {
         match std::mem::replace(&mut self.stage, SealStage::Over) {
             SealStage::Begin => {
-                let view = View {
-                    txn,
-                    core: &self.core,
-                    version: None,
-                    known: None,
-                    scope: &self.core.whole,
-                };
+                let view = View { txn, core: &self.core, memo: &NoMemo, scope: &self.core.whole };
                 self.stage = SealStage::Folds { left: fold::redirected(&view)?, fold: None };
             }
             SealStage::Folds { left, fold } => self.fold(txn, left, fold, at)?,

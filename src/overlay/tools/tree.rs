@@ -77,18 +77,12 @@ impl Tree {
         let mut f = Some(f);
         let mut value = Err(FsError::Io);
         // A memo must not outlive its snapshot.
-        let known = WriterMemo::new();
+        let memo = WriterMemo::new();
         let read = reader.read(&mut |txn| {
             if let Err(error) = txn.hold() {
                 value = Err(crate::overlay::error::from_store(&error));
             } else if let Some(f) = f.take() {
-                let view = View {
-                    txn,
-                    core: &self.core,
-                    version: None,
-                    known: Some(&known),
-                    scope: &self.core.whole,
-                };
+                let view = View { txn, core: &self.core, memo: &memo, scope: &self.core.whole };
                 value = f(&TreeView { view, knows_base: self.knows_base });
             }
         });

@@ -426,7 +426,6 @@ impl Vfs for Exports {
     }
 }
 
-/// Ignores poisoning: the state of a listing is consistent after a panic.
 fn locked<F>(lister: &Mutex<Lister<F>>) -> MutexGuard<'_, Lister<F>> {
     lister.lock()
 }

@@ -37,7 +37,6 @@ pub(super) struct PendingAtimes {
     rows: Vec<(Ino, Time)>,
 }
 
-/// Ignores poisoning: entries are whole values.
 fn lock(noted: &Mutex<Noted>) -> MutexGuard<'_, Noted> {
     noted.lock()
 }

@@ -74,8 +74,6 @@ pub(super) struct FoundListing {
     pub age: Duration,
 }
 
-/// Ignores poisoning: after a panic the parts are consistent, except that a page may count as under
-/// construction forever.
 fn lock(parts: &Mutex<ListingParts>) -> MutexGuard<'_, ListingParts> {
     parts.lock()
 }

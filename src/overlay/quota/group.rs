@@ -39,7 +39,6 @@ impl Group {
     }
 
     /// Locks the group. Callers that lock several groups must do so in ascending order of address.
-    /// Ignores poisoning: every update of the figures is complete.
     pub(super) fn account(&self) -> MutexGuard<'_, GroupQuota> {
         self.0.lock()
     }

@@ -199,7 +199,6 @@ impl QuotaAccount {
         shown
     }
 
-    /// Locks the state. Ignores poisoning: every update of the figures is complete.
     fn state(&self) -> MutexGuard<'_, AccountState> {
         self.state.lock()
     }

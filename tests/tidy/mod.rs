@@ -8,9 +8,9 @@ mod code_map;
 mod docs;
 mod layers;
 mod limits;
-mod rooms;
 mod safety;
 mod shape;
+mod store_modules;
 mod tokens;
 mod wording;
 
@@ -55,8 +55,8 @@ const fn exception(rule: Rule, path: &'static str, reason: &'static str) -> Exce
 enum Rule {
     /// A module uses only modules below it.
     LayerEdge,
-    /// A room of the store uses only rooms below it.
-    RoomEdge,
+    /// A module of the store uses only those that it may.
+    StoreModuleEdge,
     /// A foreign crate is used in one place.
     CrateConfinement,
     /// A file has at most 500 lines.

@@ -18,6 +18,9 @@
 //! writer checkpoints, mostly on a background thread; a failure fails every later batch. After a
 //! failure, neither the writer nor its threads checkpoint when they close
 //! (`no_checkpoint_on_close`): the WAL has the only copy of pages that the failed sync lost.
+//! Exception: `begin_writing` commits a synced transaction of its own before a change. If its
+//! sync fails while no earlier commit is unsynced, only that transaction is lost: the change fails,
+//! and the next one repeats it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

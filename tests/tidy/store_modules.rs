@@ -1,14 +1,14 @@
-//! Which room of the store may use which (docs/ARCHITECTURE.md, `delta/sqlite`).
+//! Which module of the store may use which (docs/ARCHITECTURE.md, `delta/sqlite`).
 
 use super::layers::named;
 use super::tokens::{Token, is_run, library_tokens};
 use super::{Complaint, Rule, Source, settle, sources};
 
-/// The folder whose parts are rooms.
+/// The folder of the store.
 const STORE: &str = "src/delta/sqlite/";
 
-/// Each room, and the rooms that it may use besides itself.
-const ROOMS: &[(&str, &[&str])] = &[
+/// Each module, and the modules that it may use besides itself.
+const STORE_MODULES: &[(&str, &[&str])] = &[
     ("table", &[]),
     ("file", &["table"]),
     ("wal", &["file"]),
@@ -17,16 +17,20 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tools", &["table", "file", "wal"]),
 ];
 
-/// The complaints about `source`'s use of other rooms.
+/// The complaints about `source`'s use of other modules.
 fn edges(source: &Source) -> Vec<Complaint> {
     let Some(inside) = source.path.strip_prefix(STORE).filter(|path| *path != "mod.rs") else {
         return Vec::new();
     };
-    let complain =
-        |line, what| Complaint { rule: Rule::RoomEdge, path: source.path.clone(), line, what };
-    let room = inside.split(['/', '.']).next().unwrap_or_default();
-    let Some((_, allowed)) = ROOMS.iter().find(|(name, _)| *name == room) else {
-        return vec![complain(1, format!("`{room}` is not in the table of rooms"))];
+    let complain = |line, what| Complaint {
+        rule: Rule::StoreModuleEdge,
+        path: source.path.clone(),
+        line,
+        what,
+    };
+    let module = inside.split(['/', '.']).next().unwrap_or_default();
+    let Some((_, allowed)) = STORE_MODULES.iter().find(|(name, _)| *name == module) else {
+        return vec![complain(1, format!("`{module}` is not in the table of modules"))];
     };
     let tokens = library_tokens(&source.text);
     // `super` once for each folder leads to the store.
@@ -35,9 +39,9 @@ fn edges(source: &Source) -> Vec<Complaint> {
     for at in 0..tokens.len() {
         let Some(names) = names_in_store(&tokens, at, to_store) else { continue };
         for used in named(&tokens, names).into_iter().map(|at| &tokens[at]) {
-            let is_room = ROOMS.iter().any(|(name, _)| *name == used.text);
-            if is_room && used.text != room && !allowed.contains(&used.text.as_str()) {
-                complaints.push(complain(used.line, format!("`{room}` uses `{}`", used.text)));
+            let is_module = STORE_MODULES.iter().any(|(name, _)| *name == used.text);
+            if is_module && used.text != module && !allowed.contains(&used.text.as_str()) {
+                complaints.push(complain(used.line, format!("`{module}` uses `{}`", used.text)));
             }
         }
     }
@@ -63,17 +67,20 @@ fn names_in_store(tokens: &[Token], at: usize, to_store: usize) -> Option<usize>
 }
 
 #[test]
-fn rooms_of_the_store_use_only_what_is_below_them() {
+fn modules_of_the_store_use_only_those_below_them() {
     let complaints: Vec<_> = sources().iter().flat_map(edges).collect();
-    settle(Rule::RoomEdge, &complaints);
+    settle(Rule::StoreModuleEdge, &complaints);
 }
 
 #[test]
-fn a_forbidden_room_is_seen_however_it_is_written() {
+fn a_forbidden_module_is_seen_however_it_is_written() {
     for (path, bad) in [
         ("src/delta/sqlite/table/op.rs", "use crate::delta::sqlite::file::epoch;"),
         ("src/delta/sqlite/table/op.rs", "use super::super::file::epoch;"),
-        ("src/delta/sqlite/wal/room.rs", "use crate::delta::sqlite::{file::disk, table::meta};"),
+        (
+            "src/delta/sqlite/wal/schedule.rs",
+            "use crate::delta::sqlite::{file::disk, table::meta};",
+        ),
         ("src/delta/sqlite/txn/batch.rs", "fn f() { crate::delta::sqlite::tools::kv::g(); }"),
         ("src/delta/sqlite/tools/check/mod.rs", "use super::super::txn::reader;"),
         ("src/delta/sqlite/tools/check/tree.rs", "use super::super::super::{txn, table};"),

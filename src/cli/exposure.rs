@@ -8,7 +8,7 @@ pub(super) const HINT: &str = "leave these options out, say `all_squash`, or lis
 
 /// Describes the users that clients can act as, if options make these more than necessary.
 pub(super) fn impersonation_risk(export: &ExportConfig) -> Option<String> {
-    let lets_root = export.options.squash == SquashMode::Nobody;
+    let lets_root = export.options.squash == SquashMode::NoRoot;
     let lets_users = !export.options.is_secure && export.options.squash != SquashMode::All;
     let (options, who) = match (lets_users, lets_root) {
         (true, true) => ("`insecure` and `no_root_squash` let", "any user, root included"),

@@ -64,7 +64,7 @@ pub(super) fn check(
     for client in all {
         networks.extend(parse(client.get_ref()).ok_or_else(|| {
             let what =
-                format!("'{}' is no address and no network", client.get_ref().escape_debug());
+                format!("'{}' is not an address or a network", client.get_ref().escape_debug());
             let hint = "such as 10.0.0.7, 10.0.0.0/24, ::1, fd00::/8, or '*' for everybody; \
                 names are not looked up";
             source.wrong(&client.span(), what).with_hint(hint)

@@ -70,7 +70,7 @@ fn place(
     match &written.path {
         Some(path) if is_secret => {
             let hint = "with a token the path is /NAME-TOKEN: leave `path` out, and give a `name`";
-            let what = "an export has a path or a token, and not both";
+            let what = "an export has a path or a token, not both";
             Err(source.wrong(&path.span(), what).with_hint(hint))
         }
         Some(path) => {
@@ -82,7 +82,7 @@ fn place(
         None if is_secret => match given {
             Some(name) => Ok((name, None)),
             None => {
-                let hint = "its token is kept by that name, and its path is /NAME-TOKEN";
+                let hint = "its token is stored under that name, and its path is /NAME-TOKEN";
                 let what = "an export with a token needs a name";
                 Err(source.wrong(&export.span(), what).with_hint(hint))
             }
@@ -99,9 +99,8 @@ fn check_name(source: &SourceText<'_>, name: &Spanned<String>) -> Result<String>
     let text = name.get_ref();
     let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if text.is_empty() || text.len() > MAX_NAME_BYTES || !text.chars().all(is_fit) {
-        let what = format!(
-            "a name has 1 to {MAX_NAME_BYTES} letters without accents, digits, '.', '_' and '-'"
-        );
+        let what =
+            format!("a name has 1 to {MAX_NAME_BYTES} ASCII letters, digits, '.', '_' and '-'");
         return Err(source.wrong(&name.span(), what));
     }
     Ok(text.clone())

@@ -53,7 +53,7 @@ fn check_one(source: &SourceText<'_>, guard: &Spanned<written::Guard>) -> Result
 fn flag(source: &SourceText<'_>, written: Option<&Spanned<bool>>) -> Result<bool> {
     match written {
         Some(flag) if !*flag.get_ref() => {
-            Err(source.wrong(&flag.span(), "false is what it is anyway").with_hint("leave it out"))
+            Err(source.wrong(&flag.span(), "false is the default").with_hint("leave it out"))
         }
         flag => Ok(flag.is_some()),
     }
@@ -74,12 +74,12 @@ fn program(source: &SourceText<'_>, guard: &written::Guard) -> Result<Option<Gua
         return Err(wrong("there is no program to run"));
     }
     if words.len() > MAX_PROGRAM_WORDS {
-        return Err(wrong("this is too long").with_hint(format_args!(
-            "program and arguments are {MAX_PROGRAM_WORDS} words at most"
+        return Err(wrong("the command is too long").with_hint(format_args!(
+            "a program and its arguments have at most {MAX_PROGRAM_WORDS} words"
         )));
     }
     if words.iter().any(|word| word.contains('\0')) {
-        return Err(wrong("a word of a command has no NUL"));
+        return Err(wrong("a word of a command cannot contain NUL"));
     }
     let timeout = match &guard.timeout {
         Some(written) => timeout(source, written)?,
@@ -89,7 +89,7 @@ fn program(source: &SourceText<'_>, guard: &written::Guard) -> Result<Option<Gua
     // A bare name is searched in `PATH`; a path is relative to the exports file's folder.
     if let Some(first) = argv.first_mut().filter(|first| first.contains('/')) {
         let path = source.host_path(&Spanned::new(program.span(), first.clone()))?;
-        *first = path.into_os_string().into_string().map_err(|_| wrong("this is no UTF-8 path"))?;
+        *first = path.into_os_string().into_string().map_err(|_| wrong("not a UTF-8 path"))?;
     }
     Ok(Some(GuardRule::Program { argv, timeout }))
 }
@@ -105,7 +105,7 @@ fn timeout(source: &SourceText<'_>, written: &Spanned<Value>) -> Result<Duration
         _ => None,
     };
     let time = time.ok_or_else(|| {
-        wrong("this is no time".to_owned()).with_hint("a number of seconds, or \"500ms\", \"5s\"")
+        wrong("not a time".to_owned()).with_hint("a number of seconds, or \"500ms\", \"5s\"")
     })?;
     if time.is_zero() || time > MAX_GUARD_TIME {
         let most = MAX_GUARD_TIME.as_secs();

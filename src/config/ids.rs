@@ -58,18 +58,20 @@ pub(super) fn check(
         let written::IdRangeToml { client, server, count } = *range.get_ref();
         let wrong = |what: &str| source.wrong(&range.span(), what);
         if count == 0 {
-            return Err(wrong("a range of no ids").with_hint("leave it out, or `count` for one id"));
+            return Err(wrong("an empty range").with_hint("leave it out, or `count` for one id"));
         }
         // 4294967295 is -1, which means "no change" in chown(2).
         if client.checked_add(count).is_none() || server.checked_add(count).is_none() {
             return Err(wrong("ids end at 4294967294"));
         }
         if map.iter().any(|other| overlaps(other.client, other.count, client, count)) {
-            return Err(wrong("a client's id would be two ids of the server"));
+            return Err(wrong("a client's id would map to two ids of the server"));
         }
         if map.iter().any(|other| overlaps(other.server, other.count, server, count)) {
             let hint = "the server's ids are shown to clients by the same map";
-            return Err(wrong("an id of the server would be two of a client").with_hint(hint));
+            return Err(
+                wrong("an id of the server would map to two ids of a client").with_hint(hint)
+            );
         }
         if is_root_squashed && server == 0 {
             let hint = "add the option no_root_squash, if this client may be root here";

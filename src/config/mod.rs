@@ -77,8 +77,8 @@ fn read_text(file: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        let what = format!("an exports file has {} MiB at most", MAX_FILE_BYTES >> 20);
+        let what = format!("an exports file has at most {} MiB", MAX_FILE_BYTES >> 20);
         return Err(ConfigError::of_file(file, what));
     }
-    String::from_utf8(bytes).map_err(|_| ConfigError::of_file(file, "this is no UTF-8 text"))
+    String::from_utf8(bytes).map_err(|_| ConfigError::of_file(file, "not UTF-8 text"))
 }

@@ -45,13 +45,13 @@ fn check_one(
     let is_ephemeral = mount.ephemeral.as_ref().is_some_and(|flag| *flag.get_ref());
     let chunk_size = mount.chunk_size.as_ref();
     if let Some(size) = chunk_size.filter(|size| !is_chunk_size(*size.get_ref())) {
-        let hint = "64 KiB, which it is if nothing is said, is chunk_size = 65536";
-        let what = "a chunk has a power of two of bytes, 512 to 1048576";
+        let hint = "the default is 65536";
+        let what = "chunk_size must be a power of two, 512 to 1048576";
         return Err(source.wrong(&size.span(), what).with_hint(hint));
     }
     let store = match &mount.session {
         Some(session) if is_ephemeral => {
-            let what = "changes go to a session, or are ephemeral, and not both";
+            let what = "`session` and `ephemeral` exclude each other";
             return Err(source.wrong(&session.span(), what).with_hint("leave one of them out"));
         }
         Some(session) => StoreConfig::Session {

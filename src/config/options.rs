@@ -30,7 +30,7 @@ pub struct ExportOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SquashMode {
     /// `no_root_squash`: only callers with AUTH_NONE.
-    Nobody,
+    NoRoot,
     /// `root_squash`: also uid 0 and gid 0.
     Root,
     /// `all_squash`: all callers.
@@ -56,8 +56,8 @@ impl Default for ExportOptions {
 const MEANINGLESS: &[(&str, &str)] = &[
     ("sync", "the durability of the server says what a reply promises"),
     ("async", "the durability of the server says what a reply promises"),
-    ("wdelay", "writes that wait are always put together"),
-    ("no_wdelay", "writes that wait are always put together"),
+    ("wdelay", "waiting writes are always combined"),
+    ("no_wdelay", "waiting writes are always combined"),
     ("subtree_check", "a handle always works in its own mount alone"),
     ("no_subtree_check", "a handle always works in its own mount alone"),
     ("crossmnt", "an export is composed of its mounts, and of nothing else"),
@@ -97,11 +97,11 @@ pub(super) fn check(source: &SourceText<'_>, words: &[Spanned<String>]) -> Resul
             (_, "secure") => put(&mut given.secure, true),
             (_, "insecure") => put(&mut given.secure, false),
             (_, "root_squash") => put(&mut given.squash, SquashMode::Root),
-            (_, "no_root_squash") => put(&mut given.squash, SquashMode::Nobody),
+            (_, "no_root_squash") => put(&mut given.squash, SquashMode::NoRoot),
             (_, "all_squash") => put(&mut given.squash, SquashMode::All),
             (Some((key @ ("anonuid" | "anongid"), id)), _) => {
                 let id = id.parse().ok().filter(|id| *id != u32::MAX).ok_or_else(|| {
-                    wrong("this takes a number, 0 to 4294967294, such as anonuid=1000")
+                    wrong("expected a number, 0 to 4294967294, such as anonuid=1000")
                 })?;
                 let is_uid = key == "anonuid";
                 put(if is_uid { &mut given.anon_uid } else { &mut given.anon_gid }, id)
@@ -132,13 +132,13 @@ pub(super) fn check_mount(source: &SourceText<'_>, words: &[Spanned<String>]) ->
             "ro" => true,
             "rw" => false,
             other => {
-                let what = format!("'{}' is no option of a mount", other.escape_debug());
+                let what = format!("'{}' is not an option of a mount", other.escape_debug());
                 let hint = "a mount has ro or rw; all others are the export's";
                 return Err(source.wrong(&word.span(), what).with_hint(hint));
             }
         };
         if !put(&mut read_only, is_read_only) {
-            return Err(source.wrong(&word.span(), "a mount has ro or rw, and not both"));
+            return Err(source.wrong(&word.span(), "a mount has ro or rw, not both"));
         }
     }
     Ok(read_only == Some(true))
@@ -183,7 +183,7 @@ fn unknown(source: &SourceText<'_>, word: &Spanned<String>) -> super::ConfigErro
     let text = word.get_ref();
     let key = text.split('=').next().unwrap_or_default();
     if let Some((_, why)) = MEANINGLESS.iter().find(|(known, _)| *known == key) {
-        let what = format!("the option '{}' says nothing here", text.escape_debug());
+        let what = format!("the option '{}' has no effect", text.escape_debug());
         return source.wrong(&word.span(), what).with_hint(format_args!("leave it out: {why}"));
     }
     let what = format!("there is no option '{}'", text.escape_debug());

@@ -13,19 +13,19 @@ pub struct TreePath(String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// It does not start with `/`.
-    #[error("a path begins with '/'")]
+    #[error("a path must begin with '/'")]
     Relative,
     /// It ends with `/`, or contains `//`.
-    #[error("a path has a name between two slashes, and none at its end")]
+    #[error("a path cannot contain an empty name or end with '/'")]
     Empty,
     /// It contains `.` or `..`.
-    #[error("a path is written without '.' and '..'")]
+    #[error("a path cannot contain '.' or '..'")]
     Dots,
     /// It is too long.
-    #[error("a path may have {MAX_PATH_BYTES} bytes, and each name in it {}", Name::MAX_BYTES)]
+    #[error("a path has at most {MAX_PATH_BYTES} bytes, and each name in it {}", Name::MAX_BYTES)]
     TooLong,
     /// It contains control characters.
-    #[error("a path has no control characters")]
+    #[error("a path cannot contain control characters")]
     Control,
 }
 

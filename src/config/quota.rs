@@ -33,17 +33,17 @@ pub(super) fn check(
     let bytes = check_bytes(source, quota.get_ref().bytes.as_ref())?;
     let files = quota.get_ref().files.as_ref();
     if let Some(files) = files.filter(|files| *files.get_ref() > MAX_COUNT) {
-        return Err(source.wrong(&files.span(), "this is more files than can be counted"));
+        return Err(source.wrong(&files.span(), "the number of files is too large"));
     }
     let limits = QuotaConfig { bytes, files: files.map(|files| *files.get_ref()) };
     let span = quota.span();
     if limits == QuotaConfig::default() {
         let hint = "such as { bytes = \"2GiB\", files = 100000 }";
-        return Err(source.wrong(&span, "a quota of nothing limits nothing").with_hint(hint));
+        return Err(source.wrong(&span, "an empty quota has no effect").with_hint(hint));
     }
     if limits.bytes == Some(0) || limits.files == Some(0) {
         let hint = "for an export that takes no changes, use the option ro";
-        return Err(source.wrong(&span, "a quota of 0 lets nothing be written").with_hint(hint));
+        return Err(source.wrong(&span, "a quota of 0 allows no writes").with_hint(hint));
     }
     Ok(limits)
 }
@@ -56,7 +56,7 @@ pub(super) fn check_bytes(
     let Some(value) = written else { return Ok(None) };
     let bytes = bytes_of(value.get_ref()).ok_or_else(|| {
         let hint = "a number of bytes, or one with a unit: 500MB, 2GiB";
-        source.wrong(&value.span(), "this is no number of bytes").with_hint(hint)
+        source.wrong(&value.span(), "not a number of bytes").with_hint(hint)
     })?;
     Ok(Some(bytes))
 }

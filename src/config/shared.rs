@@ -101,7 +101,7 @@ fn hide_together(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
 
 fn contradiction(file: &Path, mount: &MountConfig, key: &str, other: Position) -> ConfigError {
     let session = mount.session().map(|session| session.display().to_string()).unwrap_or_default();
-    let what = format!("the session {session} has another `{key}` in line {}", other.line);
+    let what = format!("the session {session} has a different `{key}` in line {}", other.line);
     let hint = format!("all mounts of a session share its base: give them the same `{key}`");
     ConfigError::of_file(file, what).at(mount.position).with_hint(hint)
 }

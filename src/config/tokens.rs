@@ -88,7 +88,7 @@ pub(super) fn read(file: &Path) -> Result<Tokens> {
     };
     let meta = opened.metadata().map_err(|error| failed(&error))?;
     if meta.permissions().mode() & 0o077 != 0 {
-        let what = "others than its owner may read this file of tokens";
+        let what = "users other than its owner can read this token file";
         let hint = format!("chmod 600 {}; and make new tokens: remove the lines", path.display());
         return Err(ConfigError::of_file(&path, what).with_hint(hint));
     }
@@ -96,7 +96,7 @@ pub(super) fn read(file: &Path) -> Result<Tokens> {
     let limited = opened.take(MAX_TOKENS_BYTES + 1).read_to_string(&mut text);
     limited.map_err(|error| failed(&error))?;
     if text.len() as u64 > MAX_TOKENS_BYTES {
-        let hint = "remove the lines of exports that are no more";
+        let hint = "remove the lines of exports that no longer exist";
         return Err(ConfigError::of_file(&path, "too many tokens").with_hint(hint));
     }
     parse(&path, &text)
@@ -134,7 +134,7 @@ pub(super) fn make(file: &Path, names: &[&str]) -> Result<Tokens> {
     let failed = |error: &std::io::Error| ConfigError::of_file(&tokens_file(file), error);
     let lock = File::open(file).map_err(|error| failed(&error))?;
     lock.try_lock().map_err(|_| {
-        let what = "another server makes tokens at this moment";
+        let what = "another server is making tokens";
         ConfigError::of_file(file, what).with_hint("try again")
     })?;
     let mut tokens = read(file)?;

@@ -136,7 +136,7 @@ impl SourceText<'_> {
         let text = written.get_ref();
         let wrong = |what: &str| self.wrong(&written.span(), what);
         if text.is_empty() || text.contains('\0') {
-            return Err(wrong("this is no path"));
+            return Err(wrong("not a path"));
         }
         if text == "~" || text.starts_with("~/") {
             let hint = "write the directory itself; relative paths begin at the exports file's";
@@ -149,9 +149,7 @@ impl SourceText<'_> {
     /// Rejects more than `most` elements.
     pub fn at_most<T>(&self, what: &str, all: &[Spanned<T>], most: usize) -> Result<()> {
         match all.get(most) {
-            Some(first) => {
-                Err(self.wrong(&first.span(), format_args!("{most} {what} at most, and no more")))
-            }
+            Some(first) => Err(self.wrong(&first.span(), format_args!("at most {most} {what}"))),
             None => Ok(()),
         }
     }

@@ -44,8 +44,11 @@ fn clients_are_addresses_and_networks() {
     assert!(all.contain("8.8.8.8".parse().unwrap()) && all.contain("2001::1".parse().unwrap()));
     faults(&[
         (&with("clients = []"), "3:11: no client could mount this [leave `clients` out"),
-        (&with("clients = [\"::1\", \"host\"]"), "3:19: 'host' is no address and no network [such"),
-        (&with("clients = [\"10.0.0.0/33\"]"), "is no address and no network"),
+        (
+            &with("clients = [\"::1\", \"host\"]"),
+            "3:19: 'host' is not an address or a network [such",
+        ),
+        (&with("clients = [\"10.0.0.0/33\"]"), "is not an address or a network"),
         (&with("clients = \"10.0.0.1\""), "3:11: invalid type: string"),
     ]);
 }
@@ -56,7 +59,7 @@ fn the_words_of_exports_5_are_understood() {
         \"anongid=8\", \"sec=sys:none\", \"ro\"]";
     let options = export(&with(words)).options;
     assert!(options.is_read_only && !options.is_secure && options.takes_sys && options.takes_none);
-    assert_eq!((options.squash, options.anon_uid, options.anon_gid), (SquashMode::Nobody, 7, 8));
+    assert_eq!((options.squash, options.anon_uid, options.anon_gid), (SquashMode::NoRoot, 7, 8));
     let options = export(&with("options = [\"all_squash\", \"sec=none\", \"rw\"]")).options;
     assert_eq!(options.squash, SquashMode::All);
     assert!(!options.takes_sys && options.takes_none && !options.is_read_only);
@@ -71,12 +74,12 @@ fn words_that_mean_nothing_or_contradict_each_other_are_refused() {
         (&word("\"root_squash\", \"all_squash\""), "'all_squash' contradicts"),
         (&word("\"anonuid=1\", \"anonuid=2\""), "'anonuid=2' contradicts"),
         (&word("\"sec=sys\", \"sec=none\""), "'sec=none' contradicts"),
-        (&word("\"anonuid=-2\""), "this takes a number, 0 to 4294967294"),
-        (&word("\"anongid=4294967295\""), "this takes a number, 0 to 4294967294"),
+        (&word("\"anonuid=-2\""), "expected a number, 0 to 4294967294"),
+        (&word("\"anongid=4294967295\""), "expected a number, 0 to 4294967294"),
         (&word("\"sec=krb5\""), "`sec` takes sys, none, or both: sec=sys:none [there is no Ker"),
-        (&word("\"sync\""), "'sync' says nothing here [leave it out: the durability of the server"),
-        (&word("\"fsid=0\""), "'fsid=0' says nothing here [leave it out: an export's number"),
-        (&word("\"no_subtree_check\""), "'no_subtree_check' says nothing here"),
+        (&word("\"sync\""), "'sync' has no effect [leave it out: the durability of the server"),
+        (&word("\"fsid=0\""), "'fsid=0' has no effect [leave it out: an export's number"),
+        (&word("\"no_subtree_check\""), "'no_subtree_check' has no effect"),
         (&word("\"rw,secure\""), "there is no option 'rw,secure' [ro, rw, secure"),
         (&word("\"x\\u001b[2J\""), "there is no option 'x\\u{1b}[2J'"),
     ]);
@@ -89,15 +92,15 @@ fn names_and_paths_are_normalised_and_unique() {
     assert_eq!(export(&at("/a/b")).name, "a/b");
     assert_eq!(export(&at("/")).name, "/");
     faults(&[
-        (&at("x"), "2:8: a path begins with '/'"),
-        (&at("/x/"), "2:8: a path has a name between two slashes"),
-        (&at("/x//y"), "a path has a name between two slashes"),
-        (&at("/x/../y"), "a path is written without '.' and '..'"),
-        (&at("/x\\ny"), "a path has no control characters"),
+        (&at("x"), "2:8: a path must begin with '/'"),
+        (&at("/x/"), "2:8: a path cannot contain an empty name"),
+        (&at("/x//y"), "a path cannot contain an empty name"),
+        (&at("/x/../y"), "a path cannot contain '.' or '..'"),
+        (&at("/x\\ny"), "a path cannot contain control characters"),
         (&at(&format!("/{}", "n".repeat(256))), "each name in it 255"),
-        (&at(&"/n".repeat(513)), "a path may have 1024 bytes"),
-        (&with("name = \"a b\""), "3:8: a name has 1 to 64 letters"),
-        (&with("name = \"\""), "a name has 1 to 64 letters"),
+        (&at(&"/n".repeat(513)), "a path has at most 1024 bytes"),
+        (&with("name = \"a b\""), "3:8: a name has 1 to 64 ASCII letters"),
+        (&with("name = \"\""), "a name has 1 to 64 ASCII letters"),
         ("[[export]]\n", "1:1: this export has no path [add path = \"/NAME\""),
         ("", "there are no exports [add [[export]]"),
         (&[with(""), with("")].concat(), "7:1: the name x is that of the export in line 1"),
@@ -134,12 +137,12 @@ fn quotas_are_numbers_with_units() {
     let quota = export(&with("quota = { bytes = 4096 }")).quota;
     assert_eq!((quota.bytes, quota.files), (Some(4096), None));
     faults(&[
-        (&with("max_file_bytes = \"1.5TiB\""), "this is no number of bytes [a number of bytes"),
-        (&with("quota = {}"), "3:9: a quota of nothing limits nothing [such as"),
-        (&with("quota = { files = 0 }"), "a quota of 0 lets nothing be written [for an export"),
-        (&with("quota = { bytes = \"2gb\" }"), "3:19: this is no number of bytes [a number of"),
-        (&with("quota = { bytes = -1 }"), "this is no number of bytes"),
-        (&with("quota = { bytes = 1.5 }"), "this is no number of bytes"),
+        (&with("max_file_bytes = \"1.5TiB\""), "not a number of bytes [a number of bytes"),
+        (&with("quota = {}"), "3:9: an empty quota has no effect [such as"),
+        (&with("quota = { files = 0 }"), "a quota of 0 allows no writes [for an export"),
+        (&with("quota = { bytes = \"2gb\" }"), "3:19: not a number of bytes [a number of"),
+        (&with("quota = { bytes = -1 }"), "not a number of bytes"),
+        (&with("quota = { bytes = 1.5 }"), "not a number of bytes"),
         (&with("quota = { files = -1 }"), "3:19: invalid value: integer `-1`"),
     ]);
 }
@@ -169,15 +172,15 @@ fn maps_are_injective() {
     let map = |ranges: &str| with(&format!("map_gids = [{ranges}]"));
     faults(&[
         (&map("{ client = 1, server = 0 }"), "3:13: root_squash takes the server's id 0 away [add"),
-        (&map("{ client = 1, server = 2, count = 0 }"), "a range of no ids"),
+        (&map("{ client = 1, server = 2, count = 0 }"), "an empty range"),
         (&map("{ client = 4294967295, server = 2 }"), "ids end at 4294967294"),
         (
             &map("{ client = 1, server = 10, count = 5 }, { client = 5, server = 20 }"),
-            "3:53: a client's id would be two ids of the server",
+            "3:53: a client's id would map to two ids of the server",
         ),
         (
             &map("{ client = 1, server = 10, count = 5 }, { client = 6, server = 14 }"),
-            "an id of the server would be two of a client [the server's ids are shown",
+            "an id of the server would map to two ids of a client [the server's ids are shown",
         ),
         (&map("{ client = 1 }"), "missing field `server`"),
     ]);
@@ -189,19 +192,19 @@ fn there_is_a_limit_to_everything() {
         with(&format!("{key} = [{}]", vec![format!("\"{item}\""); count].join(", ")))
     };
     let said = fault(&list("hide", "a", limits::MAX_HIDES + 1));
-    assert!(said.contains("1024 patterns in `hide` at most, and no more"), "{said}");
+    assert!(said.contains("at most 1024 patterns in `hide`"), "{said}");
     assert_eq!(export(&list("hide", "a", limits::MAX_HIDES)).hide.patterns().len(), 1024);
     let said = fault(&list("clients", "::1", limits::MAX_CLIENTS + 1));
-    assert!(said.contains("1024 addresses and networks in `clients` at most"), "{said}");
+    assert!(said.contains("at most 1024 addresses and networks in `clients`"), "{said}");
     let said = fault(&list("options", "rw", limits::MAX_OPTIONS + 1));
-    assert!(said.contains("64 options at most"), "{said}");
+    assert!(said.contains("at most 64 options"), "{said}");
     let many = |count: usize| {
         (0..count).map(|n| with("").replace("/x", &format!("/x{n}"))).collect::<String>()
     };
     let said = fault(&many(limits::MAX_EXPORTS + 1));
-    assert!(said.contains("6145:1: 1024 exports at most, and no more"), "{said}");
+    assert!(said.contains("6145:1: at most 1024 exports"), "{said}");
     let said = fault(&" ".repeat((4 << 20) + 1));
-    assert_eq!(said, "an exports file has 4 MiB at most");
+    assert_eq!(said, "an exports file has at most 4 MiB");
 }
 
 #[test]
@@ -209,7 +212,7 @@ fn a_file_that_cannot_be_read_says_so() {
     let folder = super::Folder::new("");
     std::fs::write(folder.file(), b"# \xff\n").unwrap();
     let said = folder.read(acetate::config::Missing::Leave).unwrap_err().to_string();
-    assert!(said.ends_with("exports.toml: this is no UTF-8 text"), "{said}");
+    assert!(said.ends_with("exports.toml: not UTF-8 text"), "{said}");
     std::fs::remove_file(folder.file()).unwrap();
     let said = folder.read(acetate::config::Missing::Leave).unwrap_err().to_string();
     assert!(said.contains("exports.toml: No such file or directory"), "{said}");

@@ -24,7 +24,7 @@ fn a_guard_has_one_rule() {
     faults(&[
         (&guarded(""), "7:1: this guard lets everything pass [jsonl = true, jsonl_schema"),
         (&guarded("json = true\njsonl = true"), "7:1: a guard has one rule [one of jsonl = true"),
-        (&guarded("json = false"), "9:8: false is what it is anyway [leave it out]"),
+        (&guarded("json = false"), "9:8: false is the default [leave it out]"),
         (&guarded("json = true\ntimeout = 5"), "10:11: only a program has a time limit"),
         (&guarded("jsonl_schema = \"~/x\""), "'~' does not stand for a home directory"),
         (&guarded("json = true").replace(".jsonl", "/../x"), "no path has an empty component"),
@@ -57,10 +57,10 @@ fn a_program_has_a_time_limit() {
     faults(&[
         (&program("timeout = 0"), "10:11: a program has more than 0 and up to 600 seconds"),
         (&program("timeout = \"11m\""), "more than 0 and up to 600 seconds"),
-        (&program("timeout = \"-5s\""), "this is no time [a number of seconds"),
-        (&program("timeout = \"soon\""), "this is no time"),
+        (&program("timeout = \"-5s\""), "not a time [a number of seconds"),
+        (&program("timeout = \"soon\""), "not a time"),
         (&guarded("program = []"), "9:11: there is no program to run"),
-        (&guarded("program = [\"a\\u0000\"]"), "a word of a command has no NUL"),
+        (&guarded("program = [\"a\\u0000\"]"), "a word of a command cannot contain NUL"),
     ]);
 }
 
@@ -69,6 +69,6 @@ fn guards_are_limited() {
     let guard = "[[export.guard]]\npath = \"x\"\njson = true\n";
     let all = |count: usize| format!("{}{}", with(""), guard.repeat(count));
     let said = fault(&all(limits::MAX_GUARDS + 1));
-    assert!(said.contains("256 guards in an export at most"), "{said}");
+    assert!(said.contains("at most 256 guards in an export"), "{said}");
     assert_eq!(export(&all(limits::MAX_GUARDS)).guards.len(), 256);
 }

@@ -51,7 +51,7 @@ fn a_mark_tells_tokens_apart_and_gives_nothing_away() {
 #[test]
 fn a_token_needs_a_name_and_no_path() {
     faults(&[
-        (&with("token = true"), "2:8: an export has a path or a token, and not both [with a token"),
+        (&with("token = true"), "2:8: an export has a path or a token, not both [with a token"),
         ("[[export]]\ntoken = true\n", "1:1: an export with a token needs a name [its token is"),
         ("[[export]]\nname = \"a\"\ntoken = false\n", "1:1: this export has no path"),
     ]);
@@ -66,7 +66,7 @@ fn a_file_of_tokens_that_is_wrong_is_not_replaced() {
         fs::set_permissions(&tokens, fs::Permissions::from_mode(mode)).unwrap();
     };
     for (text, mode, said) in [
-        ("", 0o640, ".tokens: others than its owner may read this file of tokens"),
+        ("", 0o640, ".tokens: users other than its owner can read this token file"),
         ("a = \"short\"", 0o600, ".tokens:1:5: a token is 32 hexadecimal digits"),
         ("a = 1", 0o600, ".tokens:1:5: invalid type: integer"),
         ("a", 0o600, ".tokens:1:2:"),
@@ -91,7 +91,7 @@ fn only_one_makes_tokens_at_a_time() {
     let other = fs::File::open(folder.file()).unwrap();
     other.lock().unwrap();
     let error = folder.read(Missing::Make).unwrap_err();
-    assert!(error.to_string().contains("another server makes tokens"), "{error}");
+    assert!(error.to_string().contains("another server is making tokens"), "{error}");
     other.unlock().unwrap();
     let made = folder.read(Missing::Make).unwrap();
     other.lock().unwrap();

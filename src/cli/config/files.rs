@@ -49,7 +49,7 @@ impl MountTree {
     ///
     /// # Errors
     /// The message if the path cannot be looked up.
-    pub(super) fn way(&self, names: &[&str]) -> Result<PathReach, String> {
+    pub(super) fn reach(&self, names: &[&str]) -> Result<PathReach, String> {
         let mut path = String::new();
         for name in names {
             path.push('/');
@@ -95,7 +95,7 @@ pub(super) fn open_base(dir: &Path) -> Result<Arc<dyn Base>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("base {}: {error}", dir.display());
     let real = fs::canonicalize(dir).map_err(|error| failed(&error))?;
     if !real.is_dir() {
-        return Err(failed(&"this is no directory"));
+        return Err(failed(&"not a directory"));
     }
     let opened = HostDir::open(&real, HostDirOptions::default());
     Ok(Arc::new(opened.map_err(|error| failed(&error))?))

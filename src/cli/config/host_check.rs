@@ -112,7 +112,7 @@ fn session_faults(
         return match folder.is_dir() {
             true => Ok(Vec::new()),
             false => Err(format!(
-                "session {}: there is no directory {} to make it in",
+                "session {}: the directory {} does not exist",
                 file.display(),
                 folder.display()
             )),
@@ -151,7 +151,7 @@ fn subtree_problem(mount: &MountConfig) -> Option<String> {
         return None;
     }
     let names: Vec<&str> = mount.subtree.components().collect();
-    fault_on_way(mount, &names, &format!("subtree {}", mount.subtree))
+    reach_problem(mount, &names, &format!("subtree {}", mount.subtree))
 }
 
 /// The problem with the directory that contains a mount point, if any.
@@ -165,19 +165,19 @@ fn parent_problem(export: &ExportConfig, mount: &MountConfig) -> Option<String> 
     };
     let outer = export.mounts.iter().filter(encloses).max_by_key(|outer| depth(outer))?;
     let below = above.get(depth(outer)..)?;
-    let way: Vec<&str> = outer.subtree.components().chain(below.iter().copied()).collect();
-    fault_on_way(outer, &way, &format!("the directory above {}", mount.at))
+    let names: Vec<&str> = outer.subtree.components().chain(below.iter().copied()).collect();
+    reach_problem(outer, &names, &format!("the directory above {}", mount.at))
 }
 
 /// Why a directory neither exists nor can be created, if so.
-fn fault_on_way(mount: &MountConfig, names: &[&str], which: &str) -> Option<String> {
-    match MountTree::open(mount).and_then(|tree| tree.way(names)) {
+fn reach_problem(mount: &MountConfig, names: &[&str], which: &str) -> Option<String> {
+    match MountTree::open(mount).and_then(|tree| tree.reach(names)) {
         Ok(PathReach::There) => None,
         Ok(PathReach::Missing) if mount.is_read_only => {
-            Some(format!("{which} is not there, and the mount at {} is read-only", mount.at))
+            Some(format!("{which} does not exist, and the mount at {} is read-only", mount.at))
         }
         Ok(PathReach::Missing) => None,
-        Ok(PathReach::Blocked(path)) => Some(format!("{which}: {path} is no directory")),
+        Ok(PathReach::Blocked(path)) => Some(format!("{which}: {path} is not a directory")),
         Err(what) => Some(format!("{which}: {what}")),
     }
 }
@@ -194,5 +194,5 @@ fn program_fault(program: &str) -> Option<String> {
     }
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path).any(|folder| can_run(&folder.join(program)));
-    (!found).then(|| format!("program {program}: it is not in PATH"))
+    (!found).then(|| format!("program {program}: not in PATH"))
 }

@@ -80,32 +80,32 @@ fn source(mount: &MountConfig) -> String {
         at: _, store, base, hide: _, keep_originals, keep_log, subtree, is_read_only, position: _,
     } = mount;
     let path = |path: &Path| text::name(path.as_os_str().as_encoded_bytes());
-    let (mut said, chunk_size) = match store {
+    let (mut description, chunk_size) = match store {
         StoreConfig::Session { file, chunk_size } => (path(file), *chunk_size),
         StoreConfig::Memory => ("memory".to_owned(), None),
     };
     if let Some(base) = base {
-        said.push_str(&format!(" over {}", path(base)));
+        description.push_str(&format!(" over {}", path(base)));
     }
     if !subtree.is_root() {
-        said.push_str(&format!(", subtree {}", text::name(subtree.as_str().as_bytes())));
+        description.push_str(&format!(", subtree {}", text::name(subtree.as_str().as_bytes())));
     }
     if let Some(bytes) = chunk_size {
-        said.push_str(&format!(", chunks of {}", text::count(bytes, "byte")));
+        description.push_str(&format!(", chunks of {}", text::count(bytes, "byte")));
     }
     if let Some(bytes) = keep_originals {
-        said.push_str(&format!(", originals up to {}", text::bytes(*bytes)));
+        description.push_str(&format!(", originals up to {}", text::bytes(*bytes)));
     }
     if let Some(keep) = keep_log {
         let changes = keep.changes.map(|changes| text::count(changes, "change"));
         let days = keep.days.map(|days| text::count(days, "day"));
         let both: Vec<_> = changes.into_iter().chain(days).collect();
-        said.push_str(&format!(", log of {}", both.join(" or ")));
+        description.push_str(&format!(", log of {}", both.join(" or ")));
     }
     if *is_read_only {
-        said.push_str(", read-only");
+        description.push_str(", read-only");
     }
-    said
+    description
 }
 
 fn rule(guard: &GuardConfig) -> String {
@@ -138,7 +138,7 @@ fn words(options: &ExportOptions) -> Vec<String> {
     words.push(if is_secure { "secure" } else { "insecure" }.to_owned());
     words.push(
         match squash {
-            SquashMode::Nobody => "no_root_squash",
+            SquashMode::NoRoot => "no_root_squash",
             SquashMode::Root => "root_squash",
             SquashMode::All => "all_squash",
         }

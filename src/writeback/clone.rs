@@ -27,7 +27,7 @@ pub struct Cloner<'a> {
     pub unset: Vec<Unset>,
     /// Copies that were to become hard links, by their paths below the tops of the copied trees,
     /// with the host's errors.
-    pub unlinked: Vec<(BasePath, io::Error)>,
+    pub lost_links: Vec<(BasePath, io::Error)>,
     /// The copies of hard-linked files, by the original's device and inode number.
     made: HashMap<(u64, u64), BasePath>,
 }
@@ -66,8 +66,8 @@ impl CloneEnds<'_> {
 impl<'a> Cloner<'a> {
     /// Makes copies of files.
     pub fn new(staging: &'a Staging) -> Self {
-        let (unset, unlinked, made) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { staging, links: false, unset, unlinked, made }
+        let (unset, lost_links, made) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { staging, links: false, unset, lost_links, made }
     }
 
     /// Makes hard links of files instead of copies, where the host supports that.
@@ -135,7 +135,7 @@ impl<'a> Cloner<'a> {
                 None => {}
             }
         }
-        self.unlinked.extend(refused.map(|error| (below.clone(), error)));
+        self.lost_links.extend(refused.map(|error| (below.clone(), error)));
         if object.nlink > 1 {
             self.made.insert(object.id(), place.clone());
         }

@@ -82,7 +82,7 @@ fn paths_at_which_nothing_is_or_was_are_refused() {
             let args = [command, session.to_str().unwrap(), path];
             let (out, err) = said(&run(world.scratch(), &args), 2);
             assert_eq!(out, "");
-            assert!(err.contains(&format!("/{path}: nothing is there")), "{err}");
+            assert!(err.contains(&format!("/{path}: no such file or directory")), "{err}");
         }
     }
     assert_same(&on_host(&world.base()), &before);
@@ -326,7 +326,7 @@ fn with_program() -> World {
 #[test]
 fn set_user_id_files_are_named_and_made_only_if_that_is_asked_for() {
     let world = with_program();
-    let line = "- /evil: a set-user-ID file: made only with --allow-special\n";
+    let line = "- /evil: a set-user-ID file: not made by default\n";
     let (out, _) = said(&apply(&world, &["--dry-run"]), 1);
     assert!(out.contains(line) && out.contains(", 1 left out\n"), "{out}");
     let (out, _) = said(&apply(&world, &["--dry-run", "--json"]), 1);

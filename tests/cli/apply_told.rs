@@ -210,7 +210,7 @@ fn what_holds_ignored_files_is_counted_with_how_to_apply_it() {
     said(&apply(&world, &["--yes", "/moved"]), 0);
     assert!(world.base().join("moved/k.o").exists());
     let (out, err) = said(&apply(&world, &["--yes", "--json", "--exclude", "k.o"]), 1);
-    assert!(out.contains(r#""changes":1,"skipped":1,"#), "{out}");
+    assert!(out.contains(r#""changes":0,"skipped":1,"#), "{out}");
     assert!(err.contains("/gone` applies it whole"), "{err}");
 }
 
@@ -372,4 +372,42 @@ fn a_file_saved_anew_without_a_change_is_not_written_for_a_link() {
     let (out, _) = said(&apply(&world, &["--yes"]), 0);
     assert!(out.starts_with("A /link (link)\n"), "{out}");
     assert_eq!((number(), fs::metadata(base.join("link")).unwrap().ino()), (saved, saved));
+}
+
+/// In JSON, as in the text: a directory whose time alone changes is no change, and all that a
+/// removed directory held are changes.
+#[test]
+fn json_counts_changes_as_diff_does() {
+    let mut world = World::new("d/f \"1\"\ngone/a \"a\"\ngone/sub/b \"b\"\n");
+    world.put("d/n", "new");
+    world.mkdir("made").unwrap();
+    world.put("made/x", "x");
+    world.rm_rf("gone");
+    world.close();
+    world.change_base();
+    let session = world.session();
+    let names = run(world.scratch(), &["diff", session.to_str().unwrap(), "--name-only"]).stdout;
+    let shown = names.iter().filter(|&&byte| byte == b'\n').count();
+    assert_eq!(shown, 7);
+    let counts = |args: &[&str]| -> Vec<(String, usize)> {
+        let (out, _) = said(&apply(&world, &[args, &["--yes", "--json"]].concat()), 0);
+        let objects = out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let count = |object: Value| {
+            let changes = object["changes"].as_u64()?;
+            Some((object["type"].as_str()?.to_owned(), changes as usize))
+        };
+        objects.filter_map(count).collect()
+    };
+    let of = |plan: &str| [plan, "applied"].map(|kind| (kind.to_owned(), shown));
+    assert_eq!(counts(&[]), of("plan"));
+    assert_eq!(counts(&["--undo"]), of("undo_plan"));
+    assert_eq!(counts(&["--undo"]), of("undo_plan"), "again");
+}
+
+#[test]
+fn a_side_that_is_none_is_said_before_its_path() {
+    let world = World::new("file \"1\"\n");
+    let (_, err) = said(&apply(&world, &["--take", "foo", "nowhere"]), 2);
+    assert!(err.starts_with("error: --take foo: not a side\n"), "{err}");
+    assert!(err.contains("the sides are `session` and `base`"), "{err}");
 }

@@ -201,7 +201,7 @@ fn without_a_terminal_nothing_can_be_asked() {
     for option in ["-p", "-i"] {
         for verb in ["apply", "discard"] {
             let said = failure(world.scratch(), &[verb, world.session().to_str().unwrap(), option]);
-            assert!(said.contains("asks at a terminal") && said.contains("--hunk ID"), "{said}");
+            assert!(said.contains("needs a terminal") && said.contains("--hunk ID"), "{said}");
         }
     }
 }
@@ -232,7 +232,7 @@ fn the_answers_of_git_go_through_the_hunks() {
     let said = typed(&world, "J\ny\n?\nz\nq\nn\n", "apply -p a", None);
     assert!(said.contains("@@ -12,7 +12,7 @@"), "{said}");
     assert!(said.contains("s - split the current hunk into smaller hunks\n"), "{said}");
-    assert!(said.contains("`z` is no answer here\n"), "{said}");
+    assert!(said.contains("`z` is not an answer here\n"), "{said}");
     assert!(said.contains("M /a\n") && said.ends_with("nothing was written\n"), "{said}");
     assert_eq!(base(&world, "a"), with(&[]));
     // Search, go to, take all from there; nothing of the rest.
@@ -469,7 +469,7 @@ fn a_hunk_that_the_plan_leaves_out_is_said_to_be_there() {
         format!("error: {id}: /tool is left out\nhint: `acetate apply --dry-run` says why\n");
     assert_eq!(said(&ask(&world, &["apply", "--yes", "--hunk", id]), 2).1, wanted);
     let (out, _) = said(&ask(&world, &["apply", "--dry-run"]), 1);
-    assert!(out.contains("- /tool: a set-user-ID file: made only with --allow-special\n"), "{out}");
+    assert!(out.contains("- /tool: a set-user-ID file: not made by default\n"), "{out}");
     let (out, _) = said(&ask(&world, &["apply", "-n", "--allow-special", "--hunk", id]), 0);
     assert!(out.contains("* /tool: a set-user-ID file\n"), "{out}");
 }

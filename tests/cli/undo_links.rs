@@ -11,11 +11,11 @@ use crate::support::skip::skip;
 fn check_told(lines: &str, path: &str, why: &str) -> Vec<Place> {
     let places: Vec<_> = (0..2).map_while(|_| Place::new(lines)).collect();
     let [text, json] = &*places else { return places };
-    let wanted = format!("warning: {path}: is a file of its own now: {why}");
+    let wanted = format!("warning: {path}: is no longer a hard link: {why}");
     let said = text.says("a apply --undo s.db --yes", 0);
     assert!(said.contains(&wanted), "{said}");
     let said = json.says("a apply --undo s.db --yes --json", 0);
-    let line = said.lines().find(|line| line.contains(r#""type":"unlinked""#));
+    let line = said.lines().find(|line| line.contains(r#""type":"link_lost""#));
     let line = line.unwrap_or_else(|| panic!("{said}"));
     assert!(line.contains(&format!(r#""path":"{path}""#)) && line.contains(why), "{line}");
     places
@@ -30,7 +30,7 @@ give -R base; a init s.db --base base; a rm -r s.db d g; a apply s.db --yes";
     for place in check_told(lines, "/d/f", NOT_FOUND) {
         place.says("test base/g -ef base/h", 0);
         let said = place.says("a apply --undo s.db --yes; a apply --undo s.db --yes", 0);
-        assert!(!said.contains("of its own"), "it had no other name any more: {said}");
+        assert!(!said.contains("no longer a hard link"), "it had no other name any more: {said}");
     }
 }
 
@@ -75,6 +75,6 @@ fn of_which_there_are_too_many() {
     place.says("ln base/f base/g; give -R base; a init s.db --base base; a rm s.db f", 0);
     place.says("a apply s.db --yes; ln base/g more/0", 0);
     let said = place.says("a apply --undo s.db --yes", 0);
-    assert!(said.contains("/f: is a file of its own now: the host refuses a hard link"), "{said}");
+    assert!(said.contains("/f: is no longer a hard link: the host refuses a hard link"), "{said}");
     place.says("test ! base/f -ef base/g", 0);
 }

@@ -6,6 +6,7 @@ mod next_steps;
 mod printing;
 mod progress;
 mod report;
+mod take;
 mod undo;
 
 use std::collections::BTreeSet;
@@ -37,6 +38,7 @@ use printing::PlanPrinter;
 use progress::ApplyProgress;
 use report::tell;
 pub(super) use report::undo_command;
+pub(super) use take::with_take_apart;
 
 /// Write what a session changed to its base.
 ///
@@ -112,23 +114,9 @@ pub(super) struct Args {
     /// Print JSON objects.
     ///
     /// Types: difference, undo, drift, merged, unchanged, special, left_out, loss, plan, undo_plan,
-    /// kept, skipped, unlinked, applied.
+    /// kept, skipped, link_lost, applied.
     #[arg(long)]
     json: bool,
-}
-
-/// The arguments with `--take=SIDE` as two, because clap takes one value after a `=`.
-pub(super) fn with_take_apart(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut is_option = true;
-    let apart = |arg: OsString| {
-        is_option &= arg != "--";
-        let side = arg.to_str().filter(|_| is_option).and_then(|arg| arg.strip_prefix("--take="));
-        match side {
-            Some(side) => vec!["--take".into(), side.into()],
-            None => vec![arg],
-        }
-    };
-    args.flat_map(apart).collect()
 }
 
 /// Shows the plan, asks, and applies it.
@@ -338,28 +326,7 @@ fn options(
         keep: args.keep.limit(),
         ..ApplyOptions::default()
     };
-    for side in args.take.chunks(2) {
-        let [side, path] = side else { continue };
-        let chosen = args.leave_out.read(opened, std::slice::from_ref(path))?;
-        let path: Vec<_> = chosen.paths().cloned().collect();
-        if path.is_empty() {
-            let what = format!("--take {} takes a path, not a pattern", side.display());
-            return Err(CliError::new(what));
-        }
-        match side.to_str() {
-            Some("session") => options.take_session.extend(path),
-            Some("base") => options.take_base.extend(path),
-            _ => {
-                let what = format!("--take {}: no side", side.display());
-                return Err(CliError::new(what).with_hint("the sides are `session` and `base`"));
-            }
-        }
-    }
-    let (session, mut base) = (&options.take_session, options.take_base.iter());
-    if let Some(path) = base.find(|path| session.iter().any(|named| path.is_within(named))) {
-        let path = text::name(path.as_bytes());
-        return Err(CliError::new(format_args!("--take names both sides for {path}")));
-    }
+    take::read_sides(args, opened, &mut options)?;
     Ok(options)
 }
 

@@ -36,8 +36,7 @@ impl<'a> PlanPrinter<'a> {
 
     /// Number of paths that are shown and not left out.
     pub fn count(plan: &ApplyPlan) -> u64 {
-        let left: HashSet<_> = plan.left_out.iter().map(|left| &left.path).collect();
-        AppliedChange::count_paths(plan.changes.iter().filter(|c| !left.contains(&c.path)))
+        AppliedChange::count_paths(applied(plan))
     }
 
     pub fn print(&mut self, plan: &ApplyPlan) -> Result<(), CliError> {
@@ -123,11 +122,18 @@ fn print_plan(
     if let Some(path) = plan.split.first() {
         note_split(args, path);
     }
+    if plan.leaves_special_out {
+        output::line(format_args!(
+            "--allow-special makes set-user-ID files, set-group-ID files and device nodes"
+        ));
+    }
     let dir = target(args, opened);
     if args.json {
         let mut object = text::json("plan");
         text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
-        put_counts(&mut object, plan.changes.len(), all_drifted, "drifted");
+        // Times of directories follow their entries: `dir_times` counts them.
+        let changes = applied(plan).map(|change| change.paths).sum();
+        put_counts(&mut object, changes, all_drifted, "drifted");
         for (key, value) in [
             ("files", plan.files),
             ("bytes", plan.bytes),
@@ -165,6 +171,12 @@ fn print_plan(
         out.line(format_args!("{}: {sum}", dir.display()))?;
     }
     out.end()
+}
+
+/// The changes of a plan that are not left out.
+fn applied(plan: &ApplyPlan) -> impl Iterator<Item = &AppliedChange> {
+    let left: HashSet<_> = plan.left_out.iter().map(|left| &left.path).collect();
+    plan.changes.iter().filter(move |change| !left.contains(&change.path))
 }
 
 /// Prints how to apply a directory that holds entries that are not chosen.

@@ -14,7 +14,7 @@ use crate::inspect::apply::{Loss, NotSet, Report};
 use crate::inspect::opened::OpenSession;
 
 /// The most warnings of files that an undo could not link to their further names.
-const MAX_UNLINKED_LINES: usize = 100;
+const MAX_LOST_LINK_LINES: usize = 100;
 
 /// Prints the report, and returns the ending.
 pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result<Ending, CliError> {
@@ -22,7 +22,7 @@ pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result
         Some((0, 0)) => return Err(CliError::new("interrupted: nothing was written")),
         Some((done, all)) => {
             let what = format!("interrupted: stopped after {done} of {all} steps");
-            let hint = "run the same command again: it goes on from there";
+            let hint = "run the same command again: it continues from there";
             return Err(CliError::new(what).with_hint(hint));
         }
         None => {}
@@ -33,7 +33,7 @@ pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result
         output::line(format_args!("warning: {path} {}", lost(loss)));
     }
     if !args.json {
-        warn_of_unlinked(report);
+        warn_of_lost_links(report);
     }
     let shown = show(args, opened, report);
     // An apply of times alone leaves what an earlier one kept, and has no undo.
@@ -69,9 +69,9 @@ fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliErr
             out.line(format_args!("skipped {}: {}", text::name(path), skipped.why))?;
         }
     }
-    let unlinked = by_path(&report.unlinked, |file| &file.path);
-    for file in unlinked.into_iter().filter(|_| args.json) {
-        let mut object = text::json("unlinked");
+    let lost_links = by_path(&report.lost_links, |file| &file.path);
+    for file in lost_links.into_iter().filter(|_| args.json) {
+        let mut object = text::json("link_lost");
         text::put_path(&mut object, "path", file.path.as_bytes());
         object.insert("why".to_owned(), file.why.as_str().into());
         out.json(object)?;
@@ -83,7 +83,7 @@ fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliErr
     if args.json {
         let mut object = text::json("applied");
         text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());
-        put_counts(&mut object, report.done().count(), skipped, "skipped");
+        put_counts(&mut object, count, skipped, "skipped");
         object.insert("undo".to_owned(), report.is_undo.into());
         out.json(object)?;
     } else if report.is_undo && skipped > 0 {
@@ -141,19 +141,20 @@ fn warn(not_set: NotSet) {
         [(not_set.owners, "owner"), (not_set.modes, "mode"), (not_set.times, "modification time")];
     for (count, what) in whats.into_iter().filter(|(count, _)| *count > 0) {
         output::line(format_args!(
-            "warning: the {what} of {} is not as in the session: only the owner or root may set it",
+            "warning: could not set the {what} of {}: only the owner or root may set it",
             text::count(count, "object"),
         ));
     }
 }
 
 /// Prints a warning for each of the first files that are no hard links any more.
-fn warn_of_unlinked(report: &Report) {
-    for file in by_path(&report.unlinked, |file| &file.path).into_iter().take(MAX_UNLINKED_LINES) {
+fn warn_of_lost_links(report: &Report) {
+    for file in by_path(&report.lost_links, |file| &file.path).into_iter().take(MAX_LOST_LINK_LINES)
+    {
         let (path, why) = (text::name(file.path.as_bytes()), &file.why);
-        output::line(format_args!("warning: {path}: is a file of its own now: {why}"));
+        output::line(format_args!("warning: {path}: is no longer a hard link: {why}"));
     }
-    let more = report.unlinked.len().saturating_sub(MAX_UNLINKED_LINES);
+    let more = report.lost_links.len().saturating_sub(MAX_LOST_LINK_LINES);
     if more > 0 {
         let files = text::count(more, "more file");
         output::line(format_args!("warning: and {files}; --json names all of them"));
@@ -165,12 +166,7 @@ pub(super) fn lost(loss: &Loss) -> String {
     format!("loses {}: {}", loss.names.join(", "), loss.why)
 }
 
-pub(super) fn put_counts(
-    object: &mut Map<String, Value>,
-    changes: usize,
-    others: usize,
-    what: &str,
-) {
+pub(super) fn put_counts(object: &mut Map<String, Value>, changes: u64, others: usize, what: &str) {
     object.insert("changes".to_owned(), changes.into());
     object.insert(what.to_owned(), others.into());
 }

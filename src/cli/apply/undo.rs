@@ -221,12 +221,10 @@ fn print(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Result<(), CliEr
             out.json(json(change))?;
             continue;
         }
-        let is_in = |dir: &UndoChange| change.kind == dir.kind && change.path.is_within(&dir.path);
-        if dir.is_some_and(is_in) {
+        if dir.is_some_and(|dir| dir.covers(change)) {
             continue;
         }
-        let is_whole = matches!(change.kind, UndoKind::Removed | UndoKind::Restored);
-        if is_whole && change.is_dir {
+        if change.is_whole_dir() {
             dir = Some(change);
         }
         let slash = if change.is_dir && change.path != MergedPath::root() { "/" } else { "" };
@@ -243,7 +241,7 @@ fn print(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Result<(), CliEr
     }
     print_drift(args, plan, &mut out)?;
     let dir = super::target(args, opened);
-    let (changes, drifted) = (plan.changes.len(), plan.drifted.len());
+    let (changes, drifted) = (plan.count_paths(), plan.drifted.len());
     if args.json {
         let mut object = text::json("undo_plan");
         text::put_path(&mut object, "to", dir.as_os_str().as_encoded_bytes());

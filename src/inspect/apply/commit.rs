@@ -16,7 +16,7 @@ use super::session_check::{CHANGED, SessionCheck};
 use super::stage::NotSet;
 use super::steps::{AppliedChange, PutStep, Set, Take};
 use super::target_dir::{ApplyTarget, stat_in};
-use super::{ApplyEvent, ApplyWatch, Skipped, Unlinked};
+use super::{ApplyEvent, ApplyWatch, LostLink, Skipped};
 use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -392,7 +392,7 @@ impl<'a> StepRunner<'a> {
             return Ok(());
         }
         let kept = self.checked(self.target.keep(from, &take.from))?;
-        let why = format!("it could not be put back: it is {} now", kept.display());
+        let why = format!("it could not be put back: moved to {}", kept.display());
         let skipped = Skipped { path: MergedPath::of_base(&take.from), why };
         self.checked(self.staging.note(&Notes::skipped(None, &skipped)))?;
         self.notes.skipped.push((None, skipped));
@@ -419,9 +419,9 @@ impl<'a> StepRunner<'a> {
     }
 
     /// The files that were put without their further names.
-    pub fn unlinked(&self) -> Vec<Unlinked> {
-        let is_put = |file: &&Unlinked| !self.skipped.contains(&file.change);
-        self.journal.unlinked.iter().filter(is_put).cloned().collect()
+    pub fn lost_links(&self) -> Vec<LostLink> {
+        let is_put = |file: &&LostLink| !self.skipped.contains(&file.change);
+        self.journal.lost_links.iter().filter(is_put).cloned().collect()
     }
 
     /// The changes with a skipped step.

@@ -11,7 +11,7 @@ use super::locked_dirs::OpenedDir;
 use super::record::{Before, PlacedDescendant};
 use super::steps::{AppliedChange, PutStep, Set, Steps, Take};
 use super::unchanged::DroppedCopy;
-use super::{Skipped, Unlinked};
+use super::{LostLink, Skipped};
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::hunks::ChosenPart;
@@ -53,7 +53,7 @@ pub(super) struct Journal {
     pub left_out: Vec<Skipped>,
     /// Files that an undo does not link to their further names again. A journal of an older version
     /// has none.
-    pub unlinked: Vec<Unlinked>,
+    pub lost_links: Vec<LostLink>,
     /// Attributes from before the first step.
     pub before: Vec<Before>,
     /// Objects in directories that are put as a whole.
@@ -97,7 +97,7 @@ impl Journal {
             // Not in lines of their own: an older program refuses a line of an unknown kind.
             "unchanged": self.unchanged.iter().map(DroppedCopy::json).collect::<Vec<_>>(),
             "left_out": self.left_out.iter().map(skipped).collect::<Vec<_>>(),
-            "unlinked": self.unlinked.iter().map(unlinked).collect::<Vec<_>>(),
+            "lost_links": self.lost_links.iter().map(lost_link).collect::<Vec<_>>(),
         }))?;
         for change in &self.changes {
             line(json!({ "change": {
@@ -169,9 +169,9 @@ impl Journal {
             let left_out = line.get("left_out").and_then(Value::as_array);
             let left_out = left_out.into_iter().flatten().map(to_skipped);
             self.left_out = left_out.collect::<Option<_>>()?;
-            let unlinked = line.get("unlinked").and_then(Value::as_array);
-            let unlinked = unlinked.into_iter().flatten().map(to_unlinked);
-            self.unlinked = unlinked.collect::<Option<_>>()?;
+            let lost_links = line.get("lost_links").and_then(Value::as_array);
+            let lost_links = lost_links.into_iter().flatten().map(to_lost_link);
+            self.lost_links = lost_links.collect::<Option<_>>()?;
             return Some(());
         }
         let (what, value) = line.as_object()?.iter().next()?;
@@ -276,14 +276,14 @@ fn to_skipped(value: &Value) -> Option<Skipped> {
     Some(Skipped { path: to_merged(value.get("path")?)?, why })
 }
 
-fn unlinked(file: &Unlinked) -> Value {
+fn lost_link(file: &LostLink) -> Value {
     json!({ "path": bytes(file.path.as_bytes()), "why": file.why, "change": file.change })
 }
 
-fn to_unlinked(value: &Value) -> Option<Unlinked> {
+fn to_lost_link(value: &Value) -> Option<LostLink> {
     let why = value.get("why")?.as_str()?.to_owned();
     let change = usize::try_from(value.get("change")?.as_u64()?).ok()?;
-    Some(Unlinked { path: to_merged(value.get("path")?)?, why, change })
+    Some(LostLink { path: to_merged(value.get("path")?)?, why, change })
 }
 
 /// `Some(None)` for null.

@@ -103,7 +103,7 @@ impl Keeping<'_> {
                 found
             }
         };
-        let (mut cloner, mut unlinked) = (Cloner::new(self.staging), Vec::new());
+        let (mut cloner, mut lost_links) = (Cloner::new(self.staging), Vec::new());
         for item in items {
             if self.tell(watch).is_break() {
                 return Ok(None);
@@ -111,9 +111,9 @@ impl Keeping<'_> {
             if self.is_staged(item)? {
                 let from = Staging::path_of(item.shelf, item.slot);
                 self.dir.receive((&self.place.target, &from), &item.to, &mut cloner)?;
-                for (path, _) in cloner.unlinked.drain(..) {
+                for (path, _) in cloner.lost_links.drain(..) {
                     let object = self.place.target.object(&below(&from, &path))?;
-                    unlinked.extend(object.map(|object| KeptHardLink {
+                    lost_links.extend(object.map(|object| KeptHardLink {
                         slot: item.slot,
                         below: path,
                         seen: object.seen,
@@ -124,8 +124,8 @@ impl Keeping<'_> {
         let is_done = self.separate(&shared, items, watch)?.is_continue();
         // Copies that are no hard links of each other any more: the undo names them.
         let known: HashSet<_> = shared.files.iter().map(|link| (link.slot, &link.below)).collect();
-        unlinked.retain(|link: &KeptHardLink| !known.contains(&(link.slot, &link.below)));
-        Ok(is_done.then(|| [shared.files, unlinked].concat()))
+        lost_links.retain(|link: &KeptHardLink| !known.contains(&(link.slot, &link.below)));
+        Ok(is_done.then(|| [shared.files, lost_links].concat()))
     }
 
     fn is_staged(&self, item: &KeptItem) -> Result<bool> {

@@ -74,7 +74,7 @@ pub use open_staging::{
     InterruptedApply, UnfinishedApply, check_finished, interrupted, unfinished,
 };
 pub use plan::{ApplyOptions, ApplyPlan, AttributeCounts, KeptInBase, Loss, Merged, Special};
-pub use report::{Report, Skipped, Unlinked};
+pub use report::{LostLink, Report, Skipped};
 pub use stage::NotSet;
 pub use steps::AppliedChange;
 pub use unchanged::DroppedCopy;
@@ -301,7 +301,7 @@ fn prepare(
         before,
         inside: Vec::new(),
         opened: Vec::new(),
-        unlinked: Vec::new(),
+        lost_links: Vec::new(),
     };
     Ok(Some((journal, staged)))
 }
@@ -404,7 +404,7 @@ fn finish(
         left_out: journal.left_out.clone(),
         not_set: commit.not_set,
         losses: staged.losses,
-        unlinked: commit.unlinked(),
+        lost_links: commit.lost_links(),
         is_undo: journal.is_undo,
         is_redo: journal.is_redo,
         ..Report::default()
@@ -440,7 +440,7 @@ fn finish(
         }
     };
     report.kept = kept.map_err(|error| InspectError::Refused {
-        what: format!("applied, but the replaced objects could not be kept for --undo: {error}"),
+        what: format!("applied, but the replaced objects could not be kept for undo: {error}"),
         advice: ApplyAdvice::RepeatOrKeepNothing,
     })?;
     if !journal.is_undo && !is_closing {

@@ -69,6 +69,9 @@ pub struct ApplyPlan {
     pub left_out: Vec<Skipped>,
     /// Directories in `left_out` that hold entries that are not selected.
     pub split: Vec<MergedPath>,
+    /// A set-user-ID file, set-group-ID file or device node is left out by
+    /// [`ApplyOptions::special`].
+    pub leaves_special_out: bool,
     /// Set-user-ID files, set-group-ID files and device nodes that are made.
     pub special: Vec<Special>,
     /// Extended attributes of host files that their replacements do not get.

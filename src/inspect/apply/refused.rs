@@ -88,7 +88,8 @@ impl Planner<'_> {
             self.plan.special.push(Special { path, what });
             return Ok(false);
         }
-        let why = format!("{what}: made only with --allow-special");
+        let why = format!("{what}: not made by default");
+        self.plan.leaves_special_out = true;
         self.plan.left_out.push(Skipped { path, why });
         Ok(true)
     }
@@ -223,8 +224,8 @@ impl Planner<'_> {
             }
             let hidden = MergedPath::of_base(&path);
             let why = format!(
-                "holds {}, which no client removed (hidden from clients?); \
-                 name the directory as a PATH to remove it",
+                "holds {}, which no client removed (hidden from clients?): the directory is removed \
+                 only if it is named",
                 hidden.display()
             );
             self.refuse_removal(change, why);

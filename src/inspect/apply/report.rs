@@ -20,7 +20,7 @@ pub struct Skipped {
 
 /// A file that an undo puts back as a file of its own, though it had further hard links.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unlinked {
+pub struct LostLink {
     /// Its path in the merged tree.
     pub path: MergedPath,
     /// The reason, for the user.
@@ -43,7 +43,7 @@ pub struct Report {
     /// Extended attributes that the host refuses to set.
     pub losses: Vec<Loss>,
     /// Files that an undo could not link to their further names again.
-    pub unlinked: Vec<Unlinked>,
+    pub lost_links: Vec<LostLink>,
     /// Steps done and all steps, if the watcher stopped the run; (0, 0) without a journal.
     pub broken_off: Option<(usize, usize)>,
     /// The run was an undo.

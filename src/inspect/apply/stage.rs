@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use super::merge::{self, StepContent};
 use super::plan::{ApplyPlan, Loss, Make};
 use super::target_dir::ApplyTarget;
-use super::{ApplyEvent, ApplyWatch, Skipped, Unlinked};
+use super::{ApplyEvent, ApplyWatch, LostLink, Skipped};
 use crate::inspect::InspectError;
 use crate::inspect::diff;
 use crate::inspect::error::Result;
@@ -43,7 +43,7 @@ pub(super) struct Staged {
     /// Extended attributes that the host refuses.
     pub losses: Vec<Loss>,
     /// Files that an undo could not link to their further names.
-    pub unlinked: Vec<Unlinked>,
+    pub lost_links: Vec<LostLink>,
 }
 
 /// Makes the plan's objects; `None` if `watch` broke it off.

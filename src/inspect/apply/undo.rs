@@ -21,7 +21,7 @@ use super::target_dir::ApplyTarget;
 use super::undo_change;
 use super::undo_links::{FurtherNames, NOT_FOUND};
 use super::undo_plan::{Restore, UndoOptions, UndoPlan, UndoPlanner};
-use super::{ApplyEvent, ApplyWatch, Report, SessionUpdater, Skipped, Unlinked};
+use super::{ApplyEvent, ApplyWatch, LostLink, Report, SessionUpdater, Skipped};
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -178,7 +178,8 @@ fn prepare_open(
         add_before(&mut before, opened);
     }
     staged.skipped = left_out(&plan);
-    let changes = record.changes.iter().map(|path| AppliedChange {
+    let paths = plan.paths_by_change();
+    let changes = record.changes.iter().enumerate().map(|(number, path)| AppliedChange {
         path: path.clone(),
         from: None,
         object: None,
@@ -187,7 +188,7 @@ fn prepare_open(
         was_linked: false,
         is_whole: true,
         part: None,
-        paths: 1,
+        paths: paths.get(&number).copied().unwrap_or(0),
     });
     let journal = Journal {
         top: plan.top,
@@ -198,7 +199,7 @@ fn prepare_open(
         changes: changes.collect(),
         before,
         inside: inside(place, &plan.restores)?,
-        unlinked: staged.unlinked.drain(..).collect(),
+        lost_links: staged.lost_links.drain(..).collect(),
         opened: opened.to_vec(),
         steps: plan.steps,
         ..Journal::default()
@@ -268,15 +269,15 @@ fn restore(
         };
         cloner.copy((dir.target(), &from), (&place.target, &to), hooks)?;
         let refused = cloner
-            .unlinked
+            .lost_links
             .drain(..)
             .map(|(path, error)| (path, format!("the host refuses a hard link: {error}")));
         let not_found = links.not_found(restore.kept);
         let not_found = not_found.map(|path| (path.clone(), NOT_FOUND.to_owned()));
         let change = changes.get(&restore.slot).copied().unwrap_or_default();
-        staged.unlinked.extend(refused.chain(not_found).map(|(path, why)| {
+        staged.lost_links.extend(refused.chain(not_found).map(|(path, why)| {
             let path = MergedPath::of_base(&below(&restore.path, &path));
-            Unlinked { path, why, change }
+            LostLink { path, why, change }
         }));
     }
     for unset in cloner.unset {

@@ -23,6 +23,8 @@ pub struct UndoChange {
     pub is_dir: bool,
     /// Of a directory: descendants that are restored or removed with it.
     pub held: DirContents,
+    /// Number of the apply's change, if it is one.
+    pub(super) change: Option<usize>,
 }
 
 /// Counts of descendants that are restored or removed with a directory.
@@ -63,6 +65,37 @@ pub struct UndoDrift {
 }
 
 impl UndoPlan {
+    /// Number of paths that the changes count for, as in `diff`.
+    pub fn count_paths(&self) -> u64 {
+        self.counted().map(|(_, paths)| paths).sum()
+    }
+
+    /// Number of paths for which each of the apply's changes counts, by its number.
+    pub(super) fn paths_by_change(&self) -> HashMap<usize, u64> {
+        let mut by_change = HashMap::new();
+        for (change, paths) in self.counted() {
+            if let Some(number) = change.change {
+                *by_change.entry(number).or_default() += paths;
+            }
+        }
+        by_change
+    }
+
+    /// The changes with the number of their paths. A directory that is restored or removed counts
+    /// for all that it holds, also for the changes in it.
+    fn counted(&self) -> impl Iterator<Item = (&UndoChange, u64)> {
+        let mut dir: Option<&UndoChange> = None;
+        self.changes.iter().map(move |change| {
+            if dir.is_some_and(|dir| dir.covers(change)) {
+                return (change, 0);
+            }
+            if change.is_whole_dir() {
+                dir = Some(change);
+            }
+            (change, 1 + change.held.files + change.held.dirs)
+        })
+    }
+
     /// The drifted objects that the steps replace or remove. Attributes that are set do not count.
     pub fn overwritten(&self) -> impl Iterator<Item = &MergedPath> {
         let moved: HashSet<_> = self.moved().map(MergedPath::of_base).collect();
@@ -78,8 +111,18 @@ impl UndoPlan {
 
 impl UndoChange {
     /// A change of attributes alone.
-    pub(super) fn of_attributes(path: MergedPath, is_dir: bool) -> Self {
-        Self { path, kind: UndoKind::Changed, is_dir, held: DirContents::default() }
+    pub(super) fn of_attributes(path: MergedPath, is_dir: bool, change: Option<usize>) -> Self {
+        Self { path, kind: UndoKind::Changed, is_dir, held: DirContents::default(), change }
+    }
+
+    /// Whether a directory is restored or removed with all that it holds.
+    pub fn is_whole_dir(&self) -> bool {
+        self.is_dir && matches!(self.kind, UndoKind::Removed | UndoKind::Restored)
+    }
+
+    /// Whether `other` is part of this change of a whole directory, and in its `held`.
+    pub fn covers(&self, other: &Self) -> bool {
+        other.kind == self.kind && other.path.is_within(&self.path)
     }
 }
 

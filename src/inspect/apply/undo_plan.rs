@@ -415,17 +415,15 @@ impl<'a> UndoPlanner<'a> {
         let restored: HashSet<&BasePath> =
             plan.restores.iter().map(|restore| &restore.path).collect();
         let mut lines: BTreeMap<MergedPath, UndoChange> = BTreeMap::new();
-        let mut line = |path: &BasePath, kind, is_dir| {
-            let path = MergedPath::of_base(path);
-            lines.insert(
-                path.clone(),
-                UndoChange { path, kind, is_dir, held: DirContents::default() },
-            );
+        let mut line = |path: &BasePath, kind, is_dir, change| {
+            let (path, change) = (MergedPath::of_base(path), Some(change));
+            let held = DirContents::default();
+            lines.insert(path.clone(), UndoChange { path, kind, is_dir, held, change });
         };
         let put: HashSet<_> = steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
         let gone = steps.takes.iter().filter(|take| !put.contains(&(StagingDir::Taken, take.slot)));
         for take in gone.filter(|take| !restored.contains(&take.from)) {
-            line(&take.from, UndoKind::Removed, take.seen.is_dir());
+            line(&take.from, UndoKind::Removed, take.seen.is_dir(), take.change);
         }
         let taken: HashSet<&BasePath> = steps.takes.iter().map(|take| &take.from).collect();
         for put in &steps.puts {
@@ -436,7 +434,8 @@ impl<'a> UndoPlanner<'a> {
                 None => UndoKind::Restored,
             };
             let was_dir = before.get(&put.to).map(|b| b.attrs.kind) == Some(FileKind::Directory);
-            line(&put.to, kind, was_dir || take.is_some_and(|take| take.seen.is_dir()));
+            let is_dir = was_dir || take.is_some_and(|take| take.seen.is_dir());
+            line(&put.to, kind, is_dir, put.change);
         }
         let mut times = 0;
         for set in &steps.sets {
@@ -447,7 +446,8 @@ impl<'a> UndoPlanner<'a> {
             let left = before.get(&set.path).and_then(|before| before.left.as_ref());
             if self.changes_attributes(&set.path, &set.attrs) {
                 let is_dir = set.attrs.kind == FileKind::Directory;
-                lines.insert(path.clone(), UndoChange::of_attributes(path, is_dir));
+                let change = UndoChange::of_attributes(path.clone(), is_dir, set.change);
+                lines.insert(path, change);
             } else if left.is_some_and(|left| left.mtime != before[&set.path].attrs.mtime) {
                 times += 1;
             }
@@ -455,7 +455,8 @@ impl<'a> UndoPlanner<'a> {
         let root = BasePath::root();
         if plan.top.as_ref().is_some_and(|top| self.changes_attributes(&root, top)) {
             let path = MergedPath::root();
-            lines.insert(path.clone(), UndoChange::of_attributes(path, true));
+            let change = self.record.changes.iter().position(|changed| *changed == path);
+            lines.insert(path.clone(), UndoChange::of_attributes(path, true, change));
         }
         plan.times = times;
         plan.changes = lines.into_values().collect();

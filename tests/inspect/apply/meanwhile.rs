@@ -131,7 +131,7 @@ fn what_can_go_nowhere_is_kept() {
     assert_eq!(skipped[0], "/a: something came there");
     let kept = to.join(".acetate-kept");
     let file = kept.join("file");
-    let why = format!("/dir/file: it could not be put back: it is {} now", file.display());
+    let why = format!("/dir/file: it could not be put back: moved to {}", file.display());
     assert_eq!(skipped[1], why);
     assert_eq!(fs::read(&file).unwrap(), b"content");
     assert_eq!(fs::metadata(&kept).unwrap().mode() & 0o777, 0o700);

@@ -45,9 +45,9 @@ fn they_are_left_out_by_name() {
     assert_eq!(
         left,
         [
-            "/disk: a block device: made only with --allow-special",
-            "/evil: a set-user-ID file: made only with --allow-special",
-            "/plain: a set-group-ID file: made only with --allow-special",
+            "/disk: a block device: not made by default",
+            "/evil: a set-user-ID file: not made by default",
+            "/plain: a set-group-ID file: not made by default",
         ]
     );
     assert_eq!(applied(&open(&world), Some(&to), &options).unwrap().skipped, []);

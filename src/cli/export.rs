@@ -149,7 +149,7 @@ fn to_file(
     tar.finish()?.flush().map_err(|error| partial.error(&error))?;
     require_new(args, file)?;
     partial.keep_as(file)?;
-    summary(args, file, &done, &seen, (0, 0))
+    summary(args, file, &done, &seen, NotKept::default())
 }
 
 fn to_dir(
@@ -168,7 +168,12 @@ fn to_dir(
         let error = format!("{error}; written to {}: {objects}", path.display());
         CliError::new(error).with_hint("remove it before you try again, or take another directory")
     })?;
-    summary(args, path, &done, &seen, (dir.not_owned(), dir.without_set_id()))
+    let not_kept = NotKept {
+        owners: dir.not_owned(),
+        set_ids: dir.without_set_id(),
+        devices: dir.unmade_devices(),
+    };
+    summary(args, path, &done, &seen, not_kept)
 }
 
 fn write(
@@ -195,12 +200,21 @@ fn ending(done: &Exported) -> Ending {
     if done.left_out > 0 { Ending::Findings } else { Ending::Done }
 }
 
+/// Numbers of objects that a directory holds without something of the session's.
+#[derive(Default)]
+struct NotKept {
+    owners: u64,
+    set_ids: u64,
+    /// Device nodes that are left out, because they were not asked for.
+    devices: u64,
+}
+
 fn summary(
     args: &Args,
     to: &Path,
     done: &Exported,
     seen: &ExportObserver,
-    (not_owned, without_set_id): (u64, u64),
+    not_kept: NotKept,
 ) -> Result<Ending, CliError> {
     let mut out = Out::new();
     if args.json {
@@ -218,8 +232,8 @@ fn summary(
             ("whiteouts", done.whiteouts),
             ("bytes", done.bytes),
             ("left_out", done.left_out),
-            ("not_owned", not_owned),
-            ("without_set_id", without_set_id),
+            ("not_owned", not_kept.owners),
+            ("without_set_id", not_kept.set_ids),
         ] {
             object.insert(key.to_owned(), count.into());
         }
@@ -231,18 +245,21 @@ fn summary(
         out.line(format_args!("{session}: {objects}, {bytes}, written to {to}"))?;
     }
     out.end()?;
-    if not_owned > 0 {
+    if not_kept.owners > 0 {
         output::line(format_args!(
             "yours now: {}; only root may give files away",
-            text::count(not_owned, "object"),
+            text::count(not_kept.owners, "object"),
         ));
     }
-    if without_set_id > 0 {
+    if not_kept.set_ids > 0 {
         output::line(format_args!(
             "without set-user-ID and set-group-ID: {}; --set-id keeps them where you may give \
              files away",
-            text::count(without_set_id, "file"),
+            text::count(not_kept.set_ids, "file"),
         ));
+    }
+    if not_kept.devices > 0 {
+        output::line(format_args!("--devices makes device nodes, too"));
     }
     Ok(ending(done))
 }

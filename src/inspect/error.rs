@@ -79,7 +79,7 @@ pub enum InspectError {
         source: serde_json::Error,
     },
     /// Neither the session nor its base has or had an object at a path that the user named.
-    #[error("{}: nothing is there", .path.display())]
+    #[error("{}: no such file or directory", .path.display())]
     Unknown {
         /// The path in the merged tree.
         path: MergedPath,
@@ -144,9 +144,9 @@ impl InspectError {
                 Some("only acetate keeps one, from the first time that it serves the session")
             }
             Self::NoRoom { .. } => Some("make room on that disk"),
-            Self::NotJson { .. } => Some("in JSON, texts stand in double quotes"),
+            Self::NotJson { .. } => Some("a JSON string needs double quotes"),
             Self::Unfinished { .. } => {
-                Some("fix that, and run the same command again: it goes on from there")
+                Some("fix that, and run the same command again: it continues from there")
             }
             Self::Path { source: FsError::Loop, .. } => {
                 Some("a check of the session names the directory, and a repair detaches it")

@@ -33,7 +33,7 @@ pub fn checked<'a>(what: &'static str, text: &'a str) -> Result<&'a str> {
 pub fn limited<'a>(what: &'static str, text: &'a str) -> Result<&'a str> {
     if text.len() > MAX_VALUE_BYTES {
         let (length, most) = (text.len(), MAX_VALUE_BYTES >> 20);
-        let what = format!("{what}: {length} bytes, and {most} MiB is the most; keep it in a file");
+        let what = format!("{what}: {length} bytes, more than {most} MiB; keep it in a file");
         return Err(InspectError::Invalid { what });
     }
     Ok(text)

@@ -128,8 +128,8 @@ fn lost_origin(view: &View<'_>, row: &InodeRow, why: &str) -> OpError {
         tracing::warn!(
             ?path,
             why,
-            hint = "what was not copied yet cannot be had while that lasts; if it stays so, \
-                write the file again, or cut or remove it",
+            hint = "content that is not copied yet cannot be read until the base file is back; if \
+                it does not come back, write the file again, truncate it or remove it",
             "cannot read the base file of an unfinished copy-up"
         );
     }

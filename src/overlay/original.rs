@@ -163,7 +163,7 @@ fn has_room_for(edit: &Edit<'_>, bytes: u64) -> Result<bool> {
     if !has_room && !kept.is_full_logged.swap(true, Relaxed) {
         tracing::warn!(
             bytes = limits.originals_bytes,
-            hint = "apply or discard changes",
+            hint = "applied and discarded changes free their originals",
             "originals of changed files fill their bound: what the base had is not kept of \
              further files, so that they cannot be merged if the base changes"
         );

@@ -62,7 +62,7 @@ a() {{ setpriv --reuid={USER} --regid={USER} --clear-groups \"$ACETATE\" \"$@\";
     #[track_caller]
     fn check_refused(&self, base: &str) {
         let said = self.says("a apply s.db --yes", 2);
-        assert!(said.contains("/f: cannot be kept for --undo: "), "{said}");
+        assert!(said.contains("/f: cannot be kept for undo: "), "{said}");
         assert!(said.contains("hint: --no-keep") && said.contains("without it"), "{said}");
         self.says(&format!("test -e {base}/f; test ! -e {base}/.acetate-apply"), 0);
         self.says(&format!("a apply s.db --yes ':!f'; test -e {base}/new"), 0);

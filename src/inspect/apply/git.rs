@@ -34,7 +34,7 @@ impl ApplyPlan {
 
 /// A change that is left out with a git directory.
 fn with_git_dir(path: MergedPath) -> Skipped {
-    let why = "all of it but its objects is left out, because the base changed it: whole or not \
+    let why = "all of it but its objects is left out, because the base changed it: all or \
                at all";
     Skipped { path, why: why.to_owned() }
 }

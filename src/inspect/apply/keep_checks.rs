@@ -61,7 +61,7 @@ pub(super) fn refuse_taken_back(place: &ApplyTarget<'_>, session: &str) -> Resul
     };
     match read(&dir)?.filter(is_only_here) {
         Some(record) if !record.changes_nothing() => Err(InspectError::Refused {
-            what: "the last apply was taken back, and its changes are only kept for --undo"
+            what: "the last apply was taken back, and its changes are only in the copies kept for undo"
                 .to_owned(),
             advice: ApplyAdvice::RedoOrGiveUp,
         }),
@@ -113,7 +113,7 @@ pub(super) fn check_writable(place: &ApplyTarget<'_>) -> Result<()> {
 pub(super) fn check_room(place: &ApplyTarget<'_>, bytes: u64, limit: u64) -> Result<()> {
     if bytes > limit {
         let what = format!(
-            "what is replaced and removed takes {bytes} bytes, and --undo can keep {limit}"
+            "what is replaced and removed takes {bytes} bytes, more than the {limit} kept for undo"
         );
         let advice = ApplyAdvice::KeepMoreOrNothing;
         return Err(InspectError::Refused { what, advice });
@@ -151,7 +151,7 @@ pub(super) fn check_copies(place: &ApplyTarget<'_>, steps: &Steps) -> Result<()>
         }
         if let Err(error) = check_copy(&place.target, &path, &object) {
             let path = place.shown(&path);
-            let what = format!("{}: cannot be kept for --undo: {}", path.display(), error.source);
+            let what = format!("{}: cannot be kept for undo: {}", path.display(), error.source);
             return Err(InspectError::Refused { what, advice: ApplyAdvice::KeepNothingOrLeaveOut });
         }
     }

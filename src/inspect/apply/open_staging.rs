@@ -109,7 +109,7 @@ pub(super) fn open(target: &Target, made: bool) -> Result<Option<Staging>> {
     };
     let staging = target.staging(made).map_err(|error| match error.source.kind() {
         ErrorKind::WouldBlock => InspectError::Refused {
-            what: format!("{}: another apply is at work", shown(target)),
+            what: format!("{}: another apply is running", shown(target)),
             advice: ApplyAdvice::Wait,
         },
         ErrorKind::ReadOnlyFilesystem => not_written(error, ApplyAdvice::MountReadWrite),

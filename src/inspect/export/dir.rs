@@ -37,6 +37,7 @@ pub struct OutputDir {
     keep: Keep,
     not_owned: u64,
     without_set_id: u64,
+    unmade_devices: u64,
 }
 
 /// Attributes that are kept only on request, because they grant rights on the host.
@@ -76,9 +77,19 @@ impl OutputDir {
         }
         let current = openat(&root, ".", OPEN_DIR, Mode::empty()).map_err(failed)?;
         let (levels, buffer) = (Vec::new(), vec![0; PIECE_BYTES]);
-        let (not_owned, without_set_id) = (0, 0);
+        let (not_owned, without_set_id, unmade_devices) = (0, 0, 0);
         let path = path.to_owned();
-        Ok(Self { path, root, current, levels, buffer, keep, not_owned, without_set_id })
+        Ok(Self {
+            path,
+            root,
+            current,
+            levels,
+            buffer,
+            keep,
+            not_owned,
+            without_set_id,
+            unmade_devices,
+        })
     }
 
     /// Objects owned by this process's user instead, because only root may set an owner.
@@ -89,6 +100,11 @@ impl OutputDir {
     /// The number of files that lost a setuid or setgid bit.
     pub fn without_set_id(&self) -> u64 {
         self.without_set_id
+    }
+
+    /// Device nodes that were left out by [`Keep::devices`].
+    pub fn unmade_devices(&self) -> u64 {
+        self.unmade_devices
     }
 
     fn error(&self, path: &[u8], source: impl Into<io::Error>) -> InspectError {
@@ -108,7 +124,7 @@ impl OutputDir {
             Ok(()) => {}
             Err(Errno::FBIG | Errno::INVAL) => {
                 unlinkat(&self.current, item.name(), AtFlags::empty()).map_err(failed)?;
-                let why = format!("this filesystem takes no file of {} bytes", attr.size);
+                let why = format!("this filesystem cannot hold a file of {} bytes", attr.size);
                 return Ok(ItemOutcome::LeftOut(why));
             }
             Err(error) => return Err(failed(error)),
@@ -151,7 +167,8 @@ impl OutputDir {
         let is_device = matches!(attr.kind, FileKind::Block | FileKind::Character);
         if is_device && !self.keep.devices {
             let (major, minor) = (attr.rdev.major, attr.rdev.minor);
-            let why = format!("a device ({major}, {minor}), which only --devices makes");
+            let why = format!("a device ({major}, {minor}): not made by default");
+            self.unmade_devices += 1;
             return Ok(ItemOutcome::LeftOut(why));
         }
         let kind = match attr.kind {

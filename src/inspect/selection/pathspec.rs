@@ -161,8 +161,8 @@ fn glob(pattern: &[u8], from: &MergedPath, magic: Magic) -> Result<Glob> {
 /// Compiles the glob `text`; `pattern` is for error messages.
 fn parsed(text: Vec<u8>, pattern: &[u8], magic: Magic) -> Result<Glob> {
     let why = match magic.ignores_case {
-        true => "a pathspec in which case does not count has to be UTF-8",
-        false => "a glob has to be UTF-8",
+        true => "a case-insensitive pathspec must be UTF-8",
+        false => "a glob must be UTF-8",
     };
     let text = String::from_utf8(text).map_err(|_| invalid(pattern, why))?;
     let glob = GlobBuilder::new(&text)

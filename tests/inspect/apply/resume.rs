@@ -222,5 +222,5 @@ fn nobody_else_comes_in_between() {
         ControlFlow::Continue(())
     });
     assert_eq!(report.unwrap().skipped, []);
-    assert!(said.unwrap().contains("another apply is at work"));
+    assert!(said.unwrap().contains("another apply is running"));
 }

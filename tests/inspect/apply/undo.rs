@@ -366,7 +366,7 @@ fn more_than_the_limit_is_refused_before_anything_is_written() {
     let consent = Consent::Shown(&plan);
     let refused = apply(&opened, Some(&to), &options, consent, None, &mut go_on).unwrap_err();
     assert!(
-        refused.to_string().contains("takes 13824 bytes, and --undo can keep 13823"),
+        refused.to_string().contains("takes 13824 bytes, more than the 13823 kept for undo"),
         "{refused}"
     );
     assert_same(&on_host(&to), &before);
@@ -379,7 +379,7 @@ fn more_than_the_limit_is_refused_before_anything_is_written() {
     let plan = plan_undo(&opened, Some(&to), &options).unwrap().unwrap();
     assert_eq!(plan.kept_bytes, 4096 + 512);
     let refused = undo(&opened, Some(&to), &options, None, None, &mut go_on).unwrap_err();
-    assert!(refused.to_string().contains("--undo can keep 0"), "{refused}");
+    assert!(refused.to_string().contains("more than the 0 kept for undo"), "{refused}");
 }
 
 #[test]

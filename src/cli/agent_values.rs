@@ -10,8 +10,8 @@ use super::text;
 use crate::inspect::{InspectError, json};
 use crate::vfs::Time;
 
-/// An argument; `-` reads stdin.
-pub(super) fn given(text: &str) -> Result<Cow<'_, str>, CliError> {
+/// The text of an argument; of `-`, what stdin has.
+pub(super) fn read_argument(text: &str) -> Result<Cow<'_, str>, CliError> {
     if text != "-" {
         return Ok(text.into());
     }

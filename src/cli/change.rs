@@ -218,7 +218,7 @@ impl From<ControlError> for CliError {
         match error {
             ControlError::Refused(refusal) => refusal.into(),
             ControlError::Broken(_) => Self::new(&error).disconnected().with_hint(
-                "whether it made the change is not known; `acetate log` shows what was done",
+                "it is not known whether the change was made; `acetate log` shows what was done",
             ),
         }
     }

@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::process::{Child, Command};
 use tokio::runtime::{self, Runtime};
-use tokio::signal::unix::{Signal as Arriving, SignalKind, signal};
+use tokio::signal::unix::{Signal as SignalStream, SignalKind, signal};
 
 use super::error::CliError;
 use super::output;
@@ -35,7 +35,7 @@ pub(super) struct Runner {
     runtime: Runtime,
     signals: ChildSignals,
     /// SIGCHLD, if this process reaps orphans.
-    orphans: Option<Arriving>,
+    orphans: Option<SignalStream>,
     /// Whether the terminal sends its signals to this process alone.
     passes_all: bool,
     /// Whether the command runs with no_new_privs.
@@ -45,9 +45,10 @@ pub(super) struct Runner {
 impl Runner {
     /// Catches the signals that are for the command.
     pub(super) fn new() -> Result<Self, CliError> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime =
-            runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let signals = runtime.block_on(async { ChildSignals::catch() }).map_err(failed)?;
+            runtime.map_err(|error| CliError::caused("cannot start a runtime", &error))?;
+        let signals = runtime.block_on(async { ChildSignals::catch() }).map_err(not_caught)?;
         Ok(Self { runtime, signals, orphans: None, passes_all: false, is_unprivileged: false })
     }
 
@@ -56,7 +57,7 @@ impl Runner {
     pub(super) fn reaping() -> Result<Self, CliError> {
         let runner = Self::new()?;
         let ended = runner.runtime.block_on(async { signal(SignalKind::child()) });
-        Ok(Self { orphans: Some(ended.map_err(failed)?), ..runner })
+        Ok(Self { orphans: Some(ended.map_err(not_caught)?), ..runner })
     }
 
     /// Whether to pass on the terminal's signals as well: for a command in another session.
@@ -67,8 +68,8 @@ impl Runner {
 
     /// Whether to set no_new_privs, so that the command gains nothing from setuid programs.
     #[cfg(target_os = "linux")]
-    pub(super) fn set_no_new_privs(&mut self, keep: bool) {
-        self.is_unprivileged = keep;
+    pub(super) fn set_no_new_privs(&mut self, enabled: bool) {
+        self.is_unprivileged = enabled;
     }
 
     /// The exit code for a signal that arrived before a command was run.
@@ -97,15 +98,19 @@ impl Runner {
         match spawned {
             Ok(mut child) => {
                 let waiting = signals.wait_for(&mut child, orphans, *passes_all);
-                Ok(ended(runtime.block_on(waiting).map_err(failed)?))
+                let status = runtime.block_on(waiting);
+                Ok(ended(
+                    status
+                        .map_err(|error| CliError::caused("cannot wait for a command", &error))?,
+                ))
             }
             Err(error) => Ok(not_run(command.as_std().get_program(), &error)),
         }
     }
 }
 
-fn failed(error: std::io::Error) -> CliError {
-    CliError::caused("cannot wait for a command", &error)
+fn not_caught(error: std::io::Error) -> CliError {
+    CliError::caused("cannot catch signals", &error)
 }
 
 fn not_run(program: &OsStr, error: &std::io::Error) -> Ended {
@@ -125,11 +130,11 @@ fn ended(status: ExitStatus) -> Ended {
 /// The signals that would end this process before the command.
 struct ChildSignals {
     /// The terminal sends these to the command too, so they need no action.
-    interrupt: Option<Arriving>,
-    quit: Option<Arriving>,
+    interrupt: Option<SignalStream>,
+    quit: Option<SignalStream>,
     /// These may arrive at this process alone, so they are passed on.
-    terminate: Option<Arriving>,
-    hang_up: Option<Arriving>,
+    terminate: Option<SignalStream>,
+    hang_up: Option<SignalStream>,
 }
 
 impl ChildSignals {
@@ -149,7 +154,7 @@ impl ChildSignals {
     async fn wait_for(
         &mut self,
         child: &mut Child,
-        orphans: &mut Option<Arriving>,
+        orphans: &mut Option<SignalStream>,
         passes_all: bool,
     ) -> std::io::Result<ExitStatus> {
         loop {
@@ -200,7 +205,7 @@ fn reap_all_but(kept: Option<u32>) {
     }
 }
 
-async fn arrival(signal: &mut Option<Arriving>) {
+async fn arrival(signal: &mut Option<SignalStream>) {
     let came = match signal {
         Some(signal) => signal.recv().await,
         None => None,

@@ -35,7 +35,7 @@ fn compact_here(session: &Path) -> Result<Compacted, CliError> {
     compacted.map_err(|error| {
         let in_use = matches!(error, OpenError::InUse { .. });
         let error = CliError::from(error);
-        let hint = "stop that server first; its mounts go on when it serves again";
+        let hint = "stop that server first; its mounts continue when it serves again";
         if in_use { error.with_hint(hint) } else { error }
     })
 }

@@ -80,7 +80,7 @@ impl Control {
         match tokio::time::timeout(END_TIMEOUT, listening).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "control socket"),
-            Err(_) => tracing::warn!("a command is still under way; it is given up"),
+            Err(_) => tracing::warn!("a command is still running; it is aborted"),
         }
     }
 }

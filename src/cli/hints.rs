@@ -94,7 +94,7 @@ pub(super) fn of_context(error: &ContextError) -> Option<&str> {
 /// What the user can do about a refused request.
 pub(super) fn of_refusal(refusal: &Refusal) -> Option<Cow<'_, str>> {
     let advice = refusal.advice.map(|advice| match advice {
-        RefusalAdvice::Recurse => "a directory goes with -r",
+        RefusalAdvice::Recurse => "use -r for a directory",
         RefusalAdvice::MakeParents => "-p makes the directories above, too",
         RefusalAdvice::FinishApply => {
             "wait until it has ended; if it was interrupted, run `acetate apply` with its session"
@@ -119,7 +119,7 @@ mod tests {
     fn advice_stands_before_the_hint() {
         let at = |error| Refusal::at(&MergedPath::root(), error);
         assert_eq!(of_refusal(&at(FsError::NotFound)), None);
-        assert_eq!(of_refusal(&at(FsError::IsDirectory)).unwrap(), "a directory goes with -r");
+        assert_eq!(of_refusal(&at(FsError::IsDirectory)).unwrap(), "use -r for a directory");
         let more = Refusal { hint: Some("and more".to_owned()), ..at(FsError::Quota) };
         assert!(of_refusal(&more).unwrap().ends_with("makes room; and more"));
     }

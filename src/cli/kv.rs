@@ -144,13 +144,13 @@ fn get(args: &GetArgs) -> Result<Ending, CliError> {
 }
 
 fn set(args: &SetArgs) -> Result<Ending, CliError> {
-    let given = agent_values::given(&args.value)?;
+    let given = agent_values::read_argument(&args.value)?;
     let value = if args.string { Value::from(given.as_ref()).to_string() } else { given.into() };
     let kept = KeyValues::open(&args.session, AgentAccess::Write)?;
     kept.set(&args.key, &value, Timestamp::now().as_second()).map_err(|error| {
         let is_no_json = agent_values::is_no_json(&error);
         let error = CliError::from(error);
-        let hint = "in JSON, texts stand in double quotes; --string takes a text as it is";
+        let hint = "a JSON string needs double quotes; --string takes the text as it is";
         if is_no_json { error.with_hint(hint) } else { error }
     })?;
     if args.json

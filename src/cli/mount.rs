@@ -23,7 +23,7 @@ use crate::mounting::{place, privilege, table};
 /// If the session is being served, that server is mounted. Otherwise one is started: it listens on
 /// a free port of 127.0.0.1, logs to SESSION.db.log, and ends with `acetate umount`. After `sudo`
 /// it runs as the user who called sudo. If the server of a mount was killed, the same command
-/// starts it again, and the mount goes on.
+/// starts it again, and the mount continues.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session file; made if there is none.

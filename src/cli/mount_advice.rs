@@ -25,7 +25,7 @@ impl From<MountError> for CliError {
             MountError::NotClosed { ref session, left } => {
                 let what = format!("{error}{}", left_to_copy(left));
                 Self::new(what).with_hint(format_args!(
-                    "the next `acetate mount` goes on with it; the server's log is {}.log",
+                    "the next `acetate mount` continues with it; the server's log is {}.log",
                     session.display()
                 ))
             }

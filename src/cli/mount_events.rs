@@ -93,7 +93,7 @@ pub(super) fn goes_on(pid: u32, used: ServerUse) -> String {
             "programs may still use the mount; once they have ended, unmount it again"
         }
     };
-    format!("its server (process {pid}) goes on: {why}")
+    format!("its server (process {pid}) continues: {why}")
 }
 
 #[cfg(test)]

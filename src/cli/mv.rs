@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 fn check(from: &crate::delta::MergedPath, to: &crate::delta::MergedPath) -> Result<(), CliError> {
     let path = text::name(from.as_bytes());
     match () {
-        () if from == to => Err(CliError::new(format!("{path}: is there already")).about_path()),
+        () if from == to => Err(CliError::new(format!("{path}: already exists")).about_path()),
         () if to.is_within(from) => {
             Err(CliError::new(format!("{path}: cannot be moved into itself")).about_path())
         }

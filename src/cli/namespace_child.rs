@@ -106,7 +106,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let user = if args.as_root { None } else { User::behind_sudo() };
     let mut runner = Runner::reaping()?;
     let note = Note::of_run(&args.dir, args.runner)
-        .ok_or_else(|| CliError::new("the `run` that this process is for is gone"))?;
+        .ok_or_else(|| CliError::new("the `acetate run` that started this process has ended"))?;
     let confinement = args.confinement.confinement();
     let wanted = NamespaceMount {
         dir: &args.dir,

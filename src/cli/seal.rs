@@ -24,7 +24,7 @@ const MANY_ZERO_BYTES: u64 = 1 << 30;
 /// Copies what is still only in the base, fills holes with zeros, copies up what is below renamed
 /// directories, and gives each further name of a changed file an entry. The tree stays what it is,
 /// with its handles, numbers and times. The session must not be served at the same time. If the
-/// command is killed, the session is valid, and the next run goes on.
+/// command is killed, the session is valid, and the next run continues.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -182,6 +182,6 @@ fn warn_of_zeros(bytes: u64) {
 fn explain(error: InspectError) -> CliError {
     let is_served = matches!(&error, InspectError::Open(OpenError::InUse { .. }));
     let error = CliError::from(error);
-    let hint = "stop that server first; its mounts go on when it serves again";
+    let hint = "stop that server first; its mounts continue when it serves again";
     if is_served { error.with_hint(hint) } else { error }
 }

@@ -39,7 +39,7 @@ pub(super) fn similar(path: &Path) -> Option<PathBuf> {
 
 /// The hint that names a similar session.
 pub(super) fn did_you_mean(similar: &Path) -> String {
-    format!("{} is there: did you mean that?", similar.display())
+    format!("did you mean {}?", similar.display())
 }
 
 /// The name without `.db`, in lower case.

@@ -211,7 +211,8 @@ impl CallerFiles<'_> {
         (begin, content): (ContentHead, &mut dyn ContentSource),
     ) -> Result<u64> {
         let random = getrandom::u64();
-        let random = random.map_err(|error| Refusal::new(format!("no random bytes: {error}")))?;
+        let random =
+            random.map_err(|error| Refusal::new(format!("cannot get random bytes: {error}")))?;
         let staged = format!("{}{random:016x}", Name::STAGED);
         let staged = Name::new(staged.as_bytes()).map_err(|e| Refusal::at(path, e.into()))?;
         let file = self.create(path, dir, &staged, 0o600).await?;

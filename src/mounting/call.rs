@@ -142,7 +142,7 @@ mod own {
     pub(super) fn mount(call: &MountCall<'_>, source: &str) -> Result<(), MountError> {
         let (flags, mut data) = split(&call.options());
         data.push(format!("addr={}", address::reachable(call.address.ip())));
-        let invalid = |_nul| MountError::new("mount options have a NUL byte");
+        let invalid = |_nul| MountError::new("mount options contain a NUL byte");
         let data = CString::new(data.join(",")).map_err(invalid)?;
         let target = call.point.by_descriptor();
         system_mount(source, target, "nfs", flags, &*data).map_err(|errno| {

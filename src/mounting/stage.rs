@@ -32,7 +32,7 @@ pub(super) fn mount(
     let mounted = mount(&stage).and_then(|()| match table::at(&stage)? {
         Some(_) => mount_bind(&stage, point.by_descriptor()).map_err(|errno| failed(errno.into())),
         None => {
-            let what = format!("mount says that it succeeded, but {shown} shows nothing");
+            let what = format!("mount reported success, but {shown} shows nothing");
             Err(MountError::new(what))
         }
     });

@@ -320,7 +320,7 @@ fn changes_are_discarded() {
         assert_eq!(place.says(0, "diff", &["--all"]), "");
         assert_eq!(place.says(1, "discard", &["/", "-y"]), "/: nothing to discard\n");
         let neither = place.says(2, "discard", &["neither/x"]);
-        assert!(neither.starts_with("error: /neither/x: nothing is there\n"), "{neither}");
+        assert!(neither.starts_with("error: /neither/x: no such file or directory\n"), "{neither}");
         assert_eq!(place.cat("dir/file"), "content");
         assert!(place.says(0, "log", &[]).contains("DISCARD"));
     });
@@ -437,7 +437,7 @@ fn things_are_moved_and_linked() {
         assert_eq!(place.says(0, "ls", &["dir/sub"]), "deep\nlink\nrenamed\n");
         for (args, what) in [
             (&["dir", "dir/sub"][..], "/dir: cannot be moved into itself"),
-            (&["dir/file", "dir/file"], "/dir/file: is there already"),
+            (&["dir/file", "dir/file"], "/dir/file: already exists"),
             (&["dir/file", "nosuch", "dir/sub/deep"], "not a directory, and there are 2 sources"),
             (&["nosuch", "x"], "no such file"),
         ] {

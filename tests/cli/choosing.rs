@@ -45,14 +45,17 @@ fn a_new_session_is_told_of_and_a_similar_name_with_it() {
     assert!(!served(dir, &["work.db"]).contains(&created));
     assert!(!served(dir, &["work.db", "--existing"]).contains(&created));
     let said = failure(dir, &["serve", "wrok.db", "--existing", "--listen", "127.0.0.1:0"]);
-    assert!(said.starts_with("error: wrok.db: no such session\nhint: work.db is there"), "{said}");
+    assert!(
+        said.starts_with("error: wrok.db: no such session\nhint: did you mean work.db?"),
+        "{said}"
+    );
     assert!(!dir.join("wrok.db").exists());
     let said = served(dir, &["wrok.db"]);
-    let hint = format!("hint: {real}/work.db is there: did you mean that? (with --existing none");
+    let hint = format!("hint: did you mean {real}/work.db? (with --existing none");
     assert!(said.iter().any(|line| line.starts_with(&hint)), "{said:?}");
     // Commands that make none suggest it too.
     let said = failure(dir, &["status", "Work"]);
-    assert!(said.ends_with("hint: work.db is there: did you mean that?\n"), "{said}");
+    assert!(said.ends_with("hint: did you mean work.db?\n"), "{said}");
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn pathspecs_choose_as_in_git() {
     assert!(diff(&["--gitignore"]).iter().all(|path| *path != "/x.log" && *path != "/build/"));
     assert_eq!(lines(&world, 0, &["diff", "*.zzz"]), [""; 0]);
     for (specs, message) in [
-        (&["nowhere"][..], "/nowhere: nothing is there"),
+        (&["nowhere"][..], "/nowhere: no such file or directory"),
         (&["src", "../x"], "../x: not a path in the session's tree"),
         (&[":(attr:x)src"], "magic words"),
         (&["--exclude", "a//b"], "excluded path a//b"),

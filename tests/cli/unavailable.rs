@@ -69,7 +69,7 @@ fn one_that_cannot_be_opened_leaves_the_others_served_and_is_tried_again() {
     let later = runtime.block_on(peer.getattr(&handle)).map(drop);
     assert_eq!(later, Err(nfsstat3::NFS3ERR_JUKEBOX));
     fs::rename(dir.join("away"), dir.join("two")).unwrap();
-    assert_eq!(server.line(), "export b: is served now");
+    assert_eq!(server.line(), "export b: now served");
     assert_eq!(mount_status(&server, b"/b"), 0);
     runtime.block_on(peer.getattr(&handle)).unwrap();
     // What clients have goes on.
@@ -92,7 +92,7 @@ fn a_corrupt_session_and_one_in_use_are_such() {
     let mut server = serve(dir);
     assert_eq!(mount_status(&server, b"/b"), SERVER_FAULT);
     stop(other);
-    assert_eq!(server.line(), "export b: is served now");
+    assert_eq!(server.line(), "export b: now served");
     stop(server);
 }
 

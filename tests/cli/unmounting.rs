@@ -175,11 +175,11 @@ fn the_server_of_a_hidden_mount_is_stopped_when_it_is_unmounted_again() {
     left.note(&place, &place.path("one.db"), "b");
     let hidden = place.run(&["umount", "at", "--lazy"]);
     let said = String::from_utf8(hidden.stdout).unwrap();
-    assert!(said.contains("goes on: programs may still use the mount; once"), "{said}");
+    assert!(said.contains("continues: programs may still use the mount; once"), "{said}");
     // Neither another mount of the server, nor another session there, takes it from them.
     let other = place.run(&["umount", "b"]);
     let said = String::from_utf8(other.stdout).unwrap();
-    assert!(said.contains("goes on: the session is mounted elsewhere, too"), "{said}");
+    assert!(said.contains("continues: the session is mounted elsewhere, too"), "{said}");
     let run = &["run", "s.db", "--no-base", "--at", "at", "--", "true"];
     for args in [&["mount", "s.db", "at"][..], run] {
         let said = place.failure(args);

@@ -25,7 +25,7 @@ const LEVEL: i32 = 6;
 /// Delete the oldest changes from a session's audit log.
 ///
 /// The session may be served at the same time. What the session changed stays as it is, and
-/// `acetate apply` goes on to notice what changed in the base. The newest 4,096 changes of the last
+/// `acetate apply` continues to notice what changed in the base. The newest 4,096 changes of the last
 /// day stay in any case, and so does the last change: a server that was killed needs them.
 /// `acetate compact` gives the space back to the disk.
 ///
@@ -141,7 +141,7 @@ fn archive(log: &AuditLog, last: i64, path: &Path) -> Result<u64, CliError> {
 fn require_new(path: &Path) -> Result<(), CliError> {
     match path.symlink_metadata() {
         Ok(_) => Err(CliError::new(format_args!("{}: File exists", path.display()))
-            .with_hint("an archive is not written over; give another name")),
+            .with_hint("an existing archive is not overwritten; give another name")),
         Err(_) => Ok(()),
     }
 }

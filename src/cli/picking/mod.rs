@@ -78,8 +78,8 @@ impl Picking {
             return Ok(());
         }
         let option = if self.patch { "--patch" } else { "--interactive" };
-        let what = format!("{option} asks at a terminal, and there is none");
-        let what = if has_json { format!("{option} does not go with --json") } else { what };
+        let what = format!("{option} needs a terminal");
+        let what = if has_json { format!("{option} cannot be used with --json") } else { what };
         let hint = "--hunk ID chooses without one; `acetate diff --json --hunks` lists the ids";
         Err(CliError::new(what).with_hint(hint))
     }

@@ -108,7 +108,7 @@ impl Round<'_> {
         let is_open = |at: &usize| self.picks[*at].is_none();
         let Some(key) = answer.chars().next() else { return Ok(QuestionStep::Stay) };
         if !self.keys().contains(key) && key != '?' {
-            screen.line(&format!("`{key}` is no answer here"));
+            screen.line(&format!("`{key}` is not an answer here"));
             screen.line(&self.help(verb));
             return Ok(QuestionStep::Stay);
         }

@@ -119,7 +119,8 @@ fn run_at(
 
 /// The command line of `namespace-child`.
 fn command(run: &RunPlan<'_>, note: &Note, place: &MadeDirs) -> Result<Command, CliError> {
-    let failed = |error: std::io::Error| CliError::caused("cannot start ourselves", &error);
+    let failed =
+        |error: std::io::Error| CliError::caused("cannot start this program again", &error);
     let program = std::env::current_exe().map_err(failed)?;
     let files = place.files.as_ref().map(|dir| dir.point().path().to_owned());
     let args = namespace_child::Args {

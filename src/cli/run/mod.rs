@@ -260,6 +260,6 @@ fn private_dir(name: &OsStr, user: Option<&User>) -> Result<PrivateDir, CliError
 fn give_to(private: &PrivateDir, user: Option<&User>) -> Result<(), CliError> {
     private.give_to(user).map_err(|error| {
         let shown = private.point().path().display();
-        CliError::caused(format!("cannot let the command's user into {shown}"), &error)
+        CliError::caused(format!("cannot give the command's user access to {shown}"), &error)
     })
 }

@@ -198,7 +198,7 @@ fn tell(
     match loaded {
         Ok(Ok(Loaded::Retried(names))) => {
             for name in names {
-                output::line(format_args!("export {name}: is served now"));
+                output::line(format_args!("export {name}: now served"));
             }
         }
         Ok(Ok(Loaded::File(config))) => {

@@ -51,7 +51,7 @@ pub(super) fn serve(
             "copied in part only: {}, as the base has changed (see the log)",
             text::count(files, "file"),
         )),
-        Err(_) => output::line(format_args!("the copy goes on at the next start (see the log)")),
+        Err(_) => output::line(format_args!("the copy continues at the next start (see the log)")),
     }
     if let Some(log) = log {
         log.end();

@@ -62,8 +62,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return Err(CliError::new("--parameters and --result cannot both be read from stdin")
             .with_hint("give one of them as an argument"));
     }
-    let parameters = args.parameters.as_deref().map(agent_values::given).transpose()?;
-    let result = args.result.as_deref().map(agent_values::given).transpose()?;
+    let parameters = args.parameters.as_deref().map(agent_values::read_argument).transpose()?;
+    let result = args.result.as_deref().map(agent_values::read_argument).transpose()?;
     let outcome = match (&result, &args.error) {
         (Some(result), _) => Ok(result.as_ref()),
         (None, error) => Err(error.as_deref().unwrap_or_default()),

@@ -40,7 +40,7 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let parameters = match &args.parameters {
-        Some(text) => json::checked("parameters", &agent_values::given(text)?)?.to_owned(),
+        Some(text) => json::checked("parameters", &agent_values::read_argument(text)?)?.to_owned(),
         None => command_line(&args.command),
     };
     // Closes the session again, because the command may need to lock it.

@@ -166,7 +166,7 @@ pub(crate) fn paths_to(base: &Path) -> Result<Vec<PathBuf>, MountError> {
 }
 
 fn no_namespace(error: &io::Error) -> MountError {
-    MountError::caused("cannot have a mount namespace", error)
+    MountError::caused("cannot create a mount namespace", error)
         .with_advice(SystemAdvice::MountWithoutNamespace)
 }
 

@@ -84,7 +84,7 @@ pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Resu
     if subject.chunk_bytes.is_some() {
         CHUNKS.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;
     } else {
-        found.add("D1", BreachSubject::Session, "fs_config.chunk_size is no number of bytes");
+        found.add("D1", BreachSubject::Session, "fs_config.chunk_size is not a number of bytes");
     }
     if subject.chunk_bytes.is_some() && subject.is_served {
         HOLES.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;

@@ -15,8 +15,8 @@ use crate::inspect::opened::open_session;
 /// Give the space of deleted content back to the disk.
 ///
 /// What the session holds stays the same: content, numbers, handles, the audit log. A session that
-/// is served is compacted by its server: changes wait while it runs, reads go on. Takes free space
-/// of up to twice what is in use, for as long as it runs; may be killed at any time.
+/// is served is compacted by its server: changes wait while it runs, reads continue. Takes free
+/// space of up to twice what is in use, for as long as it runs; may be killed at any time.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session file.

@@ -327,8 +327,9 @@ fn with_program() -> World {
 fn set_user_id_files_are_named_and_made_only_if_that_is_asked_for() {
     let world = with_program();
     let line = "- /evil: a set-user-ID file: not made by default\n";
-    let (out, _) = said(&apply(&world, &["--dry-run"]), 1);
+    let (out, err) = said(&apply(&world, &["--dry-run"]), 1);
     assert!(out.contains(line) && out.contains(", 1 left out\n"), "{out}");
+    assert!(err.contains("--allow-special makes set-user-ID files"), "{err}");
     let (out, _) = said(&apply(&world, &["--dry-run", "--json"]), 1);
     assert!(out.contains(r#""type":"left_out""#) && out.contains("set-user-ID"), "{out}");
     said(&apply(&world, &["--yes"]), 1);

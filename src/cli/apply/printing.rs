@@ -119,14 +119,7 @@ fn print_plan(
         }
     }
     print_notes(args, plan, &mut out)?;
-    if let Some(path) = plan.split.first() {
-        note_split(args, path);
-    }
-    if plan.leaves_special_out {
-        output::line(format_args!(
-            "--allow-special makes set-user-ID files, set-group-ID files and device nodes"
-        ));
-    }
+    note_left_out(args, plan);
     let dir = target(args, opened);
     if args.json {
         let mut object = text::json("plan");
@@ -177,6 +170,18 @@ fn print_plan(
 fn applied(plan: &ApplyPlan) -> impl Iterator<Item = &AppliedChange> {
     let left: HashSet<_> = plan.left_out.iter().map(|left| &left.path).collect();
     plan.changes.iter().filter(move |change| !left.contains(&change.path))
+}
+
+/// Prints how to apply what is left out.
+fn note_left_out(args: &Args, plan: &ApplyPlan) {
+    if let Some(path) = plan.split.first() {
+        note_split(args, path);
+    }
+    if plan.leaves_special_out {
+        output::line(format_args!(
+            "--allow-special makes set-user-ID files, set-group-ID files and device nodes"
+        ));
+    }
 }
 
 /// Prints how to apply a directory that holds entries that are not chosen.

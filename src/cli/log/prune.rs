@@ -25,7 +25,7 @@ const LEVEL: i32 = 6;
 /// Delete the oldest changes from a session's audit log.
 ///
 /// The session may be served at the same time. What the session changed stays as it is, and
-/// `acetate apply` continues to notice what changed in the base. The newest 4,096 changes of the last
+/// `acetate apply` still notices what changed in the base. The newest 4,096 changes of the last
 /// day stay in any case, and so does the last change: a server that was killed needs them.
 /// `acetate compact` gives the space back to the disk.
 ///

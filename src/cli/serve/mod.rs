@@ -49,7 +49,7 @@ const STUCK_DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// used, or none. SIGTERM or SIGINT stops: requests are finished, everything is synced.
 ///
 /// With --config, serves the exports of that file (docs/EXPORTS.md; `acetate config check` checks
-/// it). SIGHUP reads it again: mounts of exports that are still in it go on.
+/// it). SIGHUP reads it again: mounts of exports that are still in it continue.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session file: every change goes here.

@@ -61,8 +61,9 @@ pub(super) fn refuse_taken_back(place: &ApplyTarget<'_>, session: &str) -> Resul
     };
     match read(&dir)?.filter(is_only_here) {
         Some(record) if !record.changes_nothing() => Err(InspectError::Refused {
-            what: "the last apply was taken back, and its changes are only in the copies kept for undo"
-                .to_owned(),
+            what:
+                "the last apply was taken back, and only the copies kept for undo have its changes"
+                    .to_owned(),
             advice: ApplyAdvice::RedoOrGiveUp,
         }),
         _ => Ok(()),

@@ -224,8 +224,8 @@ impl Planner<'_> {
             }
             let hidden = MergedPath::of_base(&path);
             let why = format!(
-                "holds {}, which no client removed (hidden from clients?): the directory is removed \
-                 only if it is named",
+                "holds {}, which no client removed (hidden from clients?): the directory is \
+                 removed only if it is named",
                 hidden.display()
             );
             self.refuse_removal(change, why);

@@ -54,8 +54,8 @@ fn pruned_left_out(world: &mut World, options: &ApplyOptions) -> Vec<String> {
 #[test]
 fn it_is_left_out_unless_it_is_named() {
     let mut world = changed("dir/.env");
-    let why = "/dir: holds /dir/.env, which no client removed (hidden from clients?): the directory \
-               is removed only if it is named";
+    let why = "/dir: holds /dir/.env, which no client removed (hidden from clients?): \
+               the directory is removed only if it is named";
     assert_eq!(pruned_left_out(&mut world, &all()), [why]);
     let report = applied(&open(&world), None, &all()).unwrap();
     assert_eq!(report.skipped.len(), 1, "{report:?}");

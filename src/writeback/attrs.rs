@@ -46,6 +46,62 @@ pub struct Unset {
     pub times: bool,
 }
 
+/// Attributes that another program changed, and that stay as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ChangedByOther {
+    /// Owner or group.
+    pub owner: bool,
+    /// Permission bits.
+    pub mode: bool,
+    /// Last change of content.
+    pub time: bool,
+}
+
+/// Sets the attributes in which `to` differs from `from`, of the entry `name` of `dir`. One that is
+/// neither as in `from` nor as in `to` stays as it is.
+// The fields' types differ from platform to platform.
+#[allow(clippy::unnecessary_cast)]
+pub(super) fn change(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    from: &Attrs,
+    to: &Attrs,
+) -> io::Result<(Unset, ChangedByOther)> {
+    let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let mut changed = ChangedByOther::default();
+    let uid = wanted(stat.st_uid, (from.uid, to.uid), &mut changed.owner);
+    let gid = wanted(stat.st_gid, (from.gid, to.gid), &mut changed.owner);
+    let host_mode = stat.st_mode as u32 & 0o7777;
+    let shown = shown_mode(dir, name, host_mode);
+    let has_owner = (stat.st_uid, stat.st_gid) == (to.uid, to.gid);
+    let is_stripped = || !has_owner && host_mode == to.mode & !SET_ID;
+    // The base shows another mode of an object with an ACL than the host.
+    let mode = match [to.mode, from.mode].into_iter().find(|mode| [host_mode, shown].contains(mode))
+    {
+        Some(known) => known,
+        // An earlier run could not set the owner.
+        None if from.kind != FileKind::Directory && is_stripped() => from.mode,
+        None => host_mode,
+    };
+    let mode = match from.kind {
+        FileKind::Symlink => to.mode,
+        _ => wanted(mode, (from.mode, to.mode), &mut changed.mode),
+    };
+    let mtime = Time { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 };
+    let mtime = wanted(mtime, (from.mtime, to.mtime), &mut changed.time);
+    let unset = set(dir, name, &Attrs { kind: to.kind, mode, uid, gid, mtime })?;
+    Ok((unset, changed))
+}
+
+/// The value that an attribute gets which is `now`.
+fn wanted<T: Copy + PartialEq>(now: T, (from, to): (T, T), changed: &mut bool) -> T {
+    if from != to && now == from {
+        return to;
+    }
+    *changed |= from != to && now != to;
+    now
+}
+
 /// Sets the attributes that differ, of the entry `name` of `dir`; does not follow a symbolic link.
 // The fields' types differ from platform to platform.
 #[allow(clippy::unnecessary_cast)]

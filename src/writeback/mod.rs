@@ -27,12 +27,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::base::{BasePath, Beneath, KEPT};
+use crate::vfs::Time;
 
-pub use attrs::{Attrs, Unset};
+pub use attrs::{Attrs, ChangedByOther, Unset};
 pub use clone::{Cloner, Hooks, check_copy};
 pub use error::TargetError;
 pub use object::TargetObject;
@@ -48,6 +49,32 @@ pub type Result<T> = std::result::Result<T, TargetError>;
 /// Flags to open a directory to sync it, or to read its entries.
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A directory in which an entry came or went, with its mtime before and after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangedDir {
+    /// Device and inode number.
+    pub id: (u64, u64),
+    /// The mtime before.
+    pub before: Time,
+    /// The mtime after.
+    pub after: Time,
+}
+
+impl ChangedDir {
+    /// Changes the entries of an open directory.
+    // The fields' types differ from platform to platform.
+    #[allow(clippy::unnecessary_cast)]
+    fn around(dir: &impl AsFd, change: impl FnOnce() -> io::Result<()>) -> io::Result<Self> {
+        let look = || rustix::fs::fstat(dir);
+        let mtime =
+            |stat: &Stat| Time { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 };
+        let before = look()?;
+        change()?;
+        let id = (before.st_dev as u64, before.st_ino as u64);
+        Ok(Self { id, before: mtime(&before), after: mtime(&look()?) })
+    }
+}
 
 /// A host directory that is written to.
 #[derive(Debug)]
@@ -114,27 +141,32 @@ impl Target {
     }
 
     /// Moves the object at `path` to a slot of the staging; if it `stays`, adds a hard link there
-    /// instead.
+    /// instead. Returns the directory that held it.
     ///
     /// # Errors
     /// The object is gone, or the host refuses.
-    pub fn take(&self, path: &BasePath, stays: bool, to: (&Staging, StagingSlot)) -> Result<()> {
-        let taken = || -> io::Result<()> {
+    pub fn take(
+        &self,
+        path: &BasePath,
+        stays: bool,
+        to: (&Staging, StagingSlot),
+    ) -> Result<ChangedDir> {
+        let taken = || -> io::Result<ChangedDir> {
             let (dir, name) = self.parent(path)?;
             let (shelf, slot) = to.0.place(StagingDir::Taken, to.1);
-            match stays {
+            ChangedDir::around(&dir, || match stays {
                 true => {
                     rustix::fs::linkat(&dir, name, shelf, &*slot, AtFlags::empty())?;
                     Ok(())
                 }
                 false => rename_new((dir.as_fd(), name), (shelf, slot.as_bytes())),
-            }
+            })
         };
         taken().map_err(|source| self.error(path, source))
     }
 
     /// Moves the content of a staging slot to `path`, which must not exist; with `replaces`, it may
-    /// be a file and is replaced atomically.
+    /// be a file and is replaced atomically. Returns the directory that holds it.
     ///
     /// # Errors
     /// The host refuses; AlreadyExists if there is an object at `path`.
@@ -143,14 +175,14 @@ impl Target {
         from: (&Staging, StagingDir, StagingSlot),
         path: &BasePath,
         replaces: bool,
-    ) -> Result<()> {
-        let put = || -> io::Result<()> {
+    ) -> Result<ChangedDir> {
+        let put = || -> io::Result<ChangedDir> {
             let (dir, name) = self.parent(path)?;
             let (shelf, slot) = from.0.place(from.1, from.2);
-            match replaces {
+            ChangedDir::around(&dir, || match replaces {
                 true => Ok(rustix::fs::renameat(shelf, &*slot, &dir, name)?),
                 false => rename_new((shelf, slot.as_bytes()), (dir.as_fd(), name)),
-            }
+            })
         };
         put().map_err(|source| self.error(path, source))
     }
@@ -240,6 +272,27 @@ impl Target {
             attrs::set(dir.as_fd(), name, attrs)
         };
         set().map_err(|source| self.error(path, source))
+    }
+
+    /// Sets the attributes of the object at `path` in which `to` differs from `from`, as
+    /// [`Target::set`] does. One that is neither as in `from` nor as in `to` stays as it is.
+    ///
+    /// # Errors
+    /// As [`Target::set`].
+    pub fn change(
+        &self,
+        path: &BasePath,
+        from: &Attrs,
+        to: &Attrs,
+    ) -> Result<(Unset, ChangedByOther)> {
+        let changed = || {
+            if path.is_root() {
+                return attrs::change(self.beneath.dir(path)?.as_fd(), b".", from, to);
+            }
+            let (dir, name) = self.parent(path)?;
+            attrs::change(dir.as_fd(), name, from, to)
+        };
+        changed().map_err(|source| self.error(path, source))
     }
 
     /// The extended attributes of the object at `path` that can be carried over.

@@ -42,6 +42,11 @@ impl From<&BaseAttr> for SeenObject {
 }
 
 impl SeenObject {
+    /// An object that our own work may change.
+    pub fn without_ctime(attr: &BaseAttr) -> Self {
+        Self { ctime: None, ..Self::from(attr) }
+    }
+
     /// The entry `name` of an open directory; `None` if it does not exist.
     pub(super) fn at(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Option<Self>> {
         match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {

@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use super::staged::StagedFile;
 use super::xattrs::{self, Xattrs};
 use super::{
-    Attrs, DIRECTORY, Result, SeenObject, Target, TargetError, Unset, attrs, check_entries,
-    own_dir, sweep, sync_all, unreadable, write_whole,
+    Attrs, ChangedDir, DIRECTORY, Result, SeenObject, Target, TargetError, Unset, attrs,
+    check_entries, own_dir, sweep, sync_all, unreadable, write_whole,
 };
 use crate::base::{BasePath, STAGING, STAGING_JOURNAL};
 use crate::vfs::{Device, FileKind, Time};
@@ -73,8 +73,9 @@ struct TopNote {
     wanted: Time,
     /// What it has while the staging is there.
     during: Time,
-    /// The mode that it is to have without the staging; `None` leaves the mode as it is.
-    mode: Option<u32>,
+    /// The mode that it is to have without the staging, and its ctime when that was noted, which a
+    /// later chmod changes; `None` leaves the mode as it is.
+    mode: Option<(u32, Time)>,
 }
 
 impl Target {
@@ -116,9 +117,10 @@ impl Target {
     /// The host refuses.
     pub fn noted_top(&self, staging: &Staging, now: Attrs) -> Result<Attrs> {
         let read = || -> io::Result<Attrs> {
-            let mtime = mtime(&self.readable(&BasePath::root())?)?;
+            let [mtime, ctime] = times(&self.readable(&BasePath::root())?)?;
             let noted = TopNote::read(&staging.dir)?.filter(|noted| noted.during == mtime);
-            let mode = noted.as_ref().and_then(|noted| noted.mode).unwrap_or(now.mode);
+            let mode = noted.and_then(|noted| noted.mode).filter(|(_, then)| *then == ctime);
+            let mode = mode.map_or(now.mode, |(mode, _)| mode);
             Ok(match noted {
                 Some(noted) => Attrs { mode, mtime: noted.wanted, ..now },
                 None => now,
@@ -134,19 +136,21 @@ impl Target {
     /// The host refuses.
     pub fn note_top(&self, staging: &Staging, wanted: &Attrs) -> Result<()> {
         let noted = || -> io::Result<()> {
-            let during = mtime(&self.readable(&BasePath::root())?)?;
-            TopNote { wanted: wanted.mtime, during, mode: Some(wanted.mode) }.write(&staging.dir)
+            let [during, ctime] = times(&self.readable(&BasePath::root())?)?;
+            let mode = Some((wanted.mode, ctime));
+            TopNote { wanted: wanted.mtime, during, mode }.write(&staging.dir)
         };
         noted().map_err(|source| staging.error(source))
     }
 
     /// Removes the staging and its content. The journal is removed first, so that an interrupted
-    /// removal does not leave work to be resumed; the mtime of the top is removed last.
+    /// removal does not leave work to be resumed; the mtime of the top is removed last. Returns the
+    /// top, which loses the staging.
     ///
     /// # Errors
     /// The host refuses.
-    pub fn remove(&self, staging: Staging) -> Result<()> {
-        let removed = || -> io::Result<()> {
+    pub fn remove(&self, staging: Staging) -> Result<ChangedDir> {
+        let removed = || -> io::Result<ChangedDir> {
             for file in [STAGING_JOURNAL, JOURNAL_BEGUN, NOTES] {
                 match rustix::fs::unlinkat(&staging.dir, file, AtFlags::empty()) {
                     Ok(()) | Err(Errno::NOENT) => {}
@@ -159,7 +163,8 @@ impl Target {
             sweep::sweep_all_but(&staging.dir, Some(TOP))?;
             sweep::sweep(&staging.dir)?;
             let top = self.readable(&BasePath::root())?;
-            Ok(rustix::fs::unlinkat(&top, STAGING, AtFlags::REMOVEDIR)?)
+            let remove = || Ok(rustix::fs::unlinkat(&top, STAGING, AtFlags::REMOVEDIR)?);
+            ChangedDir::around(&top, remove)
         };
         removed().map_err(|source| TargetError { path: staging.path.clone(), source })
     }
@@ -179,7 +184,7 @@ impl TopNote {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let file = rustix::fs::openat(dir, &*begun, flags, Mode::RUSR | Mode::WUSR)?;
         let mut text = times.map(|time| format!("{} {}", time.secs, time.nanos)).join(" ");
-        text.extend(mode.map(|mode| format!(" {mode}")));
+        text.extend(mode.map(|(mode, at)| format!(" {mode} {} {}", at.secs, at.nanos)));
         File::from(file).write_all(text.as_bytes())?;
         Ok(rustix::fs::renameat(dir, &*begun, dir, TOP)?)
     }
@@ -192,20 +197,23 @@ impl TopNote {
             file => File::from(file?),
         };
         let text = io::read_to_string(file)?;
-        let mut numbers = text.split(' ');
-        let mut time = || {
-            let secs = numbers.next()?.parse().ok()?;
-            Some(Time { secs, nanos: numbers.next()?.parse().ok()? })
-        };
-        let Some((wanted, during)) = time().and_then(|wanted| Some((wanted, time()?))) else {
-            return Ok(None);
-        };
-        Ok(Some(Self { wanted, during, mode: numbers.next().and_then(|mode| mode.parse().ok()) }))
+        let numbers: Option<Vec<i64>> = text.split(' ').map(|number| number.parse().ok()).collect();
+        let numbers = numbers.unwrap_or_default();
+        let number = |at: usize| u32::try_from(*numbers.get(at)?).ok();
+        let time = |at: usize| Some(Time { secs: *numbers.get(at)?, nanos: number(at + 1)? });
+        let mode = number(4).and_then(|mode| Some((mode, time(5)?)));
+        Ok(time(0).and_then(|wanted| Some(Self { wanted, during: time(2)?, mode })))
     }
 }
 
 fn mtime(dir: &impl AsFd) -> io::Result<Time> {
-    Ok(SeenObject::of(&rustix::fs::fstat(dir)?)?.mtime)
+    times(dir).map(|[mtime, _]| mtime)
+}
+
+/// The mtime and ctime of an open directory.
+fn times(dir: &impl AsFd) -> io::Result<[Time; 2]> {
+    let seen = SeenObject::of(&rustix::fs::fstat(dir)?)?;
+    Ok([seen.mtime, seen.ctime.unwrap_or_default()])
 }
 
 fn shelves(dir: &File) -> io::Result<[OwnedFd; 3]> {
@@ -393,15 +401,33 @@ impl Staging {
 
     /// Appends a line to the notes, synced.
     pub fn note(&self, line: &str) -> Result<()> {
+        self.note_unsynced(line)?;
+        sync_all(&self.dir).map_err(|source| self.error(source))
+    }
+
+    /// Appends a line to the notes, which survives a kill, and perhaps a power loss.
+    pub fn note_unsynced(&self, line: &str) -> Result<()> {
         let noted = || -> io::Result<()> {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC;
             let mode = Mode::RUSR | Mode::WUSR;
             let mut file: File = rustix::fs::openat(&self.dir, NOTES, flags, mode)?.into();
             // A line of an interrupted run may have no end.
-            file.write_all(format!("\n{line}\n").as_bytes())?;
-            sync_all(&self.dir)
+            file.write_all(format!("\n{line}\n").as_bytes())
         };
         noted().map_err(|source| self.error(source))
+    }
+
+    /// The mtimes of the directories whose slots takes and puts fill and empty: when the last of
+    /// these steps was done.
+    pub fn step_times(&self) -> Result<[Time; 2]> {
+        let read = || -> io::Result<_> { Ok([mtime(&self.new)?, mtime(&self.taken)?]) };
+        read().map_err(|source| self.error(source))
+    }
+
+    /// The mtime that the top has since the staging was made, if that was noted.
+    pub fn noted_mtime(&self) -> Result<Option<Time>> {
+        let noted = TopNote::read(&self.dir).map_err(|source| self.error(source))?;
+        Ok(noted.map(|noted| noted.during))
     }
 
     /// Notes, synced, the mode of a file before it is changed for a moment.

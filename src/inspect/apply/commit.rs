@@ -9,12 +9,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 
+use super::dir_times::DirTimes;
 use super::journal::{Journal, Notes};
 use super::locked_dirs;
 use super::plan::target_path;
 use super::session_check::{CHANGED, SessionCheck};
 use super::stage::NotSet;
-use super::steps::{AppliedChange, PutStep, Set, Take};
+use super::steps::{AppliedChange, PutStep, Take};
 use super::target_dir::{ApplyTarget, stat_in};
 use super::{ApplyEvent, ApplyWatch, LostLink, Skipped};
 use crate::base::{BaseError, BasePath};
@@ -22,7 +23,9 @@ use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::vfs::FileKind;
-use crate::writeback::{SeenObject, Staging, StagingDir, StagingSlot, Target, TargetError};
+use crate::writeback::{
+    Attrs, ChangedDir, SeenObject, Staging, StagingDir, StagingSlot, Target, TargetError,
+};
 
 /// Why the removal of a directory is left out.
 const MOVED_OUT_CHANGED: &str = "what was moved out of it changed after the plan was made";
@@ -30,11 +33,14 @@ const MOVED_OUT_CHANGED: &str = "what was moved out of it changed after the plan
 /// The state of a run over the journal's steps.
 pub(super) struct StepRunner<'a> {
     place: &'a ApplyTarget<'a>,
-    target: &'a Target,
-    staging: &'a Staging,
-    journal: &'a Journal,
+    pub(super) target: &'a Target,
+    pub(super) staging: &'a Staging,
+    pub(super) journal: &'a Journal,
     pub notes: Notes,
     pub not_set: NotSet,
+    /// The attributes that the top is to have in the end; `None` before the last step.
+    pub top: Option<Attrs>,
+    pub(super) dir_times: DirTimes,
     /// Changes with a skipped step.
     skipped: HashSet<usize>,
     /// Takes without a put: the object is removed with all below it. By path.
@@ -44,7 +50,7 @@ pub(super) struct StepRunner<'a> {
     /// Slots of takes that only add a hard link.
     links: HashSet<StagingSlot>,
     /// Changes with a put.
-    placed: HashSet<usize>,
+    pub(super) placed: HashSet<usize>,
     /// Directories that takes or openings change: their new ctimes are our own work.
     source_dirs: HashSet<BasePath>,
     /// Steps that are done or skipped.
@@ -52,11 +58,13 @@ pub(super) struct StepRunner<'a> {
 }
 
 /// Why a step is not done.
-enum StepFailure {
+pub(super) enum StepFailure {
     /// The step cannot be done; its change alone is skipped.
     Skip(String),
     /// The host refuses, and the run ends.
     Fail(TargetError),
+    /// The run ends with this error.
+    Stop(InspectError),
 }
 
 impl From<TargetError> for StepFailure {
@@ -98,8 +106,11 @@ impl<'a> StepRunner<'a> {
         place: &'a ApplyTarget<'a>,
         staging: &'a Staging,
         journal: &'a Journal,
+        is_resumed: bool,
     ) -> Result<Self> {
         let notes = notes_of(staging)?;
+        let noted = is_resumed.then_some(&*notes.dir_times);
+        let dir_times = DirTimes::new(journal, place, staging, noted)?;
         let skipped = notes.skipped.iter().filter_map(|(change, _)| *change).collect();
         let (not_set, done) = (NotSet::default(), 0);
         let target = &place.target;
@@ -125,6 +136,8 @@ impl<'a> StepRunner<'a> {
             journal,
             notes,
             not_set,
+            top: None,
+            dir_times,
             skipped,
             removed,
             moved,
@@ -137,6 +150,16 @@ impl<'a> StepRunner<'a> {
 
     /// Does the remaining steps. `false` if the watcher stopped the run.
     pub fn run(
+        &mut self,
+        session: &mut SessionCheck<'_, '_>,
+        watch: &mut ApplyWatch<'_>,
+    ) -> Result<bool> {
+        let is_done = self.run_steps(session, watch)?;
+        self.checked_enter(None)?;
+        Ok(is_done)
+    }
+
+    fn run_steps(
         &mut self,
         session: &mut SessionCheck<'_, '_>,
         watch: &mut ApplyWatch<'_>,
@@ -190,9 +213,11 @@ impl<'a> StepRunner<'a> {
             }
             self.done += 1;
         }
+        self.checked_enter(None)?;
         if !self.set_all(session, watch)? {
             return Ok(false);
         }
+        self.set_top()?;
         self.checked(self.target.sync())?;
         Ok(watch(ApplyEvent::Step { done: self.done, all }) == ControlFlow::Continue(()))
     }
@@ -215,7 +240,8 @@ impl<'a> StepRunner<'a> {
                 return Ok(false);
             }
             if set.change.is_none_or(|change| !self.skipped.contains(&change)) {
-                // A put includes its attributes: the session's rows are not compared again.
+                // A put includes its attributes: the session's rows are not compared again. Nor are
+                // those of a directory, which its entries change.
                 let is_alone = |number: &usize| !self.placed.contains(number);
                 let of_file = set.change.filter(|_| set.attrs.kind != FileKind::Directory);
                 let change = of_file.filter(is_alone).and_then(|at| journal.changes.get(at));
@@ -231,7 +257,12 @@ impl<'a> StepRunner<'a> {
         Ok(true)
     }
 
-    fn take(&self, take: &Take) -> std::result::Result<(), StepFailure> {
+    fn checked_enter(&mut self, dir: Option<&BasePath>) -> Result<()> {
+        let noted = self.dir_times.enter(dir, self.staging);
+        self.checked(noted)
+    }
+
+    fn take(&mut self, take: &Take) -> std::result::Result<(), StepFailure> {
         if self.staging.look(StagingDir::Taken, take.slot)?.is_some() {
             return Ok(());
         }
@@ -241,7 +272,10 @@ impl<'a> StepRunner<'a> {
                     self.check_moved_out(&take.from)?;
                     self.check_unseen(&take.from)?;
                 }
-                Ok(self.target.take(&take.from, take.stays, (self.staging, take.slot))?)
+                let dir = self.enter(&take.from)?;
+                let to = (self.staging, take.slot);
+                let changed = self.target.take(&take.from, take.stays, to)?;
+                self.changed(dir, changed)
             }
             Some(_) => Err(StepFailure::Skip("it changed after the plan was made".to_owned())),
             None => Err(StepFailure::Skip("it was removed after the plan was made".to_owned())),
@@ -288,7 +322,22 @@ impl<'a> StepRunner<'a> {
         Ok(())
     }
 
-    fn put(&self, put: &PutStep) -> std::result::Result<(), StepFailure> {
+    /// Goes on to the directory of `path`, in which a step moves an entry.
+    fn enter(&mut self, path: &BasePath) -> std::result::Result<Option<BasePath>, StepFailure> {
+        let dir = path.split().map(|(dir, _)| dir);
+        self.dir_times.enter(dir.as_ref(), self.staging)?;
+        Ok(dir)
+    }
+
+    fn changed(
+        &mut self,
+        dir: Option<BasePath>,
+        changed: ChangedDir,
+    ) -> std::result::Result<(), StepFailure> {
+        Ok(self.dir_times.changed(dir, changed, self.staging)?)
+    }
+
+    fn put(&mut self, put: &PutStep) -> std::result::Result<(), StepFailure> {
         if self.staging.look(put.shelf, put.slot)?.is_none() {
             return Ok(());
         }
@@ -310,7 +359,10 @@ impl<'a> StepRunner<'a> {
         if replaces && self.journal.keeps {
             self.target.keep_replaced(&put.to, (self.staging, put.slot))?;
         }
-        Ok(self.target.put((self.staging, put.shelf, put.slot), &put.to, replaces)?)
+        let dir = self.enter(&put.to)?;
+        let from = (self.staging, put.shelf, put.slot);
+        let changed = self.target.put(from, &put.to, replaces)?;
+        self.changed(dir, changed)
     }
 
     /// Whether the ctime of a file that is to be replaced differs only because an interrupted run
@@ -326,25 +378,6 @@ impl<'a> StepRunner<'a> {
         Ok(kept.is_some_and(|kept| kept.is(now)) && over.is_as_seen(now))
     }
 
-    fn set(&mut self, set: &Set) -> std::result::Result<(), StepFailure> {
-        let is_it = match self.target.look(&set.path)? {
-            Some(now) => {
-                now.kind == set.attrs.kind && set.seen.as_ref().is_none_or(|seen| seen.is(&now))
-            }
-            None => {
-                return Err(StepFailure::Skip("it was removed after the plan was made".to_owned()));
-            }
-        };
-        if !is_it {
-            return Err(StepFailure::Skip(
-                "another object took its place after the plan was made".to_owned(),
-            ));
-        }
-        // A directory that the owner may not enter is closed after all steps.
-        self.not_set.add(self.target.set(&set.path, &locked_dirs::open_attrs(&set.attrs))?);
-        Ok(())
-    }
-
     /// Skips the change of a step that failed.
     fn finish_step(
         &mut self,
@@ -354,12 +387,24 @@ impl<'a> StepRunner<'a> {
         match (step, change) {
             (Ok(()), _) | (Err(StepFailure::Skip(_)), None) => Ok(()),
             (Err(StepFailure::Fail(error)), _) => Err(self.failed(error)),
+            (Err(StepFailure::Stop(error)), _) => Err(error),
             (Err(StepFailure::Skip(why)), Some(number)) => self.skip(number, why),
         }
     }
 
+    /// Notes that an attribute is left as it is, of an object whose change is made.
+    pub(super) fn note_left(&mut self, path: MergedPath, why: String) -> Result<()> {
+        let left = (None, Skipped { path, why });
+        // An earlier run may have noted it.
+        if !self.notes.skipped.contains(&left) {
+            self.checked(self.staging.note(&Notes::skipped(None, &left.1)))?;
+            self.notes.skipped.push(left);
+        }
+        Ok(())
+    }
+
     /// Skips a change, and puts back the objects that it took.
-    fn skip(&mut self, number: usize, why: String) -> Result<()> {
+    pub(super) fn skip(&mut self, number: usize, why: String) -> Result<()> {
         let path = self.journal.changes.get(number).map(|change| change.path.clone());
         let skipped = Skipped { path: path.unwrap_or_else(MergedPath::root), why };
         self.checked(self.staging.note(&Notes::skipped(Some(number), &skipped)))?;
@@ -388,8 +433,11 @@ impl<'a> StepRunner<'a> {
             above = dir.split().map(|(above, _)| above);
         }
         let from = (self.staging, StagingDir::Taken, take.slot);
-        if self.target.put(from, &take.from, false).is_ok() {
-            return Ok(());
+        let dir = take.from.split().map(|(dir, _)| dir);
+        self.checked_enter(dir.as_ref())?;
+        if let Ok(changed) = self.target.put(from, &take.from, false) {
+            let noted = self.dir_times.changed(dir, changed, self.staging);
+            return self.checked(noted);
         }
         let kept = self.checked(self.target.keep(from, &take.from))?;
         let why = format!("it could not be put back: moved to {}", kept.display());
@@ -440,7 +488,7 @@ impl<'a> StepRunner<'a> {
         }
     }
 
-    fn checked<T>(&self, step: std::result::Result<T, TargetError>) -> Result<T> {
+    pub(super) fn checked<T>(&self, step: std::result::Result<T, TargetError>) -> Result<T> {
         step.map_err(|error| self.failed(error))
     }
 

@@ -4,13 +4,16 @@
 //! further names are hard links. Any other object is made in the staging, and replaces the object
 //! at its path.
 
+use std::collections::BTreeSet;
+
 use super::advice::ApplyAdvice;
 use super::copy::original_in_copy;
+use super::keep;
 use super::merge::{Merge, StepContent};
-use super::plan::{ChangeSize, Make, target_path};
+use super::plan::{ChangeSize, Make, attrs, attrs_of, target_path};
 use super::planner::{Planner, RemovedBaseDir};
 use super::steps::{PutStep, Set, Take};
-use crate::base::{BaseError, BasePath};
+use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::inspect::InspectError;
 use crate::inspect::diff::{self, Difference, DifferenceKind};
 use crate::inspect::error::Result;
@@ -93,6 +96,45 @@ impl Planner<'_> {
             None => in_copy.map(|there| there.attr.clone()),
         };
         Ok(there.is_some_and(|there| there.kind == FileKind::Directory))
+    }
+
+    /// The target's directory that stays or moves with a change.
+    pub(super) fn dir_there(&self, change: &Change) -> Result<Option<BaseAttr>> {
+        let there = match change.before.as_ref().filter(|_| !change.is_link) {
+            Some(base) if self.place.is_copy() => self.place.stat(&base.path)?,
+            Some(base) => Some(base.attr.clone()),
+            None => self.only_in_copy(change)?.map(|there| there.attr),
+        };
+        Ok(there.filter(|there| there.kind == FileKind::Directory))
+    }
+
+    /// Keeps the times of directories that have no row in the session, though a file in them
+    /// changed through another hard link, or another program whited it out.
+    pub(super) fn directories_as_they_were(&mut self) -> Result<()> {
+        let known: BTreeSet<_> = self.plan.steps.sets.iter().map(|set| set.path.clone()).collect();
+        let moves = keep::moves(&self.plan.steps);
+        let dirs: BTreeSet<_> =
+            self.plan.changes.iter().map(|change| change.path.parent()).collect();
+        for dir in dirs {
+            let is_asked = self.options.selection.has(self.view, &dir, true);
+            let path = target_path(&dir);
+            if path.is_root() || known.contains(&path) || !is_asked {
+                continue;
+            }
+            let found = self.view.find(&dir).map_err(|source| diff::at(&dir, source))?;
+            if let Some(found) = found {
+                let there = moves.before(&path).map(|before| self.place.stat(&before));
+                let there = there.transpose()?.flatten();
+                let attrs = attrs(&found);
+                let from = match self.place.is_copy() {
+                    true => there.as_ref().map(attrs_of),
+                    false => Some(attrs.clone()),
+                };
+                let seen = there.as_ref().map(SeenObject::without_ctime);
+                self.plan.steps.sets.push(Set { path, attrs, from, seen, change: None });
+            }
+        }
+        Ok(())
     }
 
     /// Notes a take that removes an object, and the time when the session hid the object.
@@ -229,9 +271,10 @@ impl Planner<'_> {
                 self.counts().attributes.add_file(&base.attr, &attrs);
             }
             self.note_loss_by_owner(base, (after.path(), &attrs))?;
-            let seen =
-                there.as_ref().map(|attr| SeenObject { ctime: None, ..SeenObject::from(attr) });
-            self.plan.steps.sets.push(Set { path: to, attrs, seen, change: Some(change) });
+            let seen = there.as_ref().map(SeenObject::without_ctime);
+            let from = if self.place.is_copy() { there.as_ref() } else { Some(&base.attr) };
+            let from = from.map(attrs_of);
+            self.plan.steps.sets.push(Set { path: to, attrs, from, seen, change: Some(change) });
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::io::{self, BufRead, BufReader, Write};
 
 use serde_json::{Map, Value, json};
 
+use super::dir_times::DirTime;
 use super::kept_hard_links::SharedFiles;
 use super::locked_dirs::OpenedDir;
 use super::record::{Before, PlacedDescendant};
@@ -37,6 +38,8 @@ pub(super) struct Journal {
     pub begun: Time,
     /// The attributes that the target's top gets at the end; `None` leaves them as they are then.
     pub top: Option<Attrs>,
+    /// The attributes that the top had for the plan. A journal of an older version has none.
+    pub top_from: Option<Attrs>,
     /// Replaced and removed objects are kept for undo.
     pub keeps: bool,
     /// An undo of an apply: the session has nothing to drop.
@@ -75,6 +78,8 @@ pub(super) struct Notes {
     pub is_closing: bool,
     /// The kept files that have further names in the target.
     pub shared: Option<SharedFiles>,
+    /// The mtimes of directories after the steps in them.
+    pub dir_times: Vec<DirTime>,
     /// Skipped changes by number, and why. Those without a number have no steps, or are objects
     /// that could not be put back.
     pub skipped: Vec<(Option<usize>, Skipped)>,
@@ -90,6 +95,7 @@ impl Journal {
             "file": self.file,
             "begun": time(self.begun),
             "top": self.top.as_ref().map(attrs),
+            "top_from": self.top_from.as_ref().map(attrs),
             "keeps": self.keeps,
             "is_undo": self.is_undo,
             "is_redo": self.is_redo,
@@ -127,7 +133,8 @@ impl Journal {
         for set in &self.steps.sets {
             line(json!({ "set": {
                 "path": bytes(set.path.as_bytes()), "attrs": attrs(&set.attrs),
-                "seen": set.seen.as_ref().map(seen), "change": set.change,
+                "from": set.from.as_ref().map(attrs), "seen": set.seen.as_ref().map(seen),
+                "change": set.change,
             }}))?;
         }
         self.opened.iter().try_for_each(|opened| line(json!({ "opened": opened.json() })))?;
@@ -160,6 +167,7 @@ impl Journal {
             self.file = line.get("file")?.as_str()?.to_owned();
             self.begun = to_time(line.get("begun")?)?;
             self.top = optional(line.get("top")?, to_attrs)?;
+            self.top_from = optional(line.get("top_from").unwrap_or(&Value::Null), to_attrs)?;
             let flag = |key: &str| line.get(key).and_then(Value::as_bool).unwrap_or(false);
             (self.keeps, self.is_undo) = (flag("keeps"), flag("is_undo"));
             (self.is_redo, self.leaves_kept) = (flag("is_redo"), flag("leaves_kept"));
@@ -210,6 +218,7 @@ impl Journal {
             "set" => self.steps.sets.push(Set {
                 path: to_path(value.get("path")?)?,
                 attrs: to_attrs(value.get("attrs")?)?,
+                from: optional(value.get("from").unwrap_or(&Value::Null), to_attrs)?,
                 seen: optional(value.get("seen")?, to_seen)?,
                 change: optional(value.get("change")?, |at| usize::try_from(at.as_u64()?).ok())?,
             }),
@@ -257,6 +266,7 @@ impl Notes {
             notes.is_closing |= value.contains_key("closing");
             notes.keeps_nothing |= value.contains_key("keeps_nothing");
             notes.shared = value.get("shared").and_then(SharedFiles::read).or(notes.shared);
+            notes.dir_times.extend(value.get("dir_time").and_then(DirTime::read));
             notes.skipped.extend(value.get("skipped").and_then(|skipped| {
                 let change = skipped.get("change")?.as_u64();
                 let change = change.and_then(|at| usize::try_from(at).ok());

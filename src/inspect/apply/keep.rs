@@ -18,6 +18,7 @@ use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::overlay::BlobDigest;
+use crate::vfs::FileKind;
 use crate::writeback::{
     Attrs, Cloner, LEFT_OUT, Staging, StagingDir, StagingSlot, Target, TargetError, TargetObject,
     UndoDir,
@@ -260,6 +261,20 @@ fn copies(dir: &UndoDir, record: &Record) -> Vec<KeptCopy> {
     removed.chain(replaced).collect()
 }
 
+/// The attributes `before`, but as they are `left` where the steps did not set them: something else
+/// did, and an undo leaves those as they are.
+fn only_set(before: Attrs, (from, to): (&Attrs, &Attrs), left: &Attrs) -> Attrs {
+    let number = |before, from, to, left| if from == to || left != to { left } else { before };
+    let is_file = before.kind != FileKind::Directory;
+    Attrs {
+        kind: before.kind,
+        mode: number(before.mode, from.mode, to.mode, left.mode),
+        uid: number(before.uid, from.uid, to.uid, left.uid),
+        gid: number(before.gid, from.gid, to.gid, left.gid),
+        mtime: if is_file && left.mtime != to.mtime { left.mtime } else { before.mtime },
+    }
+}
+
 impl Keeping<'_> {
     fn run(
         &self,
@@ -403,13 +418,30 @@ impl Keeping<'_> {
     fn before(&self, record: &Record, top: &Attrs) -> Result<Vec<Before>> {
         let moves = record.moves();
         let mut all = Vec::new();
+        let sets = self
+            .journal
+            .steps
+            .sets
+            .iter()
+            .filter_map(|set| Some((set.path.clone(), (set.from.clone()?, set.attrs.clone()))));
+        let mut sets: HashMap<_, _> = sets.collect();
+        if let (Some(from), Some(to)) = (&self.journal.top_from, &self.journal.top) {
+            sets.insert(BasePath::root(), (from.clone(), to.clone()));
+        }
         for before in &self.journal.before {
             let left = match moves.after(&before.path) {
                 Some(path) if path.is_root() => Some(top.clone()),
                 Some(path) => self.attrs_after(&path)?,
                 None => None,
             };
-            all.push(Before { left, ..before.clone() });
+            let mut before = before.clone();
+            let after = moves.after(&before.path);
+            if let (Some(left), Some((from, to))) =
+                (&left, after.and_then(|after| sets.get(&after)))
+            {
+                before.attrs = only_set(before.attrs, (from, to), left);
+            }
+            all.push(Before { left, ..before });
         }
         Ok(all)
     }

@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 use super::journal::{Journal, attrs, bytes, to_attrs, to_path};
 use super::keep;
 use super::record::{Before, Record};
+use super::steps::Set;
 use super::target_dir::ApplyTarget;
 use crate::base::BasePath;
 use crate::inspect::error::Result;
 use crate::vfs::FileKind;
-use crate::writeback::{Attrs, Target, TargetError, UndoDir, effective_user};
+use crate::writeback::{Attrs, Target, TargetError, TargetObject, UndoDir, effective_user};
 
 /// The mode bits that let an owner read a directory, and make and remove its entries.
 const OWNER_RIGHTS: u32 = 0o700;
@@ -176,6 +177,18 @@ pub(super) fn add_before(before: &mut Vec<Before>, opened: &[OpenedDir]) {
     }
 }
 
+/// Whether an undo opened the directory of this inode number.
+pub(super) fn is_opened(journal: &Journal, ino: u64) -> bool {
+    journal.opened.iter().any(|opened| opened.ino == ino)
+}
+
+/// Whether the steps may leave the directory of a set open, so that it is to be closed.
+fn is_left_open(journal: &Journal, set: &Set) -> bool {
+    let is_changed = set.from.as_ref().is_none_or(|from| from.mode != set.attrs.mode);
+    let is_opened = || set.seen.as_ref().is_some_and(|seen| is_opened(journal, seen.ino));
+    is_closed(&set.attrs) && (is_changed || is_opened())
+}
+
 /// Opens the directories that the journal lists, before the first step.
 pub(super) fn open(target: &Target, journal: &Journal) -> Result<()> {
     for OpenedDir { path, ino, attrs } in &journal.opened {
@@ -190,12 +203,16 @@ pub(super) fn closed_after(
     journal: &Journal,
     skipped: &HashSet<usize>,
 ) -> Result<HashMap<BasePath, Attrs>> {
-    let is_done = |change: &Option<usize>| change.is_none_or(|change| !skipped.contains(&change));
-    let sets = journal.steps.sets.iter().filter(|set| is_done(&set.change));
-    let sets: HashMap<_, _> = sets.map(|set| (&set.path, &set.attrs)).collect();
-    let closed = sets.iter().filter(|(_, attrs)| is_closed(attrs));
+    // A change may have been skipped for the owner, after the mode was set.
+    let may_be_open =
+        |set: &Set| set.from.as_ref().is_some_and(|from| from.mode != open_attrs(&set.attrs).mode);
+    let is_done =
+        |set: &&Set| set.change.is_none_or(|change| !skipped.contains(&change)) || may_be_open(set);
+    let sets: HashMap<_, _> =
+        journal.steps.sets.iter().filter(is_done).map(|set| (&set.path, set)).collect();
+    let closed = sets.values().filter(|set| is_left_open(journal, set));
     let mut closed: HashMap<_, _> =
-        closed.map(|(path, attrs)| ((*path).clone(), (*attrs).clone())).collect();
+        closed.map(|set| (set.path.clone(), set.attrs.clone())).collect();
     let moves = keep::moves(&journal.steps);
     for OpenedDir { path, ino, attrs } in &journal.opened {
         // A directory whose change was skipped is still at its old path.
@@ -216,30 +233,39 @@ pub(super) fn closed_after(
 }
 
 /// Closes directories, the deepest first. Calls `each_depth` with those of one depth while the
-/// directories above them are open.
+/// directories above them are open. Returns those that something else gave another mode, which
+/// stays.
 pub(super) fn close(
     target: &Target,
     closed: &HashMap<BasePath, Attrs>,
     each_depth: &mut dyn FnMut(&[&BasePath]) -> Result<()>,
-) -> Result<()> {
+) -> Result<Vec<BasePath>> {
+    let mut left = Vec::new();
     let mut closed: Vec<_> = closed.iter().collect();
     closed.sort_by_key(|(path, _)| Reverse(depth(path)));
     for level in closed.chunk_by(|(a, _), (b, _)| depth(a) == depth(b)) {
         for (path, attrs) in level {
-            match target.set(path, attrs) {
+            let close = |now: TargetObject| {
+                let to = Attrs { mode: attrs.mode, ..now.attrs };
+                let from = Attrs { mode: open_attrs(attrs).mode, ..to.clone() };
+                target.change(path, &from, &to).map(|(_, changed)| changed.mode)
+            };
+            let now = target.object(path);
+            match now.and_then(|now| now.filter(TargetObject::is_dir).map(close).transpose()) {
                 Err(error) if !error.is_of_object() => return Err(error.into()),
-                _set_or_gone => {}
+                Ok(Some(true)) => left.push((*path).clone()),
+                _closed_or_gone => {}
             }
         }
         let paths: Vec<_> = level.iter().map(|(path, _)| *path).collect();
         each_depth(&paths)?;
     }
-    Ok(())
+    Ok(left)
 }
 
 /// Opens directories that an interrupted run has closed already.
 pub(super) fn open_again(target: &Target, journal: &Journal) -> Result<()> {
-    let sets = journal.steps.sets.iter().filter(|set| is_closed(&set.attrs));
+    let sets = journal.steps.sets.iter().filter(|set| is_left_open(journal, set));
     let mut closed: Vec<_> = sets.map(|set| (set.path.clone(), set.attrs.clone())).collect();
     let moves = keep::moves(&journal.steps);
     for OpenedDir { path, attrs, .. } in &journal.opened {

@@ -9,11 +9,13 @@
 mod advice;
 mod audit_drift;
 mod check;
+mod clear_up;
 mod commit;
 mod consent;
 mod copy;
 mod dependent;
 mod difference_steps;
+mod dir_times;
 mod drift;
 mod finish_copy_up;
 mod git;
@@ -32,6 +34,7 @@ mod record;
 mod refused;
 mod report;
 mod session_check;
+mod set_attributes;
 mod stage;
 mod steps;
 mod target_dir;
@@ -53,7 +56,8 @@ use super::opened::OpenSession;
 use crate::base::BasePath;
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::overlay::CopyStep;
-use crate::writeback::{Attrs, Staging, Target, TargetError, Unset};
+use crate::writeback::{Staging, Target, TargetError};
+use clear_up::{clear_up, clear_up_unchanged};
 use commit::StepRunner;
 use consent::check_consent;
 use journal::{Journal, Notes};
@@ -230,7 +234,7 @@ fn begin(
 
 /// Cleans up after a run that ends before its journal is written.
 fn give_up(place: &ApplyTarget<'_>, staging: Staging, why: Result<()>) -> Result<Report> {
-    clear_up(&place.target, staging, Some(&plan::attrs_of(&place.top)))?;
+    clear_up_unchanged(&place.target, staging)?;
     keep::remove_empty(place);
     why.map(|()| Report { broken_off: Some((0, 0)), ..Report::default() })
 }
@@ -281,7 +285,8 @@ fn prepare(
         }
         Ok(staged.map(|staged| (plan, staged, leaves_kept)))
     })?;
-    let Some((plan, staged, leaves_kept)) = prepared else { return Ok(None) };
+    let Some((mut plan, staged, leaves_kept)) = prepared else { return Ok(None) };
+    plan.steps.note_made(place)?;
     let keeps = options.keep.is_some() && !leaves_kept;
     let left_out = plan.left_out_without_steps();
     let before = if keeps { keep::note_before(place, &plan.steps)? } else { Vec::new() };
@@ -290,6 +295,7 @@ fn prepare(
         file: opened.session().path().display().to_string(),
         begun,
         top: plan.top,
+        top_from: Some(plan::attrs_of(&place.top)),
         keeps,
         is_undo: false,
         is_redo: false,
@@ -318,8 +324,7 @@ pub fn clear(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
     };
     if staging.journal()?.is_none() {
         locked_dirs::close_left_open(&place)?;
-        let top = place.target.noted_top(&staging, plan::attrs_of(&place.top))?;
-        clear_up(&place.target, staging, Some(&top))?;
+        clear_up_unchanged(&place.target, staging)?;
     }
     Ok(())
 }
@@ -337,7 +342,8 @@ pub fn resume(
     let place = ApplyTarget::open(opened, to)?;
     let Some(staging) = open(&place.target, false)? else { return Ok(None) };
     let Some(journal) = journal_of(opened, &place.target, &staging)? else { return Ok(None) };
-    run_journal(opened, &place, staging, &journal, Staged::default(), bookkeeper, watch).map(Some)
+    let staged = Staged { is_resumed: true, ..Staged::default() };
+    run_journal(opened, &place, staging, &journal, staged, bookkeeper, watch).map(Some)
 }
 
 /// Does the remaining steps of the journal, and completes the apply.
@@ -395,7 +401,7 @@ fn finish(
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
     let target = &place.target;
-    let mut commit = StepRunner::new(place, &staging, journal)?;
+    let mut commit = StepRunner::new(place, &staging, journal, staged.is_resumed)?;
     commit.not_set = staged.not_set;
     let is_done = commit.run(&mut session, watch)?;
     let mut report = Report {
@@ -419,11 +425,9 @@ fn finish(
     if session.is_kept_in_step() {
         commit.note_base_ctimes(&mut report.applied);
     }
-    let shared = commit.notes.shared.take();
+    let (shared, top) = (commit.notes.shared.take(), commit.top.take());
     let (skipped, keeps) = (commit.into_skipped(), journal.keeps && !keeps_nothing);
     let closed = locked_dirs::closed_after(target, journal, &skipped)?;
-    let now = || target.object(&BasePath::root()).map(|now| now.map(|object| object.attrs));
-    let top = journal.top.clone().map_or_else(now, |top| Ok(Some(top)))?;
     let kept = match top.as_ref().filter(|_| keeps) {
         Some(top) => {
             match keep::keep(place, &staging, journal, (&skipped, shared), (top, &closed), watch) {
@@ -457,29 +461,14 @@ fn finish(
     // directories again: a mode that the base did not have yet was a change still.
     if !closed.is_empty() {
         staging.note(Notes::CLOSING)?;
-        locked_dirs::close(target, &closed, &mut |paths| match journal.is_undo {
+        let left = locked_dirs::close(target, &closed, &mut |paths| match journal.is_undo {
             true => Ok(()),
             false => session.forget_closed(&report.applied_at(paths)),
         })?;
+        let why = "its mode changed before it was closed to its owner, and stays";
+        let left = left.iter().map(MergedPath::of_base);
+        report.skipped.extend(left.map(|path| Skipped { path, why: why.to_owned() }));
     }
-    let unset = clear_up(target, staging, top.as_ref())?;
-    if journal.top.is_some() {
-        report.not_set.add(unset);
-    }
+    report.not_set.add(clear_up(target, staging, top)?);
     Ok(report)
-}
-
-/// Removes the staging, and sets the attributes of the target's top.
-fn clear_up(target: &Target, staging: Staging, top: Option<&Attrs>) -> Result<Unset> {
-    if let Some(top) = top {
-        // Before the journal goes: a run that is killed later leaves no other trace of them.
-        target.set(&BasePath::root(), &locked_dirs::open_attrs(top))?;
-        if let Err(error) = target.note_top(&staging, top) {
-            // Only a run after a kill needs it.
-            tracing::debug!(%error, "the attributes of the top are not noted");
-        }
-    }
-    target.remove(staging)?;
-    let unset = top.map(|top| target.set(&BasePath::root(), top)).transpose()?;
-    Ok(unset.unwrap_or_default())
 }

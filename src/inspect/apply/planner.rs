@@ -22,7 +22,7 @@ use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind, Locator, Time};
-use crate::writeback::{Attrs, StagingSlot};
+use crate::writeback::{Attrs, SeenObject, StagingSlot};
 
 /// Why a change is left out that differs from the one that was shown.
 const NOT_AS_SHOWN: &str = "it changed after the plan was shown";
@@ -342,7 +342,11 @@ impl<'a> Planner<'a> {
         let print = fingerprint(&change);
         let dir = change.after.as_ref().filter(|after| after.attr().kind == FileKind::Directory);
         let dir = match dir {
-            Some(after) => Some((target_path(after.path()), self.attrs_of_dir(&change, after)?)),
+            Some(after) => {
+                let there = self.dir_there(&change)?;
+                let attrs = self.attrs_of_dir(&change, after)?;
+                Some((target_path(after.path()), attrs, there))
+            }
             None => None,
         };
         let is_hollow = diff::is_hollow(self.opened, self.view, false, &change)?;
@@ -368,8 +372,10 @@ impl<'a> Planner<'a> {
             self.note(&difference)?;
             self.add(&difference)?;
         }
-        if let Some((path, attrs)) = dir.filter(|_| !is_hollow || number.is_some()) {
-            self.plan.steps.sets.push(Set { path, attrs, seen: None, change: number });
+        if let Some((path, attrs, there)) = dir.filter(|_| !is_hollow || number.is_some()) {
+            let from = there.as_ref().map(attrs_of);
+            let seen = there.as_ref().map(SeenObject::without_ctime);
+            self.plan.steps.sets.push(Set { path, attrs, from, seen, change: number });
         }
         Ok(())
     }
@@ -450,27 +456,6 @@ impl<'a> Planner<'a> {
 
     fn has_left_out(&self, path: &MergedPath) -> bool {
         self.left_out.contains(path) || path.first_below(&self.left_out).is_some()
-    }
-
-    /// Keeps the times of directories that have no row in the session, though a file in them
-    /// changed through another hard link, or another program whited it out.
-    fn directories_as_they_were(&mut self) -> Result<()> {
-        let known: BTreeSet<_> = self.plan.steps.sets.iter().map(|set| set.path.clone()).collect();
-        let dirs: BTreeSet<_> =
-            self.plan.changes.iter().map(|change| change.path.parent()).collect();
-        for dir in dirs {
-            let is_asked = self.options.selection.has(self.view, &dir, true);
-            let path = target_path(&dir);
-            if path.is_root() || known.contains(&path) || !is_asked {
-                continue;
-            }
-            let found = self.view.find(&dir).map_err(|source| diff::at(&dir, source))?;
-            if let Some(found) = found {
-                let attrs = attrs(&found);
-                self.plan.steps.sets.push(Set { path, attrs, seen: None, change: None });
-            }
-        }
-        Ok(())
     }
 
     /// Attributes of the base's object at a path, also if the target is a copy.

@@ -44,6 +44,8 @@ pub(super) struct Staged {
     pub losses: Vec<Loss>,
     /// Files that an undo could not link to their further names.
     pub lost_links: Vec<LostLink>,
+    /// An earlier run did all this, and perhaps some steps; the other fields are empty.
+    pub is_resumed: bool,
 }
 
 /// Makes the plan's objects; `None` if `watch` broke it off.

@@ -5,14 +5,16 @@
 //! entries. Last, attributes are set, the deepest first: an entry that is put into a directory
 //! changes the directory's times.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::target_dir::ApplyTarget;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
+use crate::inspect::error::Result;
 use crate::inspect::hunks::ChosenPart;
 use crate::overlay::PathRows;
 use crate::vfs::{FileId, Time};
-use crate::writeback::{Attrs, SeenObject, StagingDir, StagingSlot};
+use crate::writeback::{Attrs, SeenObject, Staging, StagingDir, StagingSlot};
 
 /// Takes an object from its path in the target to staging.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +52,11 @@ pub(super) struct Set {
     /// Its path after all puts.
     pub path: BasePath,
     pub attrs: Attrs,
-    /// The file that the plan saw; `None` for a directory.
+    /// The attributes that the object had for the plan: only those are set that `attrs` changes.
+    /// `None` in a journal of an older version, and until the object is made.
+    pub from: Option<Attrs>,
+    /// The object that the plan saw, or that was made; `None` of a directory in a journal of an
+    /// older version, and until the object is made.
     pub seen: Option<SeenObject>,
     /// Number of its change; `None` for a directory in which only entries changed.
     pub change: Option<usize>,
@@ -176,6 +182,21 @@ impl Steps {
         self.takes.len() + self.puts.len() + self.sets.len()
     }
 
+    /// Adds to the sets what the staging has: the directories that were made.
+    pub(super) fn note_made(&mut self, place: &ApplyTarget<'_>) -> Result<()> {
+        let puts: HashMap<&BasePath, &PutStep> =
+            self.puts.iter().map(|put| (&put.to, put)).collect();
+        for set in self.sets.iter_mut().filter(|set| set.from.is_none()) {
+            let Some(made) = made_path(&puts, &set.path) else { continue };
+            let made = place.target.object(&made)?;
+            if let Some(made) = made.filter(|made| made.seen.kind == set.attrs.kind) {
+                set.seen = Some(SeenObject { ctime: None, ..made.seen });
+                set.from = Some(made.attrs);
+            }
+        }
+        Ok(())
+    }
+
     /// Sorts the steps into the order in which they run.
     pub(super) fn sort(&mut self) {
         // Hard links before any move; they change the files' ctimes, which are not compared then.
@@ -192,4 +213,16 @@ impl Steps {
         self.puts.sort_by(|a, b| a.to.cmp(&b.to));
         self.sets.sort_by_key(|set| std::cmp::Reverse(depth(&set.path)));
     }
+}
+
+/// The path in the staging of an object that is to be put at or above `path`; `None` if the object
+/// is taken there, or stays.
+fn made_path(puts: &HashMap<&BasePath, &PutStep>, path: &BasePath) -> Option<BasePath> {
+    let above = std::iter::successors(Some(path.clone()), |path| Some(path.split()?.0));
+    let put = above.filter_map(|above| puts.get(&above)).next()?;
+    if put.shelf == StagingDir::Taken {
+        return None;
+    }
+    let (made, below) = (Staging::path_of(put.shelf, put.slot), put.to.as_bytes().len());
+    BasePath::from_bytes(&[made.as_bytes(), &path.as_bytes()[below..]].concat())
 }

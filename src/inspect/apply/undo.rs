@@ -190,8 +190,11 @@ fn prepare_open(
         part: None,
         paths: paths.get(&number).copied().unwrap_or(0),
     });
+    let mut steps = plan.steps;
+    steps.note_made(place)?;
     let journal = Journal {
         top: plan.top,
+        top_from: Some(place.host_top.clone()),
         keeps: options.keep.is_some(),
         is_undo: true,
         is_redo: record.is_taken_back,
@@ -201,7 +204,7 @@ fn prepare_open(
         inside: inside(place, &plan.restores)?,
         lost_links: staged.lost_links.drain(..).collect(),
         opened: opened.to_vec(),
-        steps: plan.steps,
+        steps,
         ..Journal::default()
     };
     Ok(Some((journal, staged)))

@@ -71,10 +71,10 @@ impl UndoPlanner<'_> {
             if is_left_out || !is_needed {
                 continue;
             }
-            let seen = now.filter(|_| !is_dir);
-            let seen = seen.map(|now| SeenObject { ctime: None, ..now.seen.clone() });
+            let seen = now.map(|now| SeenObject { ctime: None, ..now.seen.clone() });
+            let from = now.map(|now| now.attrs.clone());
             let (path, change) = (before.path.clone(), before.change);
-            plan.steps.sets.push(Set { path, attrs, seen, change });
+            plan.steps.sets.push(Set { path, attrs, from, seen, change });
         }
     }
 

@@ -1,6 +1,7 @@
 //! Applying a session to its base, or to a copy of it.
 
 mod acl;
+mod attributes_meanwhile;
 mod chosen;
 mod consent;
 mod copies;

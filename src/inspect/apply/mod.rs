@@ -53,7 +53,6 @@ use super::InspectError;
 use super::diff::Difference;
 use super::error::Result;
 use super::opened::OpenSession;
-use crate::base::BasePath;
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::overlay::CopyStep;
 use crate::writeback::{Staging, Target, TargetError};

@@ -1,5 +1,6 @@
 //! Modes, owners and times that a person sets after the plan was made, or after a kill.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -15,8 +16,10 @@ use acetate::vfs::Time;
 use super::undo::{go_on, keeping, undoing};
 use super::undo_as_user::is_root;
 use super::undo_killed::stop_at;
+use super::undo_random::{Case, Random, cases, change_both, change_session};
 use super::{copy, open, watched};
 use crate::support::applied::{all, planned};
+use crate::support::fixture::FEW_NAMES;
 use crate::support::world::World;
 
 const TREE: &str = r#"
@@ -304,4 +307,80 @@ fn an_undo_that_is_finished_later_keeps_what_a_person_set() {
         }
         fs::remove_dir_all(to).unwrap();
     }
+}
+
+/// Mode, group and mtime.
+fn attributes(path: &Path) -> (u64, [i64; 3]) {
+    let meta = fs::symlink_metadata(path).unwrap();
+    (meta.ino(), [i64::from(meta.mode() & 0o7777), i64::from(meta.gid()), meta.mtime()])
+}
+
+/// What a person sets: the values, by inode number and the index in [`attributes`].
+fn set_some(to: &Path, random: &mut Random, group: Option<u32>) -> BTreeMap<(u64, usize), i64> {
+    let mut set = BTreeMap::new();
+    for _ in 0..1 + random.below(5) {
+        let path = to.join(random.path());
+        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        // Nothing tells a chmod of a file with several names from a further link.
+        if meta.is_symlink() || (meta.is_file() && meta.nlink() > 1) {
+            continue;
+        }
+        let field = random.below(3);
+        match field {
+            0 => set_mode(&path, [0o700, 0o751, 0o777][random.below(3)]),
+            1 => chown(&path, None, group).unwrap(),
+            _ => set_time(&path, DAY * (100 + random.below(9) as i64)),
+        }
+        let (ino, values) = attributes(&path);
+        set.insert((ino, field), values[field]);
+    }
+    set
+}
+
+fn all_below(top: &Path) -> BTreeMap<u64, (PathBuf, [i64; 3])> {
+    let (mut found, mut open) = (BTreeMap::new(), vec![top.to_owned()]);
+    while let Some(path) = open.pop() {
+        let (ino, values) = attributes(&path);
+        if fs::symlink_metadata(&path).unwrap().is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        found.insert(ino, (path, values));
+    }
+    found
+}
+
+#[test]
+fn nothing_of_what_a_person_sets_at_any_step_is_lost_unsaid() {
+    let (count, mut checked) = (24, 0);
+    let group = is_root().then_some(4321);
+    let mut cases = cases(0..count, FEW_NAMES, |_, _| BTreeSet::new());
+    let clients = |world: &World, random: &mut Random| {
+        for number in 0..2 + random.below(10) {
+            change_session(world, random, number);
+        }
+    };
+    change_both(&mut cases, clients, |_| {});
+    for Case { seed, world, random, .. } in &mut cases {
+        let (to, opened) = (copy(world, "copy"), open(world));
+        let plan = planned(&opened, Some(&to), &all()).unwrap();
+        let at = random.below(12);
+        let mut stop = stop_at(at);
+        let report = apply(&opened, Some(&to), &all(), Consent::Shown(&plan), None, &mut stop);
+        if report.unwrap().broken_off.is_none() {
+            continue;
+        }
+        std::thread::sleep(Duration::from_millis(30));
+        let set = set_some(&to, random, group);
+        let report = resume(&opened, Some(&to), None, &mut go_on).unwrap().unwrap();
+        let now = all_below(&to);
+        for ((ino, field), value) in &set {
+            let Some((path, values)) = now.get(ino) else { continue };
+            checked += 1;
+            let name = format!("/{}", path.strip_prefix(&to).unwrap().display());
+            let is_told = report.skipped.iter().any(|s| s.path.display().to_string() == name);
+            let is_kept = values[*field] == *value;
+            assert!(is_kept || is_told, "seed {seed}, {at} steps: {name}: {field}, {value}");
+        }
+    }
+    assert!(checked > 10, "{checked}");
 }

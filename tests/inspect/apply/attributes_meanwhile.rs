@@ -317,21 +317,25 @@ fn attributes(path: &Path) -> (u64, [i64; 3]) {
 
 /// What a person sets: the values, by inode number and the index in [`attributes`].
 fn set_some(to: &Path, random: &mut Random, group: Option<u32>) -> BTreeMap<(u64, usize), i64> {
-    let mut set = BTreeMap::new();
-    for _ in 0..1 + random.below(5) {
-        let path = to.join(random.path());
-        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+    let (all, mut set) = (all_below(to), BTreeMap::new());
+    let is_staging = |path: &Path| path.starts_with(to.join(".acetate-apply"));
+    let mut paths: Vec<_> = all.into_values().map(|(path, _)| path).collect();
+    paths.retain(|path| !is_staging(path));
+    paths.sort();
+    for _ in 0..2 + random.below(8) {
+        let path = &paths[random.below(paths.len())];
+        let meta = fs::symlink_metadata(path).unwrap();
         // Nothing tells a chmod of a file with several names from a further link.
         if meta.is_symlink() || (meta.is_file() && meta.nlink() > 1) {
             continue;
         }
         let field = random.below(3);
         match field {
-            0 => set_mode(&path, [0o700, 0o751, 0o777][random.below(3)]),
-            1 => chown(&path, None, group).unwrap(),
-            _ => set_time(&path, DAY * (100 + random.below(9) as i64)),
+            0 => set_mode(path, [0o700, 0o751, 0o777][random.below(3)]),
+            1 => chown(path, None, group).unwrap(),
+            _ => set_time(path, DAY * (100 + random.below(9) as i64)),
         }
-        let (ino, values) = attributes(&path);
+        let (ino, values) = attributes(path);
         set.insert((ino, field), values[field]);
     }
     set

@@ -3,7 +3,7 @@
 use super::locked_dirs;
 use crate::base::BasePath;
 use crate::inspect::error::Result;
-use crate::writeback::{Attrs, Staging, Target, Unset};
+use crate::writeback::{Attrs, Staging, Target};
 
 /// Removes the staging of a run that changes nothing. The top gets its noted mtime again.
 pub(super) fn clear_up_unchanged(target: &Target, staging: Staging) -> Result<()> {
@@ -16,17 +16,17 @@ pub(super) fn clear_up_unchanged(target: &Target, staging: Staging) -> Result<()
         }
         None => None,
     };
-    clear_up(target, staging, top).map(drop)
+    clear_up(target, staging, top)
 }
 
 /// Removes the staging. The top, which has the mtime of `top` now, has it afterwards too, unless
 /// something else changes the top; and the mode of `top`, if it has that, opened to its owner.
-pub(super) fn clear_up(target: &Target, staging: Staging, top: Option<Attrs>) -> Result<Unset> {
+pub(super) fn clear_up(target: &Target, staging: Staging, top: Option<Attrs>) -> Result<()> {
     let root = BasePath::root();
     let now = target.object(&root)?.map(|now| now.attrs);
     let (Some(top), Some(now)) = (top, now) else {
         target.remove(staging)?;
-        return Ok(Unset::default());
+        return Ok(());
     };
     let top = Attrs { mtime: now.mtime, ..top };
     // Before the journal goes: a run that is killed later leaves no other trace of them.
@@ -37,5 +37,7 @@ pub(super) fn clear_up(target: &Target, staging: Staging, top: Option<Attrs>) ->
     let removed = target.remove(staging)?;
     let from = Attrs { mode: locked_dirs::open_attrs(&top).mode, mtime: removed.after, ..now };
     let to = Attrs { mode: top.mode, mtime: removed.before, ..from.clone() };
-    Ok(target.change(&root, &from, &to)?.0)
+    // What cannot be set was told when the steps set it.
+    target.change(&root, &from, &to)?;
+    Ok(())
 }

@@ -468,6 +468,6 @@ fn finish(
         let left = left.iter().map(MergedPath::of_base);
         report.skipped.extend(left.map(|path| Skipped { path, why: why.to_owned() }));
     }
-    report.not_set.add(clear_up(target, staging, top)?);
+    clear_up(target, staging, top)?;
     Ok(report)
 }

@@ -30,21 +30,20 @@ enum ChangerKind {
 
 /// Runs `f` with a changer, and syncs its changes afterwards.
 pub(super) fn with_session_changer<T>(
-    session: &Path,
-    base: Option<&Path>,
+    source: &SessionSource,
     f: impl FnOnce(&mut SessionChanger) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
-    let (done, synced) = change_and_sync(session, base, f)?;
+    let (done, synced) = change_and_sync(source, f)?;
     synced.map(|()| done)
 }
 
 /// As [`with_session_changer`], with the result of the sync apart from that of `f`.
 pub(super) fn change_and_sync<T>(
-    session: &Path,
-    base: Option<&Path>,
+    source: &SessionSource,
     f: impl FnOnce(&mut SessionChanger) -> Result<T, CliError>,
 ) -> Result<(T, Result<(), CliError>), CliError> {
-    let mut changer = SessionChanger::open(session, base)?;
+    source.record_moved()?;
+    let mut changer = SessionChanger::open(&source.session, source.base.as_deref())?;
     let done = f(&mut changer);
     let synced = changer.end();
     Ok((done?, synced))
@@ -118,7 +117,7 @@ pub(super) fn ask_for_each(
     let mut out = Out::new();
     let mut several = PathResults::default();
     let paths = TreePaths::of_source(source, given)?.all(given)?;
-    with_session_changer(&source.session, source.base.as_deref(), |changer| {
+    with_session_changer(source, |changer| {
         for path in paths {
             let answer = several.take(ask(changer, (&path).into()))?;
             if let (Some(answer), Some((what, key))) = (answer, json) {

@@ -55,14 +55,12 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if from.iter().any(|named| !is_outside(&named.place)) {
         check_finished(&opened)?;
     }
-    let session = opened.session().path().to_owned();
-    let base = args.paths.source.base.as_deref();
     let progress = ProgressLine::new("copying", std::io::stderr().is_terminal());
     let (copied, several) = match to {
         CopyPath::Host(_) => {
             Copying::new(&opened, None, args.recursive, progress).all(&from, &to)?
         }
-        CopyPath::Tree(_) => with_session_changer(&session, base, |changer| {
+        CopyPath::Tree(_) => with_session_changer(&args.paths.source, |changer| {
             Copying::new(&opened, Some(changer), args.recursive, progress).all(&from, &to)
         })?,
     };

@@ -261,8 +261,8 @@ impl From<WorkspaceError> for CliError {
                 Self::new(&error).with_hint("leave --chunk-size out; it is for new sessions")
             }
             WorkspaceError::OtherBase { .. } => Self::new(&error).with_hint(
-                "leave --base out; if it is the same tree at another place, `acetate serve`, \
-                 `mount` and `run` take it with --moved; for another tree, use another session",
+                "if it is the same tree at another place, take it with --moved, which records it; \
+                 otherwise leave --base out, or use another session",
             ),
             WorkspaceError::NotMoved { .. } => Self::new(&error).with_hint(
                 "give the place of the tree that the session was made over: at least half of \

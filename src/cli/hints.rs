@@ -13,8 +13,8 @@ use crate::workspace::Error as WorkspaceError;
 
 /// What the user can do about a session whose recorded base is gone.
 pub(super) const MOVED_BASE: &str = "the session names this directory; if the tree is at another \
-    place now, name that with --base DIR; `acetate serve`, `mount` and `run` record it with \
-    --base DIR --moved";
+    place now, name that with --base DIR; with changes, commands that change the session, `serve`, \
+    `mount` and `run` need --base DIR --moved, which records it";
 
 /// What the user can do about a session that cannot be opened.
 pub(super) fn of_open(error: &OpenError) -> Option<&'static str> {

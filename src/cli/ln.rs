@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let mut several = PathResults::default();
     let source = &args.paths.source;
-    with_session_changer(&source.session, source.base.as_deref(), |changer| {
+    with_session_changer(source, |changer| {
         for target in targets {
             let made = link(args, changer, &opened, &place, (&paths, target));
             if let (Some(path), true) = (several.take(made)?, args.json) {

@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let mut several = PathResults::default();
     let source = &args.paths.source;
-    with_session_changer(&source.session, source.base.as_deref(), |changer| {
+    with_session_changer(source, |changer| {
         for path in from {
             let to = target.for_source(&path);
             if args.no_clobber && target.is_there(&opened, &to)? {

@@ -8,6 +8,7 @@ use crate::inspect::InspectError;
 use crate::inspect::apply::{UnfinishedApply, check_finished, unfinished};
 use crate::inspect::opened::OpenSession;
 use crate::mounting::self_mount::base_showing_session;
+use crate::workspace::layers::record_moved_base;
 
 /// A session and its base.
 #[derive(Debug, clap::Args)]
@@ -18,10 +19,16 @@ pub(super) struct SessionSource {
 
     /// The base directory, if it is not the one recorded in the session.
     ///
-    /// A session with changes does not change over another base: give it the new base first,
-    /// with --moved of `serve`, `mount` or `run`.
+    /// A session with changes does not change over another base, except with --moved.
     #[arg(long, value_name = "DIR")]
     pub(super) base: Option<PathBuf>,
+
+    /// Record --base as the session's base at another path, also with --dry-run.
+    ///
+    /// At least half of the files and links that were copied up must be there with their types and
+    /// sizes.
+    #[arg(long, requires = "base", hide_short_help = true)]
+    moved: bool,
 }
 
 impl SessionSource {
@@ -31,6 +38,7 @@ impl SessionSource {
     /// One of them cannot be opened, or the path of the base shows the session itself.
     pub(super) fn open(&self) -> Result<OpenSession, CliError> {
         refuse_self_mount(&self.session, self.base.as_deref())?;
+        self.record_moved()?;
         Ok(OpenSession::open(&self.session, self.base.as_deref())?)
     }
 
@@ -40,6 +48,17 @@ impl SessionSource {
         let opened = self.open()?;
         warn_of_unfinished_apply(&opened);
         Ok(opened)
+    }
+
+    /// Records the base if it was moved; before anything else opens the session.
+    ///
+    /// # Errors
+    /// The base is another tree, or the session cannot be changed.
+    pub(super) fn record_moved(&self) -> Result<(), CliError> {
+        match self.base.as_deref().filter(|_| self.moved) {
+            Some(base) => Ok(record_moved_base(&self.session, base)?),
+            None => Ok(()),
+        }
     }
 }
 

@@ -75,9 +75,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let meta = AttrChanges { mode: args.mode, ..AttrChanges::default() };
     let request = Request::Write { path: (&path).into(), how, meta };
     let source = &args.source;
-    let answer = with_session_changer(&source.session, source.base.as_deref(), |changer| {
-        changer.ask_with(request, content)
-    })?;
+    let answer = with_session_changer(source, |changer| changer.ask_with(request, content))?;
     if let (Answer::Bytes(bytes), true) = (answer, args.json) {
         let mut out = Out::new();
         let mut object = text::json("write");

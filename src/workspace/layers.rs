@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use super::error::{Error, Result};
 use super::opening::{OpenedSession, open_session, union};
-pub use super::opening::{check_base, remember_hidden};
+pub use super::opening::{check_base, record_moved_base, remember_hidden};
 use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingLock};
 use crate::delta::Store;
 use crate::delta::sqlite::{ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session};

@@ -88,6 +88,20 @@ pub fn check_base(session: &Session, given: &Path) -> Result<()> {
     Err(Error::OtherBase { session, recorded, given })
 }
 
+/// Records `base` as the base of a session, as [`LayerOptions::moved`]; not if it is that already.
+///
+/// # Errors
+/// The session cannot be opened for changes, or `base` is another tree.
+pub fn record_moved_base(session: &Path, base: &Path) -> Result<()> {
+    let recorded = crate::inspect::opened::open_session(session)?.base_path().map(Path::to_owned);
+    if recorded == Some(real_base(base)?) {
+        return Ok(());
+    }
+    let wanted =
+        LayerOptions { existing: true, moved: true, ..LayerOptions::new(session, Some(base)) };
+    close(&open_session(&wanted)?.session)
+}
+
 fn check_chunk_size(session: &Session, wanted: Option<u64>) -> Result<()> {
     let stored = session.chunk_bytes();
     match wanted {

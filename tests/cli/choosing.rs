@@ -69,7 +69,9 @@ fn a_session_with_changes_refuses_another_base() {
         let said = serve(more);
         assert!(
             said.contains("/base, not over ")
-                && said.contains("`acetate serve`, `mount` and `run` take it with --moved"),
+                && said.contains(
+                    "hint: if it is the same tree at another place, take it with --moved"
+                ),
             "{said}"
         );
     }
@@ -96,6 +98,38 @@ fn apply_writes_no_changes_to_another_base() {
     }
     assert_eq!(fs::read_to_string(dir.join("other/dir/0")).unwrap(), "content");
     said(dir, &["apply", "s.db", "--base", "base", "--yes"]);
+}
+
+#[test]
+fn commands_that_change_a_session_take_a_base_that_was_moved() {
+    let changes: [&[&str]; 6] = [
+        &["apply", "s.db", "--yes"],
+        &["discard", "s.db", "--yes", "/dir/0"],
+        &["rm", "s.db", "/dir/0"],
+        &["mkdir", "s.db", "/new"],
+        &["cp", "s.db", ":/dir/0", ":/dir/copy"],
+        &["mv", "s.db", "/dir/0", "/dir/moved"],
+    ];
+    for args in changes {
+        let dir = changed();
+        let dir = dir.path();
+        fs::rename(dir.join("base"), dir.join("moved")).unwrap();
+        let gone = failure(dir, args);
+        assert!(gone.contains("hint: the session names this directory"), "{args:?}: {gone}");
+        assert!(gone.contains("--base DIR --moved"), "{args:?}: {gone}");
+        let named = failure(dir, &[args, &["--base", "moved"]].concat());
+        assert!(named.contains("take it with --moved"), "{args:?}: {named}");
+        fs::create_dir(dir.join("other")).unwrap();
+        let other = failure(dir, &[args, &["--base", "other", "--moved"]].concat());
+        assert!(other.contains("(such as /dir/0)"), "{args:?}: {other}");
+        let output = run(dir, &[args, &["--base", "moved", "--moved"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {said}");
+        // It is recorded.
+        let output = run(dir, &["diff", "s.db"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() < Some(2), "{args:?}: {said}");
+    }
 }
 
 /// Without an original of what is in it, the directory tells whether the base changed it.

@@ -1,10 +1,9 @@
 //! Drops applied changes from the session.
 
-use std::path::Path;
-
 use crate::cli::change::{SessionChanger, change_and_sync};
 use crate::cli::error::{CliError, CliErrorKind};
 use crate::cli::output;
+use crate::cli::source::SessionSource;
 use crate::control::{self, Answer, Reading, Request, limits};
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::inspect::InspectError;
@@ -14,11 +13,10 @@ use crate::overlay::CopyStep;
 /// Runs `f` with a changer of the session, and syncs. A server that is killed after `f` has lost
 /// nothing, so the apply is complete.
 pub(super) fn with_changer<T>(
-    session: &Path,
-    base: Option<&Path>,
+    source: &SessionSource,
     f: impl FnOnce(&mut SessionChanger) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
-    let (done, synced) = change_and_sync(session, base, f)?;
+    let (done, synced) = change_and_sync(source, f)?;
     match synced {
         Err(error) if error.kind() == CliErrorKind::Disconnected => {
             output::line(format_args!(

@@ -336,7 +336,6 @@ fn give_up(args: &Args, kept: &BTreeSet<KeptInBase>, ending: Ending) -> Result<E
     if kept.is_empty() {
         return Ok(ending);
     }
-    let (session, base) = (&args.source.session, args.source.base.as_deref());
     let has_one = kept.len() == 1;
     let stay = format!(
         "{} {} as the {} {} (--take base)",
@@ -351,7 +350,7 @@ fn give_up(args: &Args, kept: &BTreeSet<KeptInBase>, ending: Ending) -> Result<E
     }
     let (attributes, whole): (Vec<_>, Vec<_>) = kept.iter().partition(|kept| kept.is_attributes);
     let paths = |kept: &[&KeptInBase]| kept.iter().map(|kept| (&kept.path).into()).collect();
-    with_changer(session, base, |changer| {
+    with_changer(&args.source, |changer| {
         if !attributes.is_empty() {
             changer.ask(Request::DiscardAttributes { paths: paths(&attributes) })?;
         }
@@ -378,9 +377,7 @@ fn with_book<T>(
     if args.to.is_some() || undo::is_of_moved_base(args, opened)? {
         return f(None);
     }
-    with_changer(opened.session().path(), args.source.base.as_deref(), |changer| {
-        f(Some(&mut Forgetting(changer)))
-    })
+    with_changer(&args.source, |changer| f(Some(&mut Forgetting(changer))))
 }
 
 fn finish(args: &Args, opened: &OpenSession) -> Result<Ending, CliError> {

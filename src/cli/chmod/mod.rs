@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open_warned()?;
     let mut out = Out::new();
     let mut several = PathResults::default();
-    with_session_changer(&args.source.session, args.source.base.as_deref(), |changer| {
+    with_session_changer(&args.source, |changer| {
         for path in TreePaths::of(&opened).all(&args.paths)? {
             let changed = modes(args, &opened, &path).and_then(|modes| {
                 let count = modes.len();

@@ -57,7 +57,7 @@ impl NodeSession {
         f: impl FnOnce(&mut Nodes<Changing<'_>>) -> Result<T, CliError>,
     ) -> Result<T, CliError> {
         let (account, source) = (self.account()?, &self.source);
-        with_session_changer(&source.session, source.base.as_deref(), |changer| {
+        with_session_changer(source, |changer| {
             changer.ask(Request::Alone)?;
             let opened = source.open()?;
             f(&mut Nodes::new(Changing { opened, changer }, account))

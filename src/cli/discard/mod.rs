@@ -4,7 +4,6 @@ mod parts;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::Path;
 
 use crate::cli::change::with_session_changer;
 use crate::cli::error::CliError;
@@ -112,7 +111,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
             return Ok(Ending::Findings);
         }
         drop(opened);
-        let undone = discard(&args.source.session, args.source.base.as_deref(), &asked)?;
+        let undone = discard(&args.source, &asked)?;
         Discarded { changes: if undone.paths.is_empty() { 0 } else { changes }, ..undone }
     };
     show(args, &undone)?;
@@ -163,13 +162,9 @@ fn is_wanted(
     asking::ask(&format_args!("discard {what} for good?"))
 }
 
-fn discard(
-    session: &Path,
-    base: Option<&Path>,
-    asked: &[MergedPath],
-) -> Result<Discarded, CliError> {
+fn discard(source: &SessionSource, asked: &[MergedPath]) -> Result<Discarded, CliError> {
     let mut progress = ProgressLine::new("discarding changes", std::io::stderr().is_terminal());
-    let discarded = with_session_changer(session, base, |changer| {
+    let discarded = with_session_changer(source, |changer| {
         let mut all = Discarded { paths: Vec::new(), changes: 0, idle: Vec::new() };
         for some in asked.chunks(limits::MAX_PATHS) {
             progress.say(|| {

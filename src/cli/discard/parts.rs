@@ -69,9 +69,8 @@ pub(super) fn run(
     }
     // The session may have changed while the user answered.
     let undoings = if is_asked { undoings()? } else { planned };
-    let (session, base) = (&args.source.session, args.source.base.as_deref());
     let mut several = PathResults::default();
-    let done = with_session_changer(session, base, |changer| {
+    let done = with_session_changer(&args.source, |changer| {
         let mut done = Vec::new();
         for undoing in &undoings {
             done.push(several.take(give_up(changer, undoing))?.unwrap_or(0));

@@ -108,7 +108,7 @@ fn count(log: &AuditLog, ids: RangeInclusive<i64>) -> Result<u64, CliError> {
 fn prune(args: &Args, last: i64, all: Option<u64>) -> Result<u64, CliError> {
     let mut progress = ProgressLine::new("prune", io::stderr().is_terminal());
     let source = &args.source;
-    let done = with_session_changer(&source.session, source.base.as_deref(), |changer| {
+    let done = with_session_changer(source, |changer| {
         let mut deleted = 0;
         loop {
             match changer.ask(Request::PruneLog { upto: last })? {

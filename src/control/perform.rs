@@ -78,6 +78,7 @@ async fn execute(
         }
         Request::Discard { paths } => discard(overlay, caller, &paths).await,
         Request::DiscardAttributes { paths } => discard_attributes(overlay, caller, &paths).await,
+        Request::DiscardInRemoved { paths } => discard_in_removed(overlay, caller, &paths).await,
         Request::Compact => {
             let Compacted { before_bytes, after_bytes, is_delayed } =
                 overlay.compact().await.map_err(of_session)?;
@@ -119,6 +120,15 @@ async fn discard_attributes(
     paths: &[PathText],
 ) -> Result<Answer, Refusal> {
     let done = overlay.discard_attributes(caller, merged(paths)?).await;
+    done.map(|()| Answer::Done).map_err(|error| of_discard(overlay, error))
+}
+
+async fn discard_in_removed(
+    overlay: &Overlay,
+    caller: &Caller,
+    paths: &[PathText],
+) -> Result<Answer, Refusal> {
+    let done = overlay.discard_in_removed(caller, merged(paths)?).await;
     done.map(|()| Answer::Done).map_err(|error| of_discard(overlay, error))
 }
 

@@ -108,6 +108,12 @@ pub enum Request {
         /// The directories.
         paths: Vec<PathText>,
     },
+    /// Discards the removal of objects in directories that the session removed, and not that of
+    /// the other objects there.
+    DiscardInRemoved {
+        /// The objects.
+        paths: Vec<PathText>,
+    },
     /// Copies pending content for about [`TURN_MS`], from this inode on.
     ///
     /// [`TURN_MS`]: super::limits::TURN_MS

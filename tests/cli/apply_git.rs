@@ -73,6 +73,29 @@ fn gits_own_files_are_left_to_the_base_whole_or_not_at_all() {
     let args = ["apply", "s.db", "--yes", "--take", "base", "/.git/index"];
     let (_, err) = said(&run(dir.path(), &args), 2);
     assert!(err.contains("hint: name the git directory itself with --take base"), "{err}");
+    let args = ["apply", "s.db", "--yes", "--take", "base", "/.git"];
+    let (out, err) = said(&run(dir.path(), &args), 1);
+    let rest = "- /.git: all of it but its objects and new branches stays as the base has it, and \
+                the session gives up its own (--take base)\n";
+    assert!(out.contains(rest), "{out}");
+    assert!(out.contains("- /.git/refs/heads/agent: new, but the rest of /.git stays"), "{out}");
+    assert!(err.contains("\n/.git/HEAD\n") && !err.contains("\n/.git/refs"), "{err}");
+    let [log, branches, status] = state(&base);
+    assert_eq!([log, branches, status], [before[0].as_str(), &before[1], " M file\n"]);
+    // The branch is in the session alone, and goes to the base beside what that has.
+    let (out, _) = said(&run(dir.path(), &["apply", "s.db", "--yes", "--all"]), 0);
+    assert!(!out.contains("! "), "{out}");
+    assert_eq!(state(&base)[1], "  agent\n* main\n");
+    git(&base, &["fsck"]);
+    assert_eq!(git(&base, &["log", "-1", "--format=%s", "agent"]), "the agent's\n");
+    let (out, _) = said(&run(dir.path(), &["apply", "s.db", "--yes"]), 0);
+    assert!(out.starts_with("nothing to apply"), "{out}");
+}
+
+#[test]
+fn the_branch_that_both_changed_is_left_to_the_base() {
+    let (dir, base) = committed("main");
+    let before = state(&base);
     said(&run(dir.path(), &["apply", "s.db", "--yes", "--take", "base", "/.git"]), 0);
     let [log, branches, status] = state(&base);
     assert_eq!([log, branches, status], [before[0].as_str(), &before[1], " M file\n"]);

@@ -227,6 +227,54 @@ fn what_is_left_to_the_base_is_not_listed_as_removed() {
 }
 
 #[test]
+fn one_file_of_a_removed_directory_is_left_to_the_base_alone() {
+    let mut world = World::new("d/f1 \"1\"\nd/f2 \"2\"\nd/f3 \"3\"\nd/sub/f4 \"4\"\nother \"o\"\n");
+    world.rm_rf("d");
+    world.write("other", 0, b"mine").unwrap();
+    world.keep_removed();
+    world.close();
+    let base = world.change_base();
+    for name in ["d/f2", "d/sub/f4"] {
+        fs::write(base.join(name), "a person's").unwrap();
+    }
+    let (out, _) = said(&apply(&world, &["--yes", "--take", "base", "d/f2"]), 1);
+    assert!(out.contains("! /d/sub/f4: the base changed since it was deleted\n"), "{out}");
+    let sides = ["--yes", "--take", "base", "d/f2", "--take", "base", "d/sub"];
+    let (out, err) = said(&apply(&world, &sides), 1);
+    assert!(out.contains("- /d: holds /d/f2, which stays as the base has it"), "{out}");
+    assert!(err.ends_with("shows the base there:\n/d/f2\n/d/sub/f4\n"), "{err}");
+    assert_eq!(fs::read(base.join("other")).unwrap(), b"mine");
+    let session = world.session();
+    let session = session.to_str().unwrap();
+    let (out, _) = said(&run(world.scratch(), &["diff", session]), 1);
+    assert_eq!(out, "D /d/f1\nD /d/f3\n");
+    let (out, _) = said(&run(world.scratch(), &["cat", session, "/d/f2"]), 0);
+    assert_eq!(out, "a person's");
+    said(&run(world.scratch(), &["check", session]), 0);
+    said(&apply(&world, &["--yes"]), 0);
+    let mut left: Vec<_> = fs::read_dir(base.join("d")).unwrap().map(|e| e.unwrap()).collect();
+    left.sort_by_key(|entry| entry.file_name());
+    assert_eq!(left.iter().map(|e| e.file_name()).collect::<Vec<_>>(), ["f2", "sub"]);
+    assert_eq!(fs::read(base.join("d/sub/f4")).unwrap(), b"a person's");
+}
+
+#[test]
+fn one_file_of_a_replaced_directory_is_not_left_to_the_base_alone() {
+    let mut world = World::new("d/f1 \"1\"\nd/f2 \"2\"\n");
+    world.rm_rf("d");
+    world.put("d", "a file");
+    world.keep_removed();
+    world.close();
+    fs::write(world.change_base().join("d/f2"), "a person's").unwrap();
+    let (_, err) = said(&apply(&world, &["--yes", "--take", "base", "d/f2"]), 2);
+    let what = "error: /d/f2: cannot come back without the rest of /d\n\
+                hint: name that directory itself with --take base\n";
+    assert_eq!(err, what);
+    said(&apply(&world, &["--yes", "--take", "base", "d"]), 0);
+    assert_eq!(fs::read(world.base().join("d/f2")).unwrap(), b"a person's");
+}
+
+#[test]
 fn in_what_a_copy_differs_is_said() {
     let tree = "gone \"1\"\nother \"other\"\nmode \"m\"\nlink -> gone\nkind \"k\"";
     let mut world = World::new(tree);

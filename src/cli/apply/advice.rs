@@ -57,6 +57,7 @@ pub(in crate::cli) fn words(advice: ApplyAdvice) -> &'static str {
         ApplyAdvice::NameMovedTo => {
             "name the path that it was moved to as well, to apply that move too"
         }
+        ApplyAdvice::NameWholeDir => "name that directory itself with --take base",
         ApplyAdvice::NameGitDir => "name the git directory itself with --take base",
     }
 }

@@ -21,11 +21,12 @@ use super::selecting::{LeaveOut, tell_unmatched};
 use super::signals::Interrupts;
 use super::source::SessionSource;
 use super::{Ending, asking, text};
-use crate::control::Request;
 use crate::control::limits::MAX_PATHS;
+use crate::control::{PathText, Request};
 use crate::inspect::apply::{
-    AppliedChange, ApplyOptions, ApplyPlan, Consent, InterruptedApply, KeptInBase, SessionUpdater,
-    ShowPlan, apply, check_not_taken_back, clear, interrupted, keep_nothing, plan, resume,
+    AppliedChange, ApplyOptions, ApplyPlan, Consent, InterruptedApply, KeptExtent, KeptInBase,
+    SessionUpdater, ShowPlan, apply, check_not_taken_back, clear, interrupted, keep_nothing, plan,
+    resume,
 };
 use crate::inspect::diff::is_time_of_directory;
 use crate::inspect::hunks::ChosenHunks;
@@ -348,20 +349,26 @@ fn give_up(args: &Args, kept: &BTreeSet<KeptInBase>, ending: Ending) -> Result<E
         output::line(format_args!("{stay}; the session keeps its own"));
         return Ok(ending);
     }
-    let (attributes, whole): (Vec<_>, Vec<_>) = kept.iter().partition(|kept| kept.is_attributes);
-    let paths = |kept: &[&KeptInBase]| kept.iter().map(|kept| (&kept.path).into()).collect();
+    let paths = |extent: KeptExtent| -> Option<Vec<PathText>> {
+        let some = kept.iter().filter(|kept| kept.extent == extent);
+        let some: Vec<_> = some.map(|kept| (&kept.path).into()).collect();
+        (!some.is_empty()).then_some(some)
+    };
     with_changer(&args.source, |changer| {
-        if !attributes.is_empty() {
-            changer.ask(Request::DiscardAttributes { paths: paths(&attributes) })?;
+        if let Some(paths) = paths(KeptExtent::Attributes) {
+            changer.ask(Request::DiscardAttributes { paths })?;
         }
-        if !whole.is_empty() {
-            changer.ask(Request::Discard { paths: paths(&whole) })?;
+        if let Some(paths) = paths(KeptExtent::InRemovedDir) {
+            changer.ask(Request::DiscardInRemoved { paths })?;
+        }
+        if let Some(paths) = paths(KeptExtent::Whole) {
+            changer.ask(Request::Discard { paths })?;
         }
         Ok(())
     })?;
     output::line(format_args!("{stay}; the session gave up its own, and shows the base there:"));
-    for KeptInBase { path, is_attributes } in kept {
-        let alone = if *is_attributes { " (mode or owner)" } else { "" };
+    for KeptInBase { path, extent } in kept {
+        let alone = if *extent == KeptExtent::Attributes { " (mode or owner)" } else { "" };
         output::line(format_args!("{}{alone}", text::name(path.as_bytes())));
     }
     Ok(ending)

@@ -55,6 +55,8 @@ pub enum ApplyAdvice {
     NameMovedDir,
     /// Also name the path to which the object was moved, to apply its move.
     NameMovedTo,
+    /// Name the whole directory that stays as the base has it.
+    NameWholeDir,
     /// Name the whole git directory whose state in the base counts.
     NameGitDir,
 }

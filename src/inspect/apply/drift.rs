@@ -3,11 +3,10 @@
 
 use std::collections::HashSet;
 
-use super::Skipped;
 use super::audit_drift::{self, HiddenObject, RemovedDescendant};
 use super::copy::original_in_copy;
 use super::merge::{Merge, MergeOutcome, StepContent};
-use super::plan::{KeptInBase, Merged};
+use super::plan::Merged;
 use super::planner::{Planner, RemovedBaseDir};
 use super::target_dir::{base_error, stat_in};
 use crate::base::{Base, BaseAttr, BasePath};
@@ -240,43 +239,6 @@ impl Planner<'_> {
         self.drifted_changes.push((change, drifted));
     }
 
-    /// Adds the drift to the plan, sorted, and leaves out the changes that the options exclude.
-    pub(super) fn resolve_drift(&mut self) -> Result<()> {
-        let names = |named: &[MergedPath], path: &MergedPath| {
-            named.iter().any(|named| path.is_within(named))
-        };
-        let mut drifts = self.drifted_changes.clone();
-        let paths: Vec<_> = self.plan.changes.iter().map(|change| change.path.clone()).collect();
-        let has = |named: &[MergedPath], (change, drifted): &(usize, Drifted)| {
-            paths.get(*change).is_some_and(|path| names(named, path)) || names(named, &drifted.path)
-        };
-        for (change, drifted) in &mut drifts {
-            if drifted.reason == DriftReason::Copy {
-                drifted.in_copy = self.difference_in_copy(*change, &drifted.path)?;
-            }
-        }
-        let (overruled, drifts): (Vec<_>, Vec<_>) =
-            drifts.into_iter().partition(|drift| has(&self.sides.session, drift));
-        self.plan.overruled = sorted(overruled.into_iter().map(|(_, drifted)| drifted));
-        let to_base = drifts.iter().filter(|drift| has(&self.sides.base, drift));
-        // A change is left out whole.
-        let to_base: HashSet<_> = to_base.map(|(change, _)| *change).collect();
-        self.plan.drifted = sorted(drifts.iter().map(|(_, drifted)| drifted.clone()));
-        for (number, drifted) in drifts {
-            let Some(path) = paths.get(number) else { continue };
-            let (keeps_base, why) = (to_base.contains(&number), drifted.why());
-            if keeps_base {
-                let is_attributes = self.attributes_of_dirs.contains(&number);
-                let kept = KeptInBase { path: path.clone(), is_attributes };
-                self.plan.kept_in_base.insert(drifted.path, kept);
-            }
-            if keeps_base || self.skips_drifted {
-                self.refuse(number, Skipped { path: path.clone(), why });
-            }
-        }
-        Ok(())
-    }
-
     /// Notes a base object that the session hides. It has not changed since the last change that
     /// hides it, but may have since an earlier one.
     fn note_hidden(&mut self, base: &BaseObject, place: MergedPath, drifted: Drifted) {
@@ -475,14 +437,6 @@ impl Planner<'_> {
         }
         Ok(false)
     }
-}
-
-/// Drifted objects, each once, sorted by path.
-fn sorted(drifted: impl Iterator<Item = Drifted>) -> Vec<Drifted> {
-    let mut sorted: Vec<_> = drifted.collect();
-    sorted.sort_by(|a, b| a.path.cmp(&b.path));
-    sorted.dedup();
-    sorted
 }
 
 /// Whether a change removes an object that has no original.

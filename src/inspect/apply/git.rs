@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::Skipped;
 use super::advice::ApplyAdvice;
-use super::plan::{ApplyPlan, KeptInBase};
+use super::plan::{ApplyPlan, KeptInBase, target_path};
 use super::planner::Planner;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -23,19 +23,26 @@ impl ApplyPlan {
         let (mut once, mut dirs) = (Vec::new(), BTreeSet::new());
         for left in all {
             match self.left_with_git.get(&left.path) {
-                Some(dir) => drop(dirs.insert(dir)),
+                Some(dir) => drop(dirs.insert(dir.clone())),
                 None => once.push(left),
             }
         }
-        once.extend(dirs.into_iter().cloned().map(with_git_dir));
+        once.extend(dirs.into_iter().map(|(dir, is_kept)| with_git_dir(dir, is_kept)));
         once
     }
 }
 
 /// A change that is left out with a git directory.
-fn with_git_dir(path: MergedPath) -> Skipped {
-    let why = "all of it but its objects is left out, because the base changed it: all or \
-               at all";
+fn with_git_dir(path: MergedPath, is_kept: bool) -> Skipped {
+    let why = match is_kept {
+        false => {
+            "all of it but its objects is left out, because the base changed it: all or nothing"
+        }
+        true => {
+            "all of it but its objects and new branches stays as the base has it, and the session \
+             gives up its own"
+        }
+    };
     Skipped { path, why: why.to_owned() }
 }
 
@@ -55,7 +62,9 @@ impl Planner<'_> {
     }
 
     /// Leaves out what else changed in the git directories of drifted objects that are left out.
-    /// If an option keeps the base's state of such a directory, it keeps that of all of it.
+    /// If an option keeps the base's state of such a directory, it keeps that of all of it but
+    /// branches, tags and their logs that only the session has: these stay in the session, because
+    /// nothing else may lead to their commits.
     pub(super) fn leave_out_git_dirs(&mut self) -> Result<()> {
         let drifted = self.plan.drifted.iter().map(|drifted| &drifted.path);
         if self.plan.drifted.is_empty() {
@@ -86,16 +95,28 @@ impl Planner<'_> {
             let Some((dir, &is_kept)) = dir.and_then(|dir| left.get_key_value(&dir)) else {
                 continue;
             };
-            let path = change.path.clone();
-            self.plan.left_with_git.insert(path.clone(), dir.clone());
+            let (path, dir) = (change.path.clone(), dir.clone());
+            if is_kept && is_ref(&dir, &path) && self.is_new(number)? {
+                let why =
+                    format!("new, but the rest of {} stays as the base has it", dir.display());
+                self.refuse(number, Skipped { path, why });
+                continue;
+            }
+            self.plan.left_with_git.insert(path.clone(), (dir, is_kept));
             if is_kept {
-                let is_attributes = self.attributes_of_dirs.contains(&number);
-                let kept = KeptInBase { path: path.clone(), is_attributes };
+                let kept = KeptInBase { path: path.clone(), extent: self.extent_of(number) };
                 self.plan.kept_in_base.insert(path.clone(), kept);
             }
-            self.refuse(number, with_git_dir(path));
+            self.refuse(number, with_git_dir(path, is_kept));
         }
         Ok(())
+    }
+
+    /// Whether a change adds an object where the target has none.
+    fn is_new(&self, change: usize) -> Result<bool> {
+        let change = &self.plan.changes[change];
+        let is_added = change.object.is_some() && change.from.is_none();
+        Ok(is_added && self.place.stat(&target_path(&change.path))?.is_none())
     }
 }
 
@@ -105,5 +126,18 @@ fn git_dir(own: &ToolOwnedFiles, path: &MergedPath) -> Option<MergedPath> {
 
 /// Whether a path is in the object store of a git directory.
 fn is_object(dir: &MergedPath, path: &MergedPath) -> bool {
-    Name::new(b"objects").is_ok_and(|name| path.is_within(&dir.join(&name)))
+    is_in(dir, &[b"objects"], path)
+}
+
+/// Whether a path is a branch or tag of a git directory, the log of one, or a directory of these.
+fn is_ref(dir: &MergedPath, path: &MergedPath) -> bool {
+    is_in(dir, &[b"refs"], path) || is_in(dir, &[b"logs", b"refs"], path)
+}
+
+fn is_in(dir: &MergedPath, names: &[&[u8]], path: &MergedPath) -> bool {
+    let mut top = dir.clone();
+    for name in names.iter().filter_map(|name| Name::new(name).ok()) {
+        top = top.join(&name);
+    }
+    path.is_within(&top)
 }

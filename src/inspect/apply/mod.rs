@@ -35,6 +35,7 @@ mod refused;
 mod report;
 mod session_check;
 mod set_attributes;
+mod sides;
 mod stage;
 mod steps;
 mod target_dir;
@@ -76,7 +77,9 @@ pub use last_apply::{KeptForUndo, LastApply, kept, last_apply};
 pub use open_staging::{
     InterruptedApply, UnfinishedApply, check_finished, interrupted, unfinished,
 };
-pub use plan::{ApplyOptions, ApplyPlan, AttributeCounts, KeptInBase, Loss, Merged, Special};
+pub use plan::{
+    ApplyOptions, ApplyPlan, AttributeCounts, KeptExtent, KeptInBase, Loss, Merged, Special,
+};
 pub use report::{LostLink, Report, Skipped};
 pub use stage::NotSet;
 pub use steps::AppliedChange;

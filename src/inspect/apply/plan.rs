@@ -99,8 +99,8 @@ pub struct ApplyPlan {
     /// Git directories in which the base changed what the session changed too.
     pub git_drifted: BTreeSet<MergedPath>,
     /// The changes that are left out with a git directory, though their own object did not drift;
-    /// and the directory of each.
-    pub(super) left_with_git: BTreeMap<MergedPath, MergedPath>,
+    /// and the directory of each, and whether it is left to the base.
+    pub(super) left_with_git: BTreeMap<MergedPath, (MergedPath, bool)>,
     /// The last apply, if it was to another directory: the objects that it kept are removed.
     pub ends_undo_of: Option<LastApply>,
     /// Changes with steps that are left out: number and reason.
@@ -260,8 +260,19 @@ impl ApplyPlan {
 pub struct KeptInBase {
     /// Where it is in the merged tree.
     pub path: MergedPath,
+    /// What of it.
+    pub extent: KeptExtent,
+}
+
+/// What the session gives up at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KeptExtent {
+    /// All that it changed at and below the path.
+    Whole,
     /// Only the mode or owner of a directory that both sides have, not its entries.
-    pub is_attributes: bool,
+    Attributes,
+    /// The removal of one object in a directory that the session removed, not that of the others.
+    InRemovedDir,
 }
 
 /// A file that is merged with the base's change.

@@ -91,7 +91,7 @@ impl Overlay {
 /// discarded object for one that a client removed, and hide the object that it wrote. An apply
 /// writes its journal before it waits for earlier changes, so none starts between this and the
 /// commit.
-fn refuse_during_apply(edit: &Edit<'_>) -> Result<()> {
+pub(super) fn refuse_during_apply(edit: &Edit<'_>) -> Result<()> {
     match edit.core.base.has_unfinished_apply()? {
         true => Err(FsError::TryLater.into()),
         false => Ok(()),
@@ -118,7 +118,7 @@ fn reset_attributes(edit: &mut Edit<'_>, path: &MergedPath) -> Result<()> {
 }
 
 /// Makes the base show at these paths.
-fn show_base_at_all(edit: &mut Edit<'_>, paths: &[MergedPath]) -> Result<()> {
+pub(super) fn show_base_at_all(edit: &mut Edit<'_>, paths: &[MergedPath]) -> Result<()> {
     let mut kept = BTreeSet::new();
     for path in paths {
         replace_marks_above(edit, path)?;

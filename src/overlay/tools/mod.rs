@@ -16,6 +16,7 @@
 pub(super) mod changes;
 pub(super) mod data;
 mod discard;
+mod discard_in_removed;
 mod layer;
 mod lineage;
 mod originals;

@@ -261,14 +261,18 @@ fn a_side_is_taken_for_all_that_drifted_in_a_directory() {
     for name in ["gone/a", "gone/b/c"] {
         fs::write(world.base().join(name), "theirs").unwrap();
     }
-    for named in ["gone", "gone/a"] {
-        let options = ApplyOptions { take_base: vec![path(named)], ..all() };
-        let plan = planned(&open(&world), None, &options).unwrap();
-        assert!(plan.drifted.len() > 1, "{:?}", plan.drifted);
-        assert!(plan.drifted.iter().all(|d| plan.is_taken_from_base(d)), "{:?}", plan.drifted);
-        assert_eq!(applied(&open(&world), None, &options).unwrap().skipped.len(), 1);
-        assert_eq!(fs::read(world.base().join("gone/b/c")).unwrap(), b"theirs");
-    }
+    let options = ApplyOptions { take_base: vec![path("gone")], ..all() };
+    let plan = planned(&open(&world), None, &options).unwrap();
+    assert!(plan.drifted.len() > 1, "{:?}", plan.drifted);
+    assert!(plan.drifted.iter().all(|d| plan.is_taken_from_base(d)), "{:?}", plan.drifted);
+    assert_eq!(applied(&open(&world), None, &options).unwrap().skipped.len(), 1);
+    assert_eq!(fs::read(world.base().join("gone/b/c")).unwrap(), b"theirs");
+    // What is not named stays to be decided.
+    let options = ApplyOptions { take_base: vec![path("gone/a")], ..all() };
+    let plan = planned(&open(&world), None, &options).unwrap();
+    let taken = plan.drifted.iter().filter(|d| plan.is_taken_from_base(d));
+    assert_eq!(taken.map(|d| d.path.clone()).collect::<Vec<_>>(), [path("gone/a")]);
+    assert!(plan.has_drifted(&path("gone/b/c")), "{:?}", plan.drifted);
     let options = ApplyOptions { take_session: vec![path("gone/a")], ..all() };
     let plan = planned(&open(&world), None, &options).unwrap();
     assert!(!plan.has_drifted(&path("gone/a")) && plan.has_drifted(&path("gone/b/c")));

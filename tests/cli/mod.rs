@@ -59,5 +59,6 @@ mod unavailable;
 mod undo;
 mod undo_left_out;
 mod undo_links;
+mod undo_of_nothing;
 mod unmounting;
 mod writing;

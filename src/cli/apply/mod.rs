@@ -150,11 +150,19 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         options.chosen = Some(Arc::new(chosen));
     }
     let mut shown = PlanPrinter::new(args, &opened);
-    let plan = plan(&opened, args.to.as_deref(), &options, &mut |change| shown.difference(change))?;
+    let mut plan =
+        plan(&opened, args.to.as_deref(), &options, &mut |change| shown.difference(change))?;
     tell_unmatched(&options.selection, "change");
     let is_left = |drifted| args.skip_drifted || plan.is_taken_from_base(drifted);
     let stops = plan.drifted.iter().filter(|drifted| !args.force && !is_left(drifted)).count();
     let has_work = !plan.changes.is_empty() && stops == 0;
+    if stops > 0 {
+        plan.ends_undo_of = None;
+    }
+    if has_work && !args.dry_run {
+        check_bound(args, &plan)?;
+        check_kept(args, &opened, &plan)?;
+    }
     // With --yes, `apply` prints the plan of its own snapshot.
     if !args.yes || !has_work {
         shown.print(&plan)?;
@@ -182,11 +190,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         ));
         return Ok(Ending::Findings);
     }
-    check_bound(args, &plan)?;
-    if args.keep.limit().is_some() {
-        check_not_taken_back(&opened, args.to.as_deref(), &plan)?;
-    }
     if args.dry_run {
+        check_bound(args, &plan)?;
+        check_kept(args, &opened, &plan)?;
         return Ok(ending_of(&plan));
     }
     if !args.yes && !is_wanted(args, &opened, PlanPrinter::count(&plan))? {
@@ -229,6 +235,14 @@ fn check_bound(args: &Args, plan: &ApplyPlan) -> Result<(), CliError> {
             Err(CliError::new(what).with_hint(hint))
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses to lose the changes of an apply that was taken back.
+fn check_kept(args: &Args, opened: &OpenSession, plan: &ApplyPlan) -> Result<(), CliError> {
+    match args.keep.limit() {
+        Some(_) => Ok(check_not_taken_back(opened, args.to.as_deref(), plan)?),
+        None => Ok(()),
     }
 }
 
@@ -295,6 +309,9 @@ fn choose(
     let mut all = Vec::new();
     let plan =
         plan(opened, args.to.as_deref(), options, &mut |difference| all.push(difference.clone()))?;
+    if !args.dry_run {
+        check_kept(args, opened, &plan)?;
+    }
     let drifted = plan.drifted.into_iter().map(|drifted| drifted.path).collect();
     let (quiet, differences) = all.into_iter().partition(is_time_of_directory);
     let offer = Offer {

@@ -294,10 +294,11 @@ impl Keeping<'_> {
         self.find_placed(&mut record)?;
         self.find_removed(&mut record)?;
         record.before = self.before(&record, top)?;
-        // An apply that changed nothing does not replace the record of an earlier one.
-        let stays = !self.journal.is_undo && record.changes_nothing();
-        if let Some(old) = old.filter(|_| stays) {
-            sweep_old(self.dir, &old.round());
+        // An apply that changed nothing has no record, and does not replace an earlier one.
+        if !self.journal.is_undo && record.changes_nothing() {
+            if let Some(old) = old {
+                sweep_old(self.dir, &old.round());
+            }
             return Ok(Some(Vec::new()));
         }
         self.dir.begin(&self.round)?;

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::advice::ApplyAdvice;
+use super::consent::check_consent;
 use super::journal::Notes;
 use super::keep::{each_kept, read};
-use super::plan::ApplyPlan;
+use super::plan::{ApplyOptions, ApplyPlan};
 use super::record::Record;
 use super::steps::Steps;
 use super::target_dir::ApplyTarget;
@@ -44,14 +45,39 @@ fn sets_only_times(place: &ApplyTarget<'_>, steps: &Steps) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the undo directory has a readable record.
-pub(super) fn has_record(place: &ApplyTarget<'_>) -> bool {
-    let dir = UndoDir::open(&place.undo_dir(), false).ok().flatten();
-    dir.is_some_and(|dir| read(&dir).is_ok_and(|record| record.is_some()))
+/// Refuses a plan without consent, and one whose replaced objects cannot be kept.
+pub(super) fn check_allowed(
+    opened: &OpenSession,
+    place: &ApplyTarget<'_>,
+    plan: &ApplyPlan,
+    shown: Option<&ApplyPlan>,
+    options: &ApplyOptions,
+) -> Result<()> {
+    check_consent(plan, shown, options)?;
+    match options.keep {
+        Some(limit) if !changes_nothing(place, plan)? => {
+            check_keeping(opened.session().id(), place, plan, limit)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to keep what a plan replaces and removes if that would lose what is kept already, or if
+/// it cannot be done.
+fn check_keeping(
+    session: &str,
+    place: &ApplyTarget<'_>,
+    plan: &ApplyPlan,
+    limit: u64,
+) -> Result<()> {
+    refuse_taken_back(place, session)?;
+    check_room(place, plan.kept_bytes, limit)?;
+    check_copies(place, &plan.steps)?;
+    check_writable(place)
 }
 
 /// Refuses if the undo directory has the only copy of changes that were taken back.
-pub(super) fn refuse_taken_back(place: &ApplyTarget<'_>, session: &str) -> Result<()> {
+fn refuse_taken_back(place: &ApplyTarget<'_>, session: &str) -> Result<()> {
     // An undo directory that cannot be used is refused later, by [`check_writable`]. After an apply
     // to a copy, the session still has its changes.
     let Ok(Some(dir)) = UndoDir::open(&place.undo_dir(), false) else { return Ok(()) };
@@ -100,7 +126,7 @@ pub fn keep_nothing(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
 }
 
 /// Refuses if the undo directory cannot be used.
-pub(super) fn check_writable(place: &ApplyTarget<'_>) -> Result<()> {
+fn check_writable(place: &ApplyTarget<'_>) -> Result<()> {
     match UndoDir::open(&place.undo_dir(), true) {
         Ok(_) => Ok(()),
         Err(error) => {

@@ -95,7 +95,8 @@ fn count(dir: &Path) -> io::Result<(u64, u64)> {
 pub(super) fn ended_by(place: &ApplyTarget<'_>, plan: &ApplyPlan) -> Result<Option<LastApply>> {
     // An undo directory that cannot be used is refused when something is to be kept.
     let Ok(Some(dir)) = UndoDir::open(&place.undo_dir(), false) else { return Ok(None) };
-    let record = keep::read(&dir)?.filter(|record| !place.is_of(record));
+    let record =
+        keep::read(&dir)?.filter(|record| !place.is_of(record) && !record.changes_nothing());
     match record {
         Some(record) if !changes_nothing(place, plan)? => Ok(Some(record.into())),
         _ => Ok(None),

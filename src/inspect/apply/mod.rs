@@ -59,8 +59,8 @@ use crate::overlay::CopyStep;
 use crate::writeback::{Staging, Target, TargetError};
 use clear_up::{clear_up, clear_up_unchanged};
 use commit::StepRunner;
-use consent::check_consent;
 use journal::{Journal, Notes};
+use keep_checks::check_allowed;
 use open_staging::{open, open_new, shown};
 use planner::Planner;
 use session_check::SessionCheck;
@@ -265,22 +265,21 @@ fn prepare(
                 let each = &mut |difference: &Difference| show.difference(difference);
                 let mut plan = Planner::new(opened, view, place, options, each).make()?;
                 measure(place, &mut plan, options)?;
+                let checked = check_allowed(opened, place, &plan, None, options);
+                if checked.is_err() {
+                    plan.ends_undo_of = None;
+                }
                 if show.plan(&plan).is_break() {
                     return Ok(None);
                 }
+                checked?;
                 plan
             }
         };
-        let shown = if let Consent::Shown(shown) = &consent { Some(*shown) } else { None };
-        check_consent(&plan, shown, options)?;
-        let leaves_kept =
-            keep_checks::has_record(place) && keep_checks::changes_nothing(place, &plan)?;
-        if let Some(limit) = options.keep.filter(|_| !leaves_kept) {
-            keep_checks::refuse_taken_back(place, opened.session().id())?;
-            keep_checks::check_room(place, plan.kept_bytes, limit)?;
-            keep_checks::check_copies(place, &plan.steps)?;
-            keep_checks::check_writable(place)?;
+        if let Consent::Shown(shown) = &consent {
+            check_allowed(opened, place, &plan, Some(shown), options)?;
         }
+        let leaves_kept = keep_checks::changes_nothing(place, &plan)?;
         let mut staged = stage::stage(view, place, &plan, staging, watch)?;
         if let Some(staged) = &mut staged {
             staged.skipped.extend(plan.changed.drain(..).map(|skipped| (None, skipped)));

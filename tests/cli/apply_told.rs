@@ -459,3 +459,30 @@ fn a_side_that_is_none_is_said_before_its_path() {
     assert!(err.starts_with("error: --take foo: not a side\n"), "{err}");
     assert!(err.contains("the sides are `session` and `base`"), "{err}");
 }
+
+#[test]
+fn what_the_base_changed_is_in_no_other_line_and_no_other_total() {
+    let mut world = World::new("a \"1\"\nd/f1 \"1\"\nd/f2 \"2\"\n");
+    world.put("a", "an agent's");
+    world.rm_rf("d");
+    world.mkdir("new").unwrap();
+    world.put("new/x", "x");
+    world.keep_removed();
+    world.close();
+    let base = world.change_base();
+    for name in ["a", "d/f1"] {
+        fs::write(base.join(name), "a person's").unwrap();
+    }
+    let (out, _) = said(&apply(&world, &["--dry-run"]), 1);
+    let lines: Vec<_> = out.lines().collect();
+    assert!(lines[0].starts_with("A /new/ (1 file"), "{out}");
+    assert!(lines[1].starts_with("! /a: ") && lines[2].starts_with("! /d/f1: "), "{out}");
+    let sum = ": 1 file to write (1 B), 1 new directory, ";
+    assert!(lines[3].contains(sum), "{out}");
+    assert!(lines[3].ends_with("2 not as the session saw it"), "{out}");
+    let (out, _) = said(&apply(&world, &["--dry-run", "--force"]), 0);
+    assert!(
+        out.contains("D /d/ (2 files") && out.contains(": 2 files to write (11 B), 1 to"),
+        "{out}"
+    );
+}

@@ -341,5 +341,6 @@ fn is_told_otherwise(
     let is_rename = difference.kind == DifferenceKind::Renamed;
     plan.has_drifted(&difference.path)
         || plan.is_overruled(&difference.path)
+        || plan.undecided.contains(&difference.change.path)
         || (!is_rename && left_out.contains(&difference.change.path))
 }

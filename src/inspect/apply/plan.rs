@@ -59,6 +59,9 @@ pub struct ApplyPlan {
     pub changes: Vec<AppliedChange>,
     /// Drifted objects, sorted by path.
     pub drifted: Vec<Drifted>,
+    /// The changes that would overwrite a drifted object, and for which no option decides: nothing
+    /// is written, and the totals do not have them.
+    pub undecided: BTreeSet<MergedPath>,
     /// Further drifted objects, which [`ApplyOptions::take_session`] overwrites, sorted by path.
     pub overruled: Vec<Drifted>,
     /// Files that both the session and the base changed, and that are merged.

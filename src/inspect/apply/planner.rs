@@ -203,6 +203,8 @@ impl<'a> Planner<'a> {
         self.refuse_removal_of_unseen()?;
         self.leave_out_dependents()?;
         self.drop_other_names();
+        let plan = &self.plan;
+        self.counts.retain(|change, _| !plan.undecided.contains(&plan.changes[*change].path));
         self.plan.count(self.counts.values());
         for at in 0..self.plan.changes.len() {
             let is_whole = !self.has_left_out(&self.plan.changes[at].path);

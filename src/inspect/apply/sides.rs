@@ -64,6 +64,8 @@ impl Planner<'_> {
             }
             if keeps_base || is_inside || self.skips_drifted {
                 self.refuse(number, Skipped { path: path.clone(), why });
+            } else if !self.is_forced {
+                self.plan.undecided.insert(path.clone());
             }
         }
         Ok(())

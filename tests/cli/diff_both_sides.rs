@@ -43,12 +43,11 @@ fn without_originals() -> World {
 #[test]
 fn a_file_whose_original_is_not_known_is_in_no_count_without_a_word() {
     let world = without_originals();
-    let warnings = ["/drifted", "/gone"].map(|path| {
-        format!(
-            "warning: not counted: {path}: what the base had when it was changed is not known\n"
-        )
-    });
-    let warnings = warnings.concat();
+    let warnings = "warning: not counted: /drifted: what the base had when it was changed is not \
+                    known\n\
+                    warning: not counted: /gone: the base changed it since the session deleted it, \
+                    and the content of deleted files is not kept\n";
+    let warnings = warnings.to_owned();
     let told = |form| told(world.scratch(), &[form]);
     let (stat, said, code) = told("--stat");
     assert_eq!((said.as_str(), code), (warnings.as_str(), Some(2)));

@@ -104,10 +104,15 @@ fn tell(left_out: &PatchOmissions) {
 /// Says on stderr what is not there because its original is not known.
 pub(super) fn tell_of_unknown(left_out: &PatchOmissions, there: &str) {
     for path in &left_out.unknown {
+        let why = match left_out.deleted_unknown.contains(path) {
+            true => {
+                "the base changed it since the session deleted it, and the content of deleted \
+                 files is not kept"
+            }
+            false => "what the base had when it was changed is not known",
+        };
         let path = text::name(path.as_bytes());
-        stderr::line(format_args!(
-            "warning: not {there}: {path}: what the base had when it was changed is not known"
-        ));
+        stderr::line(format_args!("warning: not {there}: {path}: {why}"));
     }
 }
 

@@ -45,6 +45,8 @@ pub struct PatchOmissions {
     pub special: u64,
     /// Files that drifted and whose original content was not kept.
     pub unknown: Vec<MergedPath>,
+    /// Those of `unknown` that the session deleted.
+    pub deleted_unknown: BTreeSet<MergedPath>,
     /// Files at whose path the base has something that `git apply` does not remove, with the path
     /// of that.
     pub blocked: BTreeMap<MergedPath, MergedPath>,

@@ -187,6 +187,7 @@ impl Pairs {
         }
         let Some(after) = &change.after else {
             if before.is_none() {
+                self.left_out.deleted_unknown.insert(difference.path.clone());
                 self.left_out.unknown.push(difference.path.clone());
             }
             return Ok(());
@@ -430,6 +431,9 @@ impl Pairs {
             };
             let from = self.moved.get(path).unwrap_or(path);
             let Some(old) = self.old_blob(opened, view, from)? else {
+                if now.is_none() {
+                    self.left_out.deleted_unknown.insert(path.clone());
+                }
                 self.left_out.unknown.push(path.clone());
                 continue;
             };

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Command, CommandFactory};
+use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_mangen::Man;
 
 use super::error::CliError;
@@ -56,7 +56,7 @@ fn write(command: &Command, words: &[&str], dir: &Path) -> std::io::Result<()> {
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
+    page.extend(synopsis(command).bytes());
     man.render_description_section(&mut page)?;
     if command.get_arguments().next().is_some() {
         man.render_options_section(&mut page)?;
@@ -83,6 +83,69 @@ fn write(command: &Command, words: &[&str], dir: &Path) -> std::io::Result<()> {
         write(inner, &[words, &[inner.get_name()]].concat(), dir)?;
     }
     Ok(())
+}
+
+/// The synopsis with the values of options, which `clap_mangen` leaves out.
+fn synopsis(command: &Command) -> String {
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let mut parts = vec![bold(name)];
+    let shown = |arg: &&Arg| !arg.is_hide_set();
+    let options = command.get_arguments().filter(|arg| !arg.is_positional());
+    parts.extend(options.filter(shown).map(option));
+    parts.extend(command.get_positionals().filter(shown).map(positional));
+    if command.has_subcommands() {
+        let inner = italic("COMMAND");
+        parts.push(match command.is_subcommand_required_set() {
+            true => inner,
+            false => format!("[{inner}]"),
+        });
+    }
+    format!(".SH SYNOPSIS\n{}\n", parts.join(" "))
+}
+
+/// An option in a synopsis: `[-n|--name VALUE]`.
+fn option(arg: &Arg) -> String {
+    let short = arg.get_short().map(|short| bold(&format!("-{short}")));
+    let long = arg.get_long().map(|long| bold(&format!("--{long}")));
+    let mut text = short.into_iter().chain(long).collect::<Vec<_>>().join("|");
+    if arg.get_action().takes_values() {
+        let values = values(arg);
+        let is_optional = arg.get_num_args().is_some_and(|range| range.min_values() == 0);
+        text.push_str(&match (arg.is_require_equals_set(), is_optional) {
+            (true, true) => format!("[={values}]"),
+            (true, false) => format!("={values}"),
+            (false, true) => format!(" [{values}]"),
+            (false, false) => format!(" {values}"),
+        });
+    }
+    let text = if arg.is_required_set() { text } else { format!("[{text}]") };
+    let is_repeatable = matches!(arg.get_action(), ArgAction::Append | ArgAction::Count);
+    if is_repeatable { format!("{text}...") } else { text }
+}
+
+/// An argument without a name in a synopsis: `[PATH...]`.
+fn positional(arg: &Arg) -> String {
+    let mut text = values(arg);
+    if matches!(arg.get_action(), ArgAction::Append) {
+        text.push_str("...");
+    }
+    if arg.is_required_set() { text } else { format!("[{text}]") }
+}
+
+fn values(arg: &Arg) -> String {
+    let names = arg.get_value_names().unwrap_or_default();
+    match names.is_empty() {
+        true => italic(&arg.get_id().as_str().to_uppercase()),
+        false => names.iter().map(|name| italic(name)).collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn bold(text: &str) -> String {
+    format!("\\fB{}\\fR", text.replace('-', "\\-"))
+}
+
+fn italic(text: &str) -> String {
+    format!("\\fI{}\\fR", text.replace('-', "\\-"))
 }
 
 /// References to the parent command, the subcommands, and the other commands of the group.

@@ -163,4 +163,22 @@ fn manual_pages_have_examples_codes_and_other_pages() {
         assert!(prune.contains(part), "{part}:\n{prune}");
     }
     assert!(page("acetate-mv").contains("acetate\\-ln\\fR(1)"));
+    let synopsis = |name: &str| {
+        let page = page(name).replace("\\fB", "").replace("\\fI", "").replace("\\fR", "");
+        let (_, rest) = page.split_once(".SH SYNOPSIS\n").unwrap();
+        rest.lines().next().unwrap().replace("\\-", "-")
+    };
+    let apply = synopsis("acetate-apply");
+    for part in [
+        "acetate apply ",
+        " [--take SIDE PATH]...",
+        " [--to DIR]",
+        " [-y|--yes]",
+        " [--keep-limit SIZE]",
+        " SESSION.db [PATH...]",
+    ] {
+        assert!(apply.contains(part), "{part}: {apply}");
+    }
+    assert!(synopsis("acetate-diff").contains(" [-M|--find-renames[=PERCENT]]"));
+    assert!(synopsis("acetate-ctx").ends_with(" COMMAND"), "{}", synopsis("acetate-ctx"));
 }

@@ -21,7 +21,7 @@ pub(super) struct Args {
     #[command(flatten)]
     source: LookSource,
 
-    /// Where to begin in the tree [default: /].
+    /// Where to begin in the tree [default: .].
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
 
@@ -42,7 +42,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();
-    for path in TreePaths::of(&opened).all_or_root(&args.paths)? {
+    for path in TreePaths::of(&opened).all_or_here(&args.paths)? {
         let mut rows: Vec<(MergedPath, DiskUsage)> = Vec::new();
         opened.with_tree(|view| {
             let from = find(view, &path)?;

@@ -22,7 +22,7 @@ pub(super) struct Args {
     #[command(flatten)]
     source: LookSource,
 
-    /// Where to look in the tree [default: /].
+    /// Where to look in the tree [default: .].
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
 
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();
     let (mut found_any, mut closed) = (false, None);
-    for path in TreePaths::of(&opened).all_or_root(&args.paths)? {
+    for path in TreePaths::of(&opened).all_or_here(&args.paths)? {
         opened.with_tree(|view| {
             find_all(view, &find(view, &path)?, &wanted, &mut |object| {
                 found_any = true;

@@ -21,7 +21,7 @@ pub(super) struct Args {
     #[command(flatten)]
     source: LookSource,
 
-    /// Directories or files in the tree [default: /].
+    /// Directories or files in the tree [default: .].
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
 
@@ -37,7 +37,7 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
-    let paths = TreePaths::of(&opened).all_or_root(&args.paths)?;
+    let paths = TreePaths::of(&opened).all_or_here(&args.paths)?;
     let mut out = Out::new();
     let mut first = true;
     for path in &paths {

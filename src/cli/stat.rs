@@ -34,7 +34,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();
-    for path in TreePaths::of(&opened).all_or_root(&args.paths)? {
+    for path in TreePaths::of(&opened).all(&args.paths)? {
         let (found, target) = opened.with_tree(|view| {
             let found = find(view, &path)?;
             let target = match found.attr().kind {

@@ -21,7 +21,7 @@ pub(super) struct Args {
     #[command(flatten)]
     source: LookSource,
 
-    /// Where to begin in the tree [default: /].
+    /// Where to begin in the tree [default: .].
     #[arg(value_name = "PATH")]
     path: Option<OsString>,
 
@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();
     let (mut directories, mut others, mut closed) = (0u64, 0u64, None);
-    for path in TreePaths::of(&opened).all_or_root(args.path.as_slice())? {
+    for path in TreePaths::of(&opened).all_or_here(args.path.as_slice())? {
         opened.with_tree(|view| {
             let from = find(view, &path)?;
             let name = text::name(path.as_bytes());

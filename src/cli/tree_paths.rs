@@ -61,13 +61,13 @@ impl TreePaths {
         given.iter().map(|path| self.one(path)).collect()
     }
 
-    /// Parses path arguments; the root if there are none.
+    /// Parses path arguments; the directory from which relative ones begin if there are none.
     ///
     /// # Errors
     /// As for [`Self::one`].
-    pub(super) fn all_or_root(&self, given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
+    pub(super) fn all_or_here(&self, given: &[OsString]) -> Result<Vec<MergedPath>, CliError> {
         match given {
-            [] => Ok(vec![MergedPath::root()]),
+            [] => Ok(vec![self.0.clone()]),
             given => self.all(given),
         }
     }

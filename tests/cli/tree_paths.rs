@@ -18,7 +18,11 @@ fn relative_paths_begin_at_the_current_directory() {
         let kept = kept.to_str().unwrap();
         assert_eq!(does(&["cat", "file", "../kept", "/kept"]), "contentkeptkept");
         assert_eq!(does(&["ls", "."]), "file\nsub\n");
-        assert_eq!(does(&["ls"]), "dir\nkept\nlink\n");
+        assert_eq!(does(&["ls"]), "file\nsub\n");
+        assert_eq!(does(&["find"]), "/dir\n/dir/file\n/dir/sub\n/dir/sub/deep\n");
+        assert!(does(&["tree"]).starts_with("/dir\n"));
+        assert!(does(&["du"]).ends_with("/dir\n"));
+        assert_eq!(does(&["ls", "/"]), "dir\nkept\nlink\n");
         assert_eq!(does(&["find", "sub"]), "/dir/sub\n/dir/sub/deep\n");
         assert!(does(&["tree", "sub"]).starts_with("/dir/sub\n"));
         assert!(does(&["du", "sub"]).contains("/dir/sub\n"));

@@ -7,10 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::error::CliError;
-use super::output;
 use super::tree_paths::current;
+use super::{output, text};
+use crate::inspect::ignored_changes::ignored_changes;
 use crate::inspect::opened::OpenSession;
-use crate::inspect::selection::{Selection, SelectionText};
+use crate::inspect::selection::{MAX_IGNORED, Selection, SelectionText};
+
+/// How many files are named that only ignore rules leave out.
+const NAMED: usize = 3;
 
 /// What is left out.
 #[derive(Debug, Default, clap::Args)]
@@ -24,6 +28,8 @@ pub(super) struct LeaveOut {
     /// Leave out what git ignores.
     ///
     /// Reads the .gitignore files of the merged tree, .git/info/exclude, and core.excludesFile.
+    /// Unlike git, it leaves out tracked files too; `diff` and `apply` name changed ones that the
+    /// base has.
     #[arg(long, hide_short_help = true)]
     gitignore: bool,
 }
@@ -72,6 +78,28 @@ pub(super) fn tell_unmatched(selection: &Selection, what: &str) {
     for pattern in selection.unmatched() {
         output::line(format_args!("note: no {what} matches {pattern}"));
     }
+}
+
+/// Names base files whose changes are left out by the ignore rules alone: git applies these to
+/// untracked files only. Call it after everything has been examined.
+pub(super) fn tell_ignored(opened: &OpenSession, selection: &Selection) -> Result<(), CliError> {
+    let changed = ignored_changes(opened, selection)?;
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<_> =
+        changed.iter().take(NAMED).map(|path| text::name(path.as_bytes())).collect();
+    let more = if changed.len() > NAMED { ", ..." } else { "" };
+    let or_more = if changed.len() < MAX_IGNORED { "" } else { " or more" };
+    let files = match changed.len() {
+        1 => "1 changed file".to_owned(),
+        all => format!("{all}{or_more} changed files"),
+    };
+    output::line(format_args!(
+        "note: --gitignore leaves out {files} that the base has: {}{more}",
+        named.join(", "),
+    ));
+    Ok(())
 }
 
 /// The content of the user's core.excludesFile; empty if there is none.

@@ -15,6 +15,7 @@ pub mod export;
 pub mod find;
 pub mod fold;
 pub mod hunks;
+pub mod ignored_changes;
 pub mod json;
 pub mod kv;
 pub mod log;

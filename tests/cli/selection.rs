@@ -333,3 +333,37 @@ fn discard_counts_changes_as_diff_does() {
     assert_eq!(changes(&world, 0, &["discard", "/", "--yes"]), all);
     world.open_again();
 }
+
+#[test]
+fn base_files_that_only_the_ignore_rules_leave_out_are_named() {
+    let mut world = World::new(
+        "Cargo.lock \"1\"\n.gitignore \"*.lock\\n/out/\\n\"\n\
+         out/a \"a\"\nout/b \"b\"\nout/c \"c\"\n\
+         kept.lock \"k\"\n",
+    );
+    world.put("Cargo.lock", "2");
+    world.put("new.lock", "new");
+    // Written with the content that it had.
+    world.put("kept.lock", "k");
+    world.close();
+    let said = |args: &[&str]| {
+        let output = ask(&world, args);
+        (String::from_utf8(output.stderr).unwrap(), output.status.code())
+    };
+    let note = "note: --gitignore leaves out 1 changed file that the base has: /Cargo.lock\n";
+    assert_eq!(said(&["diff", "--gitignore"]), (note.to_owned(), Some(0)));
+    assert_eq!(said(&["diff", "-p", "--gitignore"]), (note.to_owned(), Some(0)));
+    assert_eq!(said(&["apply", "--dry-run", "--gitignore"]), (note.to_owned(), Some(0)));
+    // What another rule leaves out is not told.
+    assert_eq!(said(&["diff", "--gitignore", ":!*.lock"]).0, "");
+    assert_eq!(said(&["diff"]).0, "");
+    world.open_again();
+    for name in ["a", "b", "c"] {
+        world.put(&format!("out/{name}"), "changed");
+    }
+    world.close();
+    let output = ask(&world, &["diff", "--gitignore", "--stat"]);
+    let note = "note: --gitignore leaves out 4 changed files that the base has: /Cargo.lock, \
+                /out/a, /out/b, ...\n";
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), note);
+}

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::error::CliError;
 use super::output;
 use super::picking::{Offer, Picking, Verb};
-use super::selecting::{LeaveOut, tell_unmatched};
+use super::selecting::{LeaveOut, tell_ignored, tell_unmatched};
 use super::signals::Interrupts;
 use super::source::SessionSource;
 use super::{Ending, asking, text};
@@ -153,6 +153,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut plan =
         plan(&opened, args.to.as_deref(), &options, &mut |change| shown.difference(change))?;
     tell_unmatched(&options.selection, "change");
+    tell_ignored(&opened, &options.selection)?;
     let is_left = |drifted| args.skip_drifted || plan.is_taken_from_base(drifted);
     let stops = plan.drifted.iter().filter(|drifted| !args.force && !is_left(drifted)).count();
     let has_work = !plan.changes.is_empty() && stops == 0;

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use super::error::CliError;
 use super::output::Out;
 use super::pager::{Colour, Pager};
-use super::selecting::{LeaveOut, tell_unmatched};
+use super::selecting::{LeaveOut, tell_ignored, tell_unmatched};
 use super::source::LookSource;
 use super::{Ending, text};
 use crate::delta::MergedPath;
@@ -194,6 +194,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     out.end()?;
     patch::tell_of_renames(&left_out);
     tell_unmatched(&options.selection, "change");
+    tell_ignored(&opened, &options.selection)?;
     if counts && !left_out.unknown.is_empty() {
         patch::tell_of_unknown(&left_out, "counted");
         return Ok(Ending::Exit(2));

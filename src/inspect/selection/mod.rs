@@ -8,11 +8,13 @@ mod pathspec;
 mod pathspecs;
 mod quoting;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use ignored::Ignored;
+use parking_lot::Mutex;
 use pathspec::{Matcher, Pathspec};
 use pathspecs::Pathspecs;
 pub use quoting::unquoted;
@@ -22,6 +24,9 @@ use super::opened::{OpenSession, is_known};
 use crate::delta::MergedPath;
 use crate::overlay::{Change, TreeView};
 use crate::vfs::{FileKind, Pattern, PatternSet};
+
+/// The most changes that are noted as left out by the ignore rules.
+pub const MAX_IGNORED: usize = 10_000;
 
 /// The arguments of a selection, as the user wrote them.
 #[derive(Debug, Clone, Default)]
@@ -46,6 +51,8 @@ struct SelectionParts {
     excludes: Pathspecs,
     patterns: PatternSet,
     ignored: Option<Ignored>,
+    /// Changes of base files that only the ignore rules left out so far, by path.
+    left_to_rules: Mutex<BTreeMap<MergedPath, Change>>,
 }
 
 impl Selection {
@@ -193,9 +200,30 @@ impl Selection {
         let before_is_dir = before.is_some_and(|base| is_dir(base.attr.kind));
         // A deletion below a renamed directory has the old path as its name, but the user may also
         // name it by the new path.
-        self.has(view, &change.path, after.unwrap_or(before_is_dir))
-            || before
-                .is_some_and(|base| self.has(view, &MergedPath::of_base(&base.path), before_is_dir))
+        let is_selected = self.has(view, &change.path, after.unwrap_or(before_is_dir))
+            || before.is_some_and(|base| {
+                self.has(view, &MergedPath::of_base(&base.path), before_is_dir)
+            });
+        if !is_selected && !before_is_dir && before.is_some() {
+            self.note_ignored(change);
+        }
+        is_selected
+    }
+
+    /// Notes a change of a base file that the ignore rules alone leave out.
+    fn note_ignored(&self, change: &Change) {
+        let Some(parts) = self.0.as_ref().filter(|parts| parts.ignored.is_some()) else { return };
+        let mut noted = parts.left_to_rules.lock();
+        if noted.len() < MAX_IGNORED && self.has_by_name(&change.path, false) {
+            noted.insert(change.path.clone(), change.clone());
+        }
+    }
+
+    /// The changes of base files, [`MAX_IGNORED`] at most, that only the ignore rules have left out
+    /// so far.
+    pub(super) fn ignored(&self) -> Vec<Change> {
+        let noted = self.0.iter().map(|parts| parts.left_to_rules.lock());
+        noted.flat_map(|noted| noted.values().cloned().collect::<Vec<_>>()).collect()
     }
 }
 

@@ -220,6 +220,10 @@ fn what_is_left_to_the_base_is_not_listed_as_removed() {
     fs::write(world.base().join("gone/x"), "person").unwrap();
     let (out, _) = said(&apply(&world, &["--dry-run", "--skip-drifted", "gone"]), 1);
     assert!(!out.contains("D /gone") && out.contains("! /gone/x: "), "{out}");
+    assert!(
+        out.contains("- /gone: holds /gone/x: the base changed since it was deleted\n"),
+        "{out}"
+    );
     let (out, _) = said(&apply(&world, &["--yes", "--take", "base", "gone"]), 0);
     assert!(!out.contains("D /gone"), "{out}");
     assert!(out.contains("! /gone/x: the base changed since it was deleted; stays"), "{out}");

@@ -61,6 +61,8 @@ impl Planner<'_> {
                 );
                 let kept = KeptInBase { path: at.clone(), extent: KeptExtent::InRemovedDir };
                 self.plan.kept_in_base.insert(at, kept);
+            } else if !self.is_of_change(number, &drifted) {
+                why = format!("holds {}: {why}", drifted.path.display());
             }
             if keeps_base || is_inside || self.skips_drifted {
                 self.refuse(number, Skipped { path: path.clone(), why });

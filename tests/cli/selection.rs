@@ -359,7 +359,7 @@ fn base_files_that_only_the_ignore_rules_leave_out_are_named() {
     assert_eq!(said(&["diff"]).0, "");
     world.open_again();
     for name in ["a", "b", "c"] {
-        world.put(&format!("out/{name}"), "changed");
+        world.put(format!("out/{name}"), "changed");
     }
     world.close();
     let output = ask(&world, &["diff", "--gitignore", "--stat"]);

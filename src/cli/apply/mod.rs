@@ -170,26 +170,12 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
     if plan.changes.is_empty() {
         if args.yes && !plan.unchanged.is_empty() {
-            with_book(args, &opened, |book| {
-                if let Some(book) = book {
-                    book.drop_unchanged(&plan.unchanged);
-                }
-                Ok(())
-            })?;
+            drop_unchanged(args, &opened, &plan)?;
         }
         return Ok(ending_of(&plan));
     }
     if stops > 0 {
-        let marked = text::count(stops, "object");
-        let has_rest = has_rest(args, &opened, &options)?;
-        let rest = if has_rest { "--skip-drifted applies the rest; " } else { "" };
-        output::line(format_args!(
-            "nothing was written, because of {marked} marked with `!`: {rest}for each of them, \
-             --take base PATH keeps what the base has{}{}",
-            overwriting(&plan),
-            without_git(&plan),
-        ));
-        return Ok(Ending::Findings);
+        return tell_stopped((args, &opened), &options, &plan, stops);
     }
     if args.dry_run {
         check_bound(args, &plan)?;
@@ -201,6 +187,35 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return Ok(Ending::Findings);
     }
     write(args, &opened, &options, &plan)
+}
+
+/// Says that nothing was written because of drifted objects, and what to do about these.
+fn tell_stopped(
+    (args, opened): (&Args, &OpenSession),
+    options: &ApplyOptions,
+    plan: &ApplyPlan,
+    stops: usize,
+) -> Result<Ending, CliError> {
+    let marked = text::count(stops, "object");
+    let has_rest = has_rest(args, opened, options)?;
+    let rest = if has_rest { "--skip-drifted applies the rest; " } else { "" };
+    output::line(format_args!(
+        "nothing was written, because of {marked} marked with `!`: {rest}for each of them, \
+         --take base PATH keeps what the base has{}{}",
+        overwriting(plan),
+        without_git(plan),
+    ));
+    Ok(Ending::Findings)
+}
+
+/// Drops copies in which the session changed nothing.
+fn drop_unchanged(args: &Args, opened: &OpenSession, plan: &ApplyPlan) -> Result<(), CliError> {
+    with_book(args, opened, |book| {
+        if let Some(book) = book {
+            book.drop_unchanged(&plan.unchanged);
+        }
+        Ok(())
+    })
 }
 
 /// Finishes an interrupted apply or undo, and starts no other.

@@ -30,6 +30,7 @@ mod copy_up_pending;
 mod create;
 mod edit;
 mod error;
+mod followed;
 mod guarded;
 mod hanging;
 mod limits;

@@ -14,6 +14,7 @@ use crate::vfs::{FileId, FileKind, Name, Time};
 
 use super::edit::Edit;
 use super::error::{OpError, Result};
+use super::followed::{now_of, original_at};
 use super::node::DirPlace;
 use super::rename::is_created_in_session;
 use super::resolve::View;
@@ -260,7 +261,7 @@ pub(super) fn kept_original_of(
     view: &View<'_>,
     base: &BaseObject,
 ) -> Result<Option<(Original, bool)>> {
-    let Some(original) = view.txn.original(&base.path)? else { return Ok(None) };
+    let Some(original) = original_at(view, &base.path)? else { return Ok(None) };
     let is_same = is_as_original(view, &original, base)?;
     Ok(Some((original, is_same)))
 }
@@ -280,7 +281,10 @@ pub(super) fn is_changed_since_hidden(
     if let Some((_, is_same)) = kept_original_of(view, base)? {
         return Ok(!is_same);
     }
-    if is_in_unseen_dir(view, &base.path)? {
+    let has_come = base.attr.kind == FileKind::Directory
+        && view.txn.redirected_to(&base.path)?.is_some()
+        && now_of(view, &base.path)? != base.path;
+    if has_come || is_in_unseen_dir(view, &base.path)? {
         return Ok(true);
     }
     let changed = base.attr.ctime;
@@ -320,6 +324,13 @@ fn seen_dir(view: &View<'_>, path: &BasePath, name: &Name) -> Result<RecordedDir
     let removed = view.txn.original(path)?;
     if let Some(removed) = removed.filter(|dir| dir.kind == FileKind::Directory) {
         return Ok(RecordedDir::Numbered(removed.fileid));
+    }
+    if let Some(moved) = view.txn.redirected_to(path)?
+        && let Some(origin) = view.inode(moved)?.origin
+        && now_of(view, path)? != *path
+    {
+        // The directory that the session moved from there is elsewhere.
+        return Ok(RecordedDir::Numbered(origin.fileid));
     }
     let Some(place) = view.place_of_base(path)? else { return Ok(RecordedDir::Unknown) };
     let Some(ino) = place.ino else { return Ok(RecordedDir::Unknown) };

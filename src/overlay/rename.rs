@@ -13,6 +13,7 @@ use super::cache::Invalidation;
 use super::copy_up::{copy_up, dir_from_base, ensure_dir, make_opaque};
 use super::edit::{Edit, Parent, moved_on};
 use super::error::Result;
+use super::followed::settle;
 use super::guarded::{Arrival, check_arrivals};
 use super::limits::{MAX_MOVED_WHITEOUT_BYTES, MAX_MOVED_WHITEOUTS, check_moved_path};
 use super::node::{Child, DirPlace, Node};
@@ -221,6 +222,11 @@ fn move_whiteouts(edit: &mut Edit<'_>, from: &MergedPath, to: &MergedPath) -> Re
 /// The base directory that a delta directory shows after the move. A directory of another
 /// implementation that shows none counts as created in the delta from now on.
 fn base_dir_shown_by(edit: &mut Edit<'_>, row: &mut InodeRow) -> Result<Option<BasePath>> {
+    if edit.txn.redirect(row.ino)?.is_some() && !edit.core.base.has_unfinished_apply()? {
+        let moved = row.ino;
+        settle(edit, &|ino, _| ino == moved)?;
+        *row = edit.view().inode(moved)?;
+    }
     if is_created_in_session(&edit.view(), row)? {
         pin_shown_dirs(edit, row.ino)?;
         return Ok(edit.txn.redirect(row.ino)?);

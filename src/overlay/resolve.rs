@@ -12,6 +12,7 @@ use crate::vfs::{FileId, FileKind, FsError, Locator, Name, PathDigest};
 use super::Core;
 use super::cache::{DeltaChild, Invalidation};
 use super::error::Result;
+use super::followed;
 use super::limits::MAX_DEPTH;
 use super::memo::Memo;
 use super::node::{DirPlace, Node, is_linked};
@@ -339,12 +340,7 @@ impl View<'_> {
             at_id = self.shown(parent)?;
         };
         while let Some((ino, fileid, name)) = below.pop() {
-            let base = self.base_below(ino, &place, &name)?;
-            let base_missing = match (&base, &place.base) {
-                (None, Some(_)) => self.inode(ino)?.origin.is_some(),
-                (None, None) => place.base_missing,
-                (Some(_), _) => false,
-            };
+            let (base, base_missing) = self.base_below(ino, &place, &name)?;
             place = Arc::new(DirPlace {
                 fileid,
                 ino: Some(ino),
@@ -360,18 +356,22 @@ impl View<'_> {
         Ok(place)
     }
 
-    /// The base directory that shows through the delta directory `ino`, `name` in `parent`.
-    fn base_below(&self, ino: Ino, parent: &DirPlace, name: &Name) -> Result<Option<BasePath>> {
+    /// The base directory that shows through the delta directory `ino`, `name` in `parent`, and
+    /// whether the base should have one and does not.
+    fn base_below(
+        &self,
+        ino: Ino,
+        parent: &DirPlace,
+        name: &Name,
+    ) -> Result<(Option<BasePath>, bool)> {
         if let Some(redirect) = self.txn.redirect(ino)? {
-            return Ok(Some(redirect));
+            let target = followed::target(self, ino, redirect, parent, name)?;
+            return Ok((Some(target.base), target.is_missing));
         }
-        let implied = match &parent.base {
-            Some(base) => self.base_dir_at(base.join(name))?,
-            None => None,
-        };
-        match implied {
-            Some(_) if self.is_opaque(ino)? => Ok(None),
-            implied => Ok(implied),
+        let Some(base) = &parent.base else { return Ok((None, parent.base_missing)) };
+        match self.base_dir_at(base.join(name))? {
+            Some(base) if !self.is_opaque(ino)? => Ok((Some(base), false)),
+            _ => Ok((None, self.inode(ino)?.origin.is_some())),
         }
     }
 
@@ -394,7 +394,7 @@ impl View<'_> {
         if let Some(place) = self.memo.base_place(path) {
             return Ok(Some(place));
         }
-        let Some(mut place) = self.find_base_place(path)? else { return Ok(None) };
+        let Some(mut place) = followed::find_base_place(self, path)? else { return Ok(None) };
         if place.ino.is_none() && self.memo.is_current() {
             let untouched_by_delta = self.txn.whiteouts_in(&place.merged)?.is_empty();
             Arc::make_mut(&mut place).untouched_by_delta = untouched_by_delta;
@@ -403,39 +403,19 @@ impl View<'_> {
         Ok(Some(place))
     }
 
-    /// Starts at the closest ancestor with a redirect, because a redirected directory shows
-    /// whatever hides its ancestors.
-    fn find_base_place(&self, path: &BasePath) -> Result<Option<Arc<DirPlace>>> {
-        let mut prefix = path.clone();
-        let mut below = Vec::new();
-        let mut place = loop {
-            if let Some(ino) = self.txn.redirected_to(&prefix)? {
-                break self.place_of_inode(ino, self.inode(ino)?.fileid())?;
-            }
-            let Some((above, name)) = prefix.split() else {
-                break self.place_of_inode(Ino::ROOT, FileId::ROOT)?;
-            };
-            below.push((std::mem::replace(&mut prefix, above), name));
-        };
-        while let Some((base, name)) = below.pop() {
-            match self.step_down(&place, &name, &base)? {
-                Some(next) => place = Arc::new(next),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(place))
-    }
-
     /// The place of the base directory `base`, `name` in `dir`, unless the delta hides it.
-    fn step_down(&self, dir: &DirPlace, name: &Name, base: &BasePath) -> Result<Option<DirPlace>> {
+    pub fn step_down(
+        &self,
+        dir: &DirPlace,
+        name: &Name,
+        base: &BasePath,
+    ) -> Result<Option<DirPlace>> {
         let (fileid, ino) = match self.delta_child(dir, name)? {
             DeltaChild::WhitedOut => return Ok(None),
             DeltaChild::Entry(ino) => {
                 let row = self.inode(ino)?;
-                if row.kind != FileKind::Directory
-                    || self.txn.redirect(ino)?.is_some()
-                    || self.is_opaque(ino)?
-                {
+                let is_dir = row.kind == FileKind::Directory;
+                if !is_dir || !followed::shows_at_own_path(self, &row, base)? {
                     return Ok(None);
                 }
                 (row.fileid(), Some(ino))

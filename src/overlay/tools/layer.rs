@@ -7,6 +7,7 @@ use crate::vfs::{FileKind, FsError, Name};
 use super::tree::{TreeObject, TreeView};
 use crate::overlay::base_names::{newly_linked, newly_linked_copies};
 use crate::overlay::error::Result;
+use crate::overlay::followed::recorded_of;
 use crate::overlay::node::{Node, is_same_path};
 
 impl TreeView<'_> {
@@ -47,6 +48,12 @@ impl TreeView<'_> {
             }
         }
         Ok(dirs)
+    }
+
+    /// The path under which the session recorded a base object that is at `path` now, if it is
+    /// another: session and base moved a directory above alike.
+    pub fn recorded_path(&self, path: &BasePath) -> std::result::Result<Option<BasePath>, FsError> {
+        recorded_of(&self.view, path).map_err(|error| error.into_fs())
     }
 
     /// Number of directories that a row of `acetate_opaque` marks.

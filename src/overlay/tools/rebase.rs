@@ -26,7 +26,9 @@ use crate::overlay::cache::Invalidation;
 use crate::overlay::copy_up::{ensure_dir, make_opaque, origin_of, replace_mark};
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
+use crate::overlay::followed::settle;
 use crate::overlay::node::{DirPlace, is_linked};
+use crate::overlay::original::forget_originals;
 use crate::overlay::remove::unlink;
 
 /// A path that `apply` wrote to the base, and the session object it replaces.
@@ -83,9 +85,10 @@ impl Overlay {
         self.core.base.invalidate();
         self.give_up(caller, move |edit| {
             let moves = Moves::of(&applied);
+            let settled = settle(edit, &|_, path| moves.follow(path).is_none())?;
             follow_moves(edit, &applied, &moves)?;
             let applied = as_named_now(edit, &applied)?;
-            let kept = drop_applied_rows(edit, &applied, &moves)?;
+            let kept = drop_applied_rows(edit, &applied, &moves, settled)?;
             for applied in applied.iter().filter(|_| !is_logged) {
                 record_given_up(edit, AuditProcedure::Apply, applied.path.clone())?;
             }
@@ -101,6 +104,7 @@ fn drop_applied_rows(
     edit: &mut Edit<'_>,
     applied: &[RebaseItem],
     moves: &Moves,
+    mut dirs: BTreeSet<MergedPath>,
 ) -> Result<Vec<MergedPath>> {
     // Compares all first: the removal of one name changes the inode of the others.
     let (mut paths, mut kept) = (BTreeMap::new(), BTreeMap::new());
@@ -114,7 +118,6 @@ fn drop_applied_rows(
         hide_again(edit, applied)?;
         advance_whiteout(edit, applied)?;
     }
-    let mut dirs = BTreeSet::new();
     // A directory before its entries: their base paths depend on it.
     for (path, &was_linked) in &paths {
         replace_marks_above(edit, path)?;
@@ -285,6 +288,11 @@ fn drop_applied_row(
         edit.txn.put_inode(&row)?;
         edit.invalidate(Invalidation::All);
         return Ok(false);
+    }
+    if let Some(origin) = row.origin.as_ref().filter(|origin| origin.path != base)
+        && edit.view().base_attr_at(&origin.path)?.is_none()
+    {
+        forget_originals(edit, &origin.path)?;
     }
     edit.txn.delete_dentry(parent, name)?;
     // The ctime stays: later requests compare it for the file's other names.

@@ -17,6 +17,7 @@ use crate::overlay::base_names::count_hidden_links;
 use crate::overlay::cache::Invalidation;
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
+use crate::overlay::followed::settle;
 use crate::overlay::original::forget_originals;
 
 /// A session's file or symbolic link without a change, or a copied-up directory that the base no
@@ -56,13 +57,14 @@ impl Overlay {
 }
 
 fn drop_copies(edit: &mut Edit<'_>, copies: &[UnchangedCopy]) -> Result<()> {
+    let mut dirs = settle(edit, &|_, _| true)?;
     let mut entries: BTreeMap<Ino, Vec<Entry>> = BTreeMap::new();
     for copy in copies {
         if let Some((ino, entry)) = entry_of_copy(edit, copy)? {
             entries.entry(ino).or_default().push(entry);
         }
     }
-    let (mut dirs, mut dropped) = (BTreeSet::new(), BTreeSet::new());
+    let mut dropped = BTreeSet::new();
     for (ino, entries) in entries {
         let row = edit.view().inode(ino)?;
         if u32::try_from(entries.len()).ok() != Some(row.nlink) {
@@ -70,7 +72,9 @@ fn drop_copies(edit: &mut Edit<'_>, copies: &[UnchangedCopy]) -> Result<()> {
         }
         for Entry { parent, name, path, base } in entries {
             edit.txn.delete_dentry(parent, &name)?;
-            forget_originals(edit, &base)?;
+            for path in row.origin.iter().map(|origin| &origin.path).chain([&base]) {
+                forget_originals(edit, path)?;
+            }
             dirs.insert(path.parent());
             dropped.insert(path);
         }
@@ -85,7 +89,7 @@ fn drop_copies(edit: &mut Edit<'_>, copies: &[UnchangedCopy]) -> Result<()> {
             dropped.insert(copy.path.clone());
         }
     }
-    if dropped.is_empty() {
+    if dropped.is_empty() && dirs.is_empty() {
         return Ok(());
     }
     edit.invalidate(Invalidation::All);
@@ -113,7 +117,11 @@ fn entry_of_copy(edit: &Edit<'_>, copy: &UnchangedCopy) -> Result<Option<(Ino, E
     let Some(ino) = edit.txn.dentry(parent, &name)? else { return Ok(None) };
     let (row, base) = (edit.view().inode(ino)?, dir.join(&name));
     let is_it = (row.fileid(), row.ctime) == copy.object && row.kind != FileKind::Directory;
-    let is_at_home = row.origin.as_ref().is_none_or(|origin| origin.path == base);
+    let is_at_home = match &row.origin {
+        // Session and base may have moved the file alike.
+        Some(origin) if origin.path != base => edit.view().base_attr_at(&origin.path)?.is_none(),
+        _ => true,
+    };
     if !(is_it && is_at_home && edit.shows(parent, dir)?) {
         return Ok(None);
     }

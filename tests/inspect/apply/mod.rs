@@ -13,6 +13,7 @@ mod left_out;
 mod meanwhile;
 mod merge;
 mod modes_killed;
+mod moved_alike;
 mod moved_dirs;
 mod moved_dirs_random;
 mod names;

@@ -15,11 +15,12 @@ impl Planner<'_> {
     /// came later and that the copy lacks. `None` if nothing is left of it.
     pub(in crate::inspect::apply) fn as_in_copy(
         &self,
-        mut change: Change,
+        change: Change,
     ) -> Result<Option<Change>> {
         if !self.place.is_copy() {
             return Ok(Some(change));
         }
+        let mut change = self.before_same_move(change)?;
         if let Some(base) = change.replaced.as_ref().filter(|_| change.is_replaced_drifted)
             && self.place.stat(&base.path)?.is_none()
         {
@@ -38,6 +39,52 @@ impl Planner<'_> {
             (None, Some(_)) if !change.is_link => self.with_object_of_copy(change).map(Some),
             _ => Ok(Some(change)),
         }
+    }
+
+    /// A change of an object that session and base moved alike, if the copy has it where it was
+    /// before.
+    fn before_same_move(&self, mut change: Change) -> Result<Change> {
+        let Some(base) = change.before.as_ref().filter(|_| !change.is_link) else {
+            return Ok(change);
+        };
+        let recorded = match &change.after {
+            Some(after) => after.origin().map(|origin| origin.path.clone()),
+            None => self.recorded_path(&base.path)?,
+        };
+        let Some(recorded) = recorded.filter(|recorded| *recorded != base.path) else {
+            return Ok(change);
+        };
+        let there = self.place.stat(&recorded)?.filter(|there| there.kind == base.attr.kind);
+        let (Some(attr), None) = (there, self.place.stat(&base.path)?) else { return Ok(change) };
+        if change.after.is_none() {
+            change.before = Some(BaseObject { path: recorded, attr });
+            change.is_drifted &= change.original.is_none();
+            return Ok(change);
+        }
+        let parent = self.recorded_path_of(&change.path.parent())?;
+        let own = parent.zip(change.path.name()).map(|(parent, name)| parent.join(&name));
+        change.is_moved = own != Some(recorded);
+        change.before = None;
+        self.with_object_of_copy(change)
+    }
+
+    fn recorded_path(&self, base: &BasePath) -> Result<Option<BasePath>> {
+        let recorded = self.view.recorded_path(base);
+        recorded.map_err(|source| diff::at(&MergedPath::of_base(base), source))
+    }
+
+    /// The path in the base that the session recorded for a directory.
+    fn recorded_path_of(&self, dir: &MergedPath) -> Result<Option<BasePath>> {
+        if *dir == MergedPath::root() {
+            return Ok(Some(BasePath::root()));
+        }
+        let found = self.view.find(dir).map_err(|source| diff::at(dir, source))?;
+        let Some(found) = found else { return Ok(None) };
+        if let Some(origin) = found.origin() {
+            return Ok(Some(origin.path.clone()));
+        }
+        let Some(base) = found.base_path() else { return Ok(None) };
+        Ok(Some(self.recorded_path(base)?.unwrap_or_else(|| base.clone())))
     }
 
     /// Adds the copy's object at the origin of an object that the base has removed, if the session

@@ -19,6 +19,7 @@ use crate::vfs::{FileKind, FsError, Name};
 use super::lineage::Lineage;
 use super::tree::{TreeObject, TreeView};
 use crate::overlay::error::{OpError, Result};
+use crate::overlay::followed::{now_of, original_at, recorded_of};
 use crate::overlay::node::{DirPlace, Node, is_linked};
 use crate::overlay::original::is_as_original;
 use crate::overlay::resolve::View;
@@ -171,7 +172,12 @@ impl<'a> ChangeSearch<'a> {
             None => Lineage::default().enter(ino)?,
         };
         let row = self.view().inode(ino)?;
-        let origin = row.origin.map(|origin| origin.path);
+        let origin = match row.origin {
+            Some(origin) if place.base.as_ref() != Some(&origin.path) => {
+                Some(now_of(self.view(), &origin.path)?)
+            }
+            origin => origin.map(|origin| origin.path),
+        };
         let is_sealed = ino != Ino::ROOT && origin.is_some() && place.base != origin;
         let masked = match (&place.base, above) {
             (None, Some((above, name))) if !is_sealed => self.masked(ino, above, name)?,
@@ -254,6 +260,12 @@ impl<'a> ChangeSearch<'a> {
             Some(origin) => Some(origin.path.clone()),
             None => self.view().txn.redirect(row.ino)?,
         };
+        let own = dir.base.as_ref().map(|base| base.join(name));
+        let from = match from {
+            Some(from) if own.as_ref() != Some(&from) => Some(now_of(self.view(), &from)?),
+            from => from,
+        };
+        let kind = row.kind;
         let node = Node::Delta(Box::new(row));
         let path = dir.place.merged.join(name);
         let after = self.tree.object(node, path.clone())?;
@@ -263,7 +275,10 @@ impl<'a> ChangeSearch<'a> {
             _ => false,
         };
         let mut change = Change { after: Some(after), ..Change::at(path) };
-        let own = dir.base.as_ref().map(|base| base.join(name));
+        let from = match from {
+            Some(from) if !left && self.is_moved_alike(&from, here.as_ref(), kind)? => own.clone(),
+            from => from,
+        };
         let is_here = same || from.is_some() && own == from;
         let is_made = from.is_none();
         let gone = own.filter(|_| here.is_none());
@@ -290,6 +305,19 @@ impl<'a> ChangeSearch<'a> {
         Ok(change)
     }
 
+    /// Whether session and base moved an object alike, and the base then saved it by a rename: it
+    /// has nothing at the object's path any more, and an object of that type at the session's.
+    fn is_moved_alike(
+        &self,
+        from: &BasePath,
+        here: Option<&BaseObject>,
+        kind: FileKind,
+    ) -> Result<bool> {
+        let is_alike = here.is_some_and(|here| here.path != *from && here.attr.kind == kind);
+        let is_known = is_alike && self.tree.knows_base && kind != FileKind::Directory;
+        Ok(is_known && self.base_object(from.clone())?.is_none())
+    }
+
     /// Sets the original of a change, and whether the base drifted. `gone` is the base path of an
     /// entry if the base has no object there: a file that the session replaced, and the base then
     /// removed, still has its original.
@@ -303,7 +331,7 @@ impl<'a> ChangeSearch<'a> {
         let mut original = match before.zip(origin).filter(|_| is_dir) {
             Some((base, origin)) => original_of_dir(origin, base),
             None if is_dir => None,
-            None => self.view().txn.original(path)?,
+            None => original_at(self.view(), path)?,
         };
         if let (None, None, Some(moved)) = (origin, before, &original)
             && !self.view().txn.copied_up(moved.fileid)?.is_empty()
@@ -382,15 +410,18 @@ impl<'a> ChangeSearch<'a> {
 
     /// As [`TreeView::is_moved_away`].
     fn moved_away(&self, object: &BaseObject) -> Result<bool> {
+        let view = self.view();
+        let recorded = recorded_of(view, &object.path)?.unwrap_or_else(|| object.path.clone());
         if object.attr.kind == FileKind::Directory
-            && self.view().txn.redirected_to(&object.path)?.is_some()
+            && view.txn.redirected_to(&recorded)?.is_some()
+            && now_of(view, &recorded)? == object.path
         {
             return Ok(true);
         }
-        let is_it = |_: &InodeRow, origin: &Origin| origin.path == object.path;
+        let is_it = |_: &InodeRow, origin: &Origin| origin.path == recorded;
         let Some(row) = self.view().copy_of(object.attr.fileid, is_it)? else {
             // After an editor saved by a rename, only the original has the number that moved away.
-            let original = self.view().txn.original(&object.path)?;
+            let original = self.view().txn.original(&recorded)?;
             let Some(original) = original.filter(|o| o.fileid != object.attr.fileid) else {
                 return Ok(false);
             };

@@ -41,6 +41,7 @@ mod listen;
 mod ln;
 mod log;
 mod logging;
+mod lost_dirs;
 mod ls;
 mod man;
 mod migrate;

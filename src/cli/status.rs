@@ -7,6 +7,7 @@ use super::change::connect;
 use super::error::CliError;
 use super::hiding;
 use super::log::limit;
+use super::lost_dirs;
 use super::output::Out;
 use super::quota::exports::{brief_json, with_session};
 use super::source::LookSource;
@@ -55,6 +56,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         print(&opened, &found, server.as_ref(), &exports, &mut out)?;
     }
     out.end()?;
+    lost_dirs::warn(&opened)?;
     Ok(if found.touched.drifted > 0 { Ending::Findings } else { Ending::Done })
 }
 

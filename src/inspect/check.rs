@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::error::Result;
+use super::opened::OpenSession;
 use crate::base::{Base, BaseError, HostDir, HostDirOptions};
 use crate::delta::MergedPath;
 use crate::delta::sqlite::{
@@ -64,17 +65,19 @@ pub fn check(path: &Path, base: Option<&Path>, options: &CheckOptions) -> Result
         broken.splice(at..at, lost);
     }
     let at = broken.iter().position(|broken| broken.rule == "L1").unwrap_or(broken.len());
-    broken.splice(at..at, check_redirect_targets(&redirected, base, options.most));
+    broken.splice(at..at, check_redirect_targets(path, &redirected, base, options.most));
     Ok(Soundness { broken, is_foreign })
 }
 
 /// R1: a directory whose redirect target is missing shows nothing of the base. This is a note,
 /// because the base directory may come back.
 fn check_redirect_targets(
+    session: &Path,
     dirs: &[RedirectedDir],
     base: Option<&Path>,
     most: usize,
 ) -> Option<Broken> {
+    let dir = base;
     let base = HostDir::open(base.filter(|_| !dirs.is_empty())?, HostDirOptions::default()).ok()?;
     // An unfinished apply may still have to put the directory in place.
     if base.has_unfinished_apply().unwrap_or(true) {
@@ -84,7 +87,14 @@ fn check_redirect_targets(
         Ok(attr) => attr.kind != FileKind::Directory,
         Err(error) => matches!(error, BaseError::NotFound),
     };
-    let gone: Vec<_> = dirs.iter().filter(is_gone).collect();
+    let mut gone: Vec<_> = dirs.iter().filter(is_gone).collect();
+    // The base may have moved the directory as the session did.
+    if !gone.is_empty()
+        && let Ok(lost) = OpenSession::open(session, dir).and_then(|opened| opened.lost_dirs())
+    {
+        let is_lost = |path: &[u8]| lost.iter().any(|lost| lost.path.as_bytes() == path);
+        gone.retain(|dir| dir.path.as_ref().is_none_or(|path| is_lost(path)));
+    }
     let breach = |dir: &&RedirectedDir| {
         let moved = MergedPath::of_base(&dir.base);
         let what = format!("the base has no directory at {} any more", moved.display());

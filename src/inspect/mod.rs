@@ -51,7 +51,7 @@ pub use crate::delta::{
     StoreError, Usage,
 };
 pub use crate::overlay::{
-    BaseObject, Change, CopyStep, Sealed, TreeObject, TreeView, UnchangedCopy, Undo,
+    BaseObject, Change, CopyStep, LostDir, Sealed, TreeObject, TreeView, UnchangedCopy, Undo,
 };
 pub use crate::vfs::{
     Attr, CallId, Device, FileId, FileKind, FsError, Name, NameError, Pattern, PatternError,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::base::{Base, BaseError, BasePath, Empty, Hiding, HostDir, HostDirOptions};
 use crate::delta::sqlite::{Host, OpenMode, Session};
 use crate::delta::{MergedPath, StoreError};
-use crate::overlay::{Tree, TreeObject, TreeView};
+use crate::overlay::{LostDir, Tree, TreeObject, TreeView};
 use crate::vfs::FsError;
 
 use super::error::{InspectError, Result};
@@ -95,6 +95,15 @@ impl OpenSession {
     /// Like [`Self::base`], shared.
     pub(super) fn lower(&self) -> Arc<dyn Base> {
         Arc::clone(&self.lower)
+    }
+
+    /// The directories that the session moved and whose base directories are gone.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn lost_dirs(&self) -> Result<Vec<LostDir>> {
+        let at = |source| InspectError::Path { path: MergedPath::root(), source };
+        self.with_tree(|view| view.lost_dirs().map_err(at))
     }
 
     /// Runs `f` on a snapshot of the merged tree.

@@ -77,6 +77,10 @@ pub fn plan(opened: &OpenSession) -> Result<SealPlan> {
     opened.with_tree(|view| {
         let path = MergedPath::root();
         let failed = |source| InspectError::Path { path: path.clone(), source };
+        if let Some(lost) = view.lost_dirs().map_err(failed)?.first() {
+            let what = format!("{}: {lost}: what showed of it would be lost", lost.path.display());
+            return Err(InspectError::Invalid { what });
+        }
         let dirs = view.moved_dirs().map_err(failed)?;
         plan.opaque = view.opaque_dirs().map_err(failed)?;
         plan.redirects = dirs.len() as u64;

@@ -90,6 +90,7 @@ pub use scope::{GuardedPaths, Scope};
 pub use snapshot::FIRST_NAME_COOKIE;
 pub use tools::changes::{BaseObject, Change, ChangesError, original_of_dir};
 pub use tools::data::{DataPiece, DataReader};
+pub use tools::layer::LostDir;
 pub use tools::path_rows::PathRows;
 pub use tools::rebase::RebaseItem;
 pub use tools::rebase_part::AppliedPart;

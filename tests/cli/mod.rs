@@ -35,6 +35,7 @@ mod log_prune;
 mod log_summary;
 mod migrate;
 mod mount_point;
+mod moved_alike;
 mod mounting;
 mod no_base;
 mod other_branch;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::CliError;
+use super::lost_dirs;
 use super::output;
 use super::picking::{Offer, Picking, Verb};
 use super::selecting::{LeaveOut, tell_ignored, tell_unmatched};
@@ -154,6 +155,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         plan(&opened, args.to.as_deref(), &options, &mut |change| shown.difference(change))?;
     tell_unmatched(&options.selection, "change");
     tell_ignored(&opened, &options.selection)?;
+    lost_dirs::warn(&opened)?;
     let is_left = |drifted| args.skip_drifted || plan.is_taken_from_base(drifted);
     let stops = plan.drifted.iter().filter(|drifted| !args.force && !is_left(drifted)).count();
     let has_work = !plan.changes.is_empty() && stops == 0;

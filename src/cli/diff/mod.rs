@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 
 use super::error::CliError;
+use super::lost_dirs;
 use super::output::Out;
 use super::pager::{Colour, Pager};
 use super::selecting::{LeaveOut, tell_ignored, tell_unmatched};
@@ -151,6 +152,7 @@ impl Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let selection = args.leave_out.read(&opened, &args.paths)?;
+    lost_dirs::warn(&opened)?;
     let options =
         DiffOptions { selection, client_temp_files: args.all, times: args.times, exact: false };
     if args.patch || args.word_diff || args.unified.is_some() {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::delta::MergedPath;
 use crate::inspect::selection::Selection;
-use crate::overlay::{TreeObject, TreeView};
+use crate::overlay::{LostDir, TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind, FsError, Locator, Name};
 
 /// Runs the export.
@@ -43,8 +43,10 @@ pub(super) fn export(
         is_deep |= !moved_links.is_empty();
     }
     let flow = flow(watch, options.delta_only);
+    let lost = view.lost_dirs().map_err(failed)?;
     let mut export = ExportWalk::new(view, options, sink, &flow, done);
     (export.is_deep, export.moved_links) = (is_deep, moved_links);
+    export.lost = lost.into_iter().map(|lost| (lost.path.clone(), lost)).collect();
     export.run(start)
 }
 
@@ -66,6 +68,8 @@ struct ExportWalk<'a> {
     moved_links: HashSet<FileId>,
     /// Files with names still to come: the path of the first, and the most names left.
     seen: HashMap<Locator, (Vec<u8>, u32)>,
+    /// Moved directories whose base directories are gone.
+    lost: HashMap<MergedPath, LostDir>,
     levels: Vec<LeadingDir>,
     /// The path of the current object, relative to the start of the export.
     path: Vec<u8>,
@@ -100,6 +104,7 @@ impl<'a> ExportWalk<'a> {
             is_deep: false,
             moved_links: HashSet::new(),
             seen: HashMap::new(),
+            lost: HashMap::new(),
             levels: Vec::new(),
             path: Vec::new(),
         }
@@ -166,6 +171,9 @@ impl<'a> ExportWalk<'a> {
         if self.delta_only && !in_whole {
             is_whole = !self.view.is_in_place(&dir).map_err(failed)?;
             base = self.view.base_names(dir.path()).map_err(failed)?;
+        }
+        if let Some(lost) = self.lost.get(dir.path()) {
+            self.leave_out(dir.path(), &format!("its entries that do not show: {lost}"));
         }
         let is_opaque = is_whole && base.is_some();
         let children = match children(self.view, &dir) {

@@ -10,6 +10,21 @@ use crate::overlay::error::Result;
 use crate::overlay::followed::recorded_of;
 use crate::overlay::node::{Node, is_same_path};
 
+/// A moved directory without its base directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostDir {
+    /// Where it is in the merged tree.
+    pub path: MergedPath,
+    /// Where its base directory was.
+    pub base: MergedPath,
+}
+
+impl std::fmt::Display for LostDir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "its directory in the base, {}, is gone", self.base.display())
+    }
+}
+
 impl TreeView<'_> {
     /// Whether a directory shows the base directory at its own path: the session did not rename it
     /// there or create it.
@@ -54,6 +69,27 @@ impl TreeView<'_> {
     /// another: session and base moved a directory above alike.
     pub fn recorded_path(&self, path: &BasePath) -> std::result::Result<Option<BasePath>, FsError> {
         recorded_of(&self.view, path).map_err(|error| error.into_fs())
+    }
+
+    /// The directories that the session moved and whose base directories are gone: nothing of the
+    /// base shows through them until it has these again. Empty without the base.
+    pub fn lost_dirs(&self) -> std::result::Result<Vec<LostDir>, FsError> {
+        self.redirected_lost().map_err(|error| error.into_fs())
+    }
+
+    fn redirected_lost(&self) -> Result<Vec<LostDir>> {
+        let mut lost = Vec::new();
+        if !self.knows_base || self.view.core.base.has_unfinished_apply()? {
+            return Ok(lost);
+        }
+        for ino in self.view.txn.redirects()? {
+            let Ok(place) = self.view.place_of_inode(ino, self.view.shown(ino)?) else { continue };
+            if let Some(base) = place.base.as_ref().filter(|_| place.base_missing) {
+                lost.push(LostDir { path: place.merged.clone(), base: MergedPath::of_base(base) });
+            }
+        }
+        lost.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(lost)
     }
 
     /// Number of directories that a row of `acetate_opaque` marks.

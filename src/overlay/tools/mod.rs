@@ -17,7 +17,7 @@ pub(super) mod changes;
 pub(super) mod data;
 mod discard;
 mod discard_in_removed;
-mod layer;
+pub(super) mod layer;
 mod lineage;
 mod originals;
 pub(super) mod path_rows;

@@ -19,6 +19,7 @@ use crate::vfs::{Caller, FileKind, FsError, Name};
 
 use crate::overlay::edit::Edit;
 use crate::overlay::error::{OpError, Result};
+use crate::overlay::followed::settle;
 use crate::overlay::limits::CopyLimits;
 use crate::overlay::node::{Child, DirPlace, Node};
 use crate::overlay::resolve::View;
@@ -157,6 +158,7 @@ impl Sealing {
     fn advance(&mut self, txn: &mut dyn WriteTxn, at: &mut MergedPath) -> Result<SealStep> {
         match std::mem::replace(&mut self.stage, SealStage::Over) {
             SealStage::Begin => {
+                settle(&mut self.edit(txn), &|_, _| true)?;
                 let view = View { txn, core: &self.core, memo: &NoMemo, scope: &self.core.whole };
                 self.stage = SealStage::Folds { left: fold::redirected(&view)?, fold: None };
             }

@@ -226,11 +226,16 @@ fn a_copy_of_the_base_from_before_the_move_gets_the_move() {
         let mut world = moved();
         let before = super::copy(&world, "before");
         world.write("d2/f2", 0, b"0").unwrap();
+        world.remove("d2/f3").unwrap();
+        world.remove("d2/sub/two").unwrap();
+        world.keep_removed();
         move_in_base(&mut world, how, "d", "d2");
         let report = applied(&open(&world), Some(&before), &all()).unwrap();
         assert_eq!(report.skipped, [], "{how:?}");
         assert!(!before.join("d").exists(), "{how:?}");
         assert_eq!(fs::read_to_string(before.join("d2/f1")).unwrap(), TEXT, "{how:?}");
         assert!(fs::read_to_string(before.join("d2/f2")).unwrap().starts_with('0'));
+        assert!(!before.join("d2/f3").exists() && !before.join("d2/sub/two").exists(), "{how:?}");
+        assert_eq!(fs::read_to_string(before.join("d2/sub/deep")).unwrap(), TEXT, "{how:?}");
     }
 }

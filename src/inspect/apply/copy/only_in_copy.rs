@@ -64,7 +64,7 @@ impl Planner<'_> {
         let parent = self.recorded_path_of(&change.path.parent())?;
         let own = parent.zip(change.path.name()).map(|(parent, name)| parent.join(&name));
         change.is_moved = own != Some(recorded);
-        change.before = None;
+        (change.before, change.is_drifted) = (None, true);
         self.with_object_of_copy(change)
     }
 

@@ -150,6 +150,10 @@ fn is_same_move(
     }
     let Some(there) = dir_at(view, own) else { return Ok(false) };
     let origin = view.inode(ino)?.origin;
+    // A directory that was sealed, and then moved, has a redirect to another than its origin.
+    if origin.as_ref().is_some_and(|origin| origin.path != *redirect) {
+        return Ok(false);
+    }
     let is_it = origin.is_some_and(|origin| origin.fileid == there.fileid);
     if is_it || !is_missing {
         return Ok(is_it);

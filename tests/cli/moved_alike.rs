@@ -6,6 +6,7 @@ use std::path::Path;
 use tempfile::{TempDir, tempdir};
 
 use super::program::run;
+use crate::support::git::git;
 
 /// A base with files in `d`, which the session moves to `d2`.
 fn moved() -> TempDir {
@@ -61,4 +62,52 @@ fn the_base_no_longer_has_it() {
     fs::rename(dir.join("base/away"), dir.join("base/d")).unwrap();
     assert_eq!(said(dir, &["seal", "s.db"]).0, 0);
     assert!(said(dir, &["find", "s.db", "/"]).1.contains("/d2/f3"));
+}
+
+/// The agent's commits come from a clone, in which the same was done as in the session.
+#[test]
+fn git_merged_the_agent_s_commits() {
+    let dir = tempdir().unwrap();
+    let (dir, base, agent) = (dir.path(), dir.path().join("base"), dir.path().join("agent"));
+    for name in ["src/a", "src/b", "src/c", "src/sub/d", "docs/x", "docs/y", "old/m", "one/single"]
+    {
+        let file = base.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let lines: Vec<String> = (1..=20).map(|line| format!("{line} of {name}\n")).collect();
+        fs::write(file, lines.concat()).unwrap();
+    }
+    git(&base, &["init", "-q"]);
+    git(&base, &["add", "."]);
+    git(&base, &["commit", "-qm", "begun"]);
+    git(dir, &["clone", "-q", "base", "agent"]);
+    let done = |args: &[&str]| assert_eq!(said(dir, args).0, 0, "{args:?}");
+    done(&["init", "s.db", "--base", "base"]);
+    for (from, to) in [("src", "lib"), ("lib/sub", "lib/under"), ("one/single", "one/double")] {
+        done(&["mv", "s.db", from, to]);
+        git(&agent, &["mv", from, to]);
+    }
+    done(&["rm", "s.db", "lib/c", "docs/y"]);
+    done(&["rm", "-r", "s.db", "old"]);
+    git(&agent, &["rm", "-qrf", "lib/c", "docs/y", "old"]);
+    for (name, line) in [("lib/a", "5 of"), ("docs/x", "7 of")] {
+        let text = fs::read_to_string(agent.join(name)).unwrap();
+        fs::write(agent.join(name), text.replacen(line, "agent of", 1)).unwrap();
+        let copy = agent.join(name);
+        done(&["cp", "s.db", copy.to_str().unwrap(), &format!(":/{name}")]);
+    }
+    git(&agent, &["commit", "-qam", "agent"]);
+    let a = fs::read_to_string(base.join("src/a")).unwrap();
+    fs::write(base.join("src/a"), a.replace("15 of src/a\n", "person\n")).unwrap();
+    git(&base, &["commit", "-qam", "person"]);
+    git(&base, &["fetch", "-q", "../agent"]);
+    git(&base, &["merge", "-q", "--no-edit", "FETCH_HEAD"]);
+
+    let plan = said(dir, &["apply", "-n", "s.db", ":!.git"]);
+    assert!(plan.0 == 0 && !plan.1.contains('!'), "{plan:?}");
+    let lines = said(dir, &["diff", "s.db", "--name-status", ":!.git"]).1;
+    assert!(lines.lines().all(|line| line.starts_with('M')), "{lines}");
+    done(&["apply", "--yes", "s.db", ":!.git"]);
+    assert_eq!(git(&base, &["status", "--short"]), "");
+    assert_eq!(said(dir, &["diff", "s.db", ":!.git"]), (0, String::new()));
+    assert!(said(dir, &["cat", "s.db", "lib/under/d"]).1.starts_with("1 of src/sub/d"));
 }

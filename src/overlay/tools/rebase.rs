@@ -85,7 +85,7 @@ impl Overlay {
         self.core.base.invalidate();
         self.give_up(caller, move |edit| {
             let moves = Moves::of(&applied);
-            let settled = settle(edit, &|_, path| moves.follow(path).is_none())?;
+            let settled = settle_above(edit, &applied, &moves)?;
             follow_moves(edit, &applied, &moves)?;
             let applied = as_named_now(edit, &applied)?;
             let kept = drop_applied_rows(edit, &applied, &moves, settled)?;
@@ -96,6 +96,27 @@ impl Overlay {
         })
         .await
     }
+}
+
+/// Records the present base paths of the directories above applied objects that the base moved
+/// itself, as the session did. What the apply moved is in `moves`, or in a later request.
+fn settle_above(
+    edit: &mut Edit<'_>,
+    applied: &[RebaseItem],
+    moves: &Moves,
+) -> Result<BTreeSet<MergedPath>> {
+    let paths: BTreeSet<_> = applied.iter().map(|applied| applied.path.clone()).collect();
+    let mut above = BTreeSet::new();
+    for ino in edit.txn.redirects()? {
+        let place = edit.view().place_of_inode(ino, edit.view().shown(ino)?);
+        // A directory without a path is not visible.
+        let Ok(place) = place else { continue };
+        let dir = &place.merged;
+        if paths.contains(dir) || dir.first_below(&paths).is_some() {
+            above.insert(ino);
+        }
+    }
+    settle(edit, &|ino, path| above.contains(&ino) && moves.follow(path).is_none())
 }
 
 /// Removes the rows of unchanged objects that the base has. Returns the paths of objects that

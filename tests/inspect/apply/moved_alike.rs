@@ -20,7 +20,8 @@ fn over(tree: &str) -> World {
 /// `d` with files, which the session moves to `d2`.
 fn moved() -> World {
     let world = over(
-        "d/f1 \"TEXT\"\nd/f2 \"TEXT\"\nd/f3 \"TEXT\"\nd/sub/deep \"TEXT\"\nd/sub/two \"TEXT\"\nx \"x\"",
+        "d/f1 \"TEXT\"\nd/f2 \"TEXT\"\nd/f3 \"TEXT\"\n\
+         d/sub/deep \"TEXT\"\nd/sub/two \"TEXT\"\nx \"x\"",
     );
     world.rename("d", "d2").unwrap();
     world

@@ -13,10 +13,7 @@ use crate::vfs::FileKind;
 impl Planner<'_> {
     /// The change, with the copy's object where the base has none, and without a base object that
     /// came later and that the copy lacks. `None` if nothing is left of it.
-    pub(in crate::inspect::apply) fn as_in_copy(
-        &self,
-        change: Change,
-    ) -> Result<Option<Change>> {
+    pub(in crate::inspect::apply) fn as_in_copy(&self, change: Change) -> Result<Option<Change>> {
         if !self.place.is_copy() {
             return Ok(Some(change));
         }

@@ -1,7 +1,8 @@
-//! Reads the whole content of a file, of the session or of the base.
+//! Reads the whole content of a file, of the session or of the base, and compares the contents.
 
-use super::diff::at;
+use super::diff::{self, PIECE_BYTES, at, base_error};
 use super::error::Result;
+use super::opened::OpenSession;
 use crate::base::{Base, BaseError};
 use crate::overlay::{BaseObject, TreeObject, TreeView};
 
@@ -37,4 +38,40 @@ pub(super) fn read_base(
     let is_same =
         got == content.len() && (now.size, now.mtime) == (base.attr.size, base.attr.mtime);
     Ok(is_same.then_some(content))
+}
+
+/// Whether the contents of two files of one size differ.
+pub(super) fn bytes_differ(
+    opened: &OpenSession,
+    view: &TreeView<'_>,
+    base: &BaseObject,
+    after: &TreeObject,
+) -> Result<bool> {
+    let (mut old, mut new) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+    let mut offset = 0;
+    // A range that is a hole in both files is equal.
+    while let Some(start) = next_data(opened, view, base, after, offset)? {
+        let got = view.read(after, start, &mut new).map_err(|source| at(after.path(), source))?;
+        let there = diff::read_base(opened, &base.path, &base.attr, start, &mut old)?;
+        if got == 0 || old[..there] != new[..got] {
+            return Ok(true);
+        }
+        offset = start + got as u64;
+    }
+    Ok(false)
+}
+
+/// The first offset at or after `offset` where either of two files of one size has data.
+fn next_data(
+    opened: &OpenSession,
+    view: &TreeView<'_>,
+    base: &BaseObject,
+    after: &TreeObject,
+    offset: u64,
+) -> Result<Option<u64>> {
+    let new = view.next_data(after, offset).map_err(|source| at(after.path(), source))?;
+    let old = opened.base().next_data(&base.path, base.attr.fileid, offset);
+    let old = old.map_err(|source| base_error(opened, &base.path, source))?;
+    let starts = [new.map(|data| data.start), old.map(|(start, _)| start.max(offset))];
+    Ok(starts.into_iter().flatten().min().filter(|start| *start < after.attr().size))
 }

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use super::content::bytes_differ;
 use super::error::{InspectError, Result};
 use super::log::is_top_set;
 use super::opened::OpenSession;
@@ -17,7 +18,7 @@ use crate::overlay::{BaseObject, BlobDigest, Change, TreeObject, TreeView};
 use crate::vfs::{Device, FileKind, FsError, Name};
 
 /// Bytes of two files that are compared at a time.
-const PIECE_BYTES: usize = 256 << 10;
+pub(super) const PIECE_BYTES: usize = 256 << 10;
 
 /// The kind of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,24 +89,45 @@ pub fn diff(
     options: &DiffOptions,
     each: &mut dyn FnMut(&TreeView<'_>, Difference) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
+    match diff_past_denied(opened, options, each)?.into_iter().next() {
+        Some(path) => Err(InspectError::Path { path, source: FsError::Access }),
+        None => Ok(()),
+    }
+}
+
+/// As [`diff`], but goes on after an object that the base denies access to. Returns the paths of
+/// those that are selected.
+///
+/// # Errors
+/// As [`diff`], for all other reasons.
+pub fn diff_past_denied(
+    opened: &OpenSession,
+    options: &DiffOptions,
+    each: &mut dyn FnMut(&TreeView<'_>, Difference) -> Result<ControlFlow<()>>,
+) -> Result<Vec<MergedPath>> {
     opened.with_tree(|view| {
+        let mut denied = Vec::new();
         if let Some(top) = top(opened, view, options)?
             && each(view, top)?.is_break()
         {
-            return Ok(());
+            return Ok(denied);
         }
         let mut failed = None;
-        let done =
-            view.changes(&mut |change| match compare_parts(opened, view, options, change, each) {
-                Ok(flow) => flow.is_continue(),
-                Err(error) => {
-                    failed = Some(error);
-                    false
-                }
-            });
+        let mut compare = |change| match compare_parts(opened, view, options, change, each) {
+            Ok(flow) => flow.is_continue(),
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        };
+        let done = view.changes_past_denied(&mut compare, &mut |change| {
+            if options.selection.has(view, &change.path, true) {
+                denied.push(change.path);
+            }
+        });
         match failed {
             Some(error) => Err(error),
-            None => done.map(|_went_through| ()).map_err(InspectError::from),
+            None => done.map(|_went_through| denied).map_err(InspectError::from),
         }
     })
 }
@@ -420,43 +442,12 @@ pub(super) fn content_differs(
             Ok(target != base_target(opened, &base.path)?)
         }
         FileKind::Regular if old.size != new.size => Ok(true),
-        FileKind::Regular => bytes_differ(opened, view, base, after),
+        FileKind::Regular => match bytes_differ(opened, view, base, after) {
+            // As for drift: what cannot be compared counts as changed.
+            Err(InspectError::Base { source: BaseError::Denied, .. }) => Ok(true),
+            differ => differ,
+        },
     }
-}
-
-fn bytes_differ(
-    opened: &OpenSession,
-    view: &TreeView<'_>,
-    base: &BaseObject,
-    after: &TreeObject,
-) -> Result<bool> {
-    let (mut old, mut new) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
-    let mut offset = 0;
-    // A range that is a hole in both files is equal.
-    while let Some(start) = next_data(opened, view, base, after, offset)? {
-        let got = view.read(after, start, &mut new).map_err(|source| at(after.path(), source))?;
-        let there = read_base(opened, &base.path, &base.attr, start, &mut old)?;
-        if got == 0 || old[..there] != new[..got] {
-            return Ok(true);
-        }
-        offset = start + got as u64;
-    }
-    Ok(false)
-}
-
-/// The first offset at or after `offset` where either of two files of one size has data.
-fn next_data(
-    opened: &OpenSession,
-    view: &TreeView<'_>,
-    base: &BaseObject,
-    after: &TreeObject,
-    offset: u64,
-) -> Result<Option<u64>> {
-    let new = view.next_data(after, offset).map_err(|source| at(after.path(), source))?;
-    let old = opened.base().next_data(&base.path, base.attr.fileid, offset);
-    let old = old.map_err(|source| base_error(opened, &base.path, source))?;
-    let starts = [new.map(|data| data.start), old.map(|(start, _)| start.max(offset))];
-    Ok(starts.into_iter().flatten().min().filter(|start| *start < after.attr().size))
 }
 
 /// Reads from a file of the base; returns the number of bytes read.

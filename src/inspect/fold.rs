@@ -6,16 +6,17 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 
 use super::diff::{
-    ChangedFields, DiffOptions, Difference, DifferenceKind, at, base_error, diff, differences,
+    ChangedFields, DiffOptions, Difference, DifferenceKind, at, base_error, diff_past_denied,
+    differences,
 };
-use super::error::Result;
+use super::error::{InspectError, Result};
 use super::opened::OpenSession;
 use super::split::walk_base;
 use super::tool_owned::{OwnedBy, ToolOwnedFiles};
 use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
 use crate::overlay::{BaseObject, Change, TreeView};
-use crate::vfs::FileKind;
+use crate::vfs::{FileKind, FsError};
 
 /// Which differences are folded into one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +76,24 @@ pub fn sorted(
     options: &DiffOptions,
     moved: &HashMap<MergedPath, MergedPath>,
 ) -> Result<Vec<Difference>> {
+    let (all, denied) = sorted_past_denied(opened, options, moved)?;
+    match denied.first() {
+        Some(path) => Err(InspectError::at(path, FsError::Access)),
+        None => Ok(all),
+    }
+}
+
+/// As [`sorted`], with the paths of objects that the base denies access to.
+///
+/// # Errors
+/// As [`sorted`], for all other reasons.
+pub fn sorted_past_denied(
+    opened: &OpenSession,
+    options: &DiffOptions,
+    moved: &HashMap<MergedPath, MergedPath>,
+) -> Result<(Vec<Difference>, Vec<MergedPath>)> {
     let mut all = Vec::new();
-    diff(opened, options, &mut |_, difference| {
+    let denied = diff_past_denied(opened, options, &mut |_, difference| {
         all.push(difference);
         Ok(ControlFlow::Continue(()))
     })?;
@@ -101,7 +118,7 @@ pub fn sorted(
         }
     }
     all.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(all)
+    Ok((all, denied))
 }
 
 fn base_object(opened: &OpenSession, path: &MergedPath) -> Result<Option<BaseObject>> {

@@ -27,6 +27,11 @@ pub(super) enum OpError {
 pub(super) type Result<T> = std::result::Result<T, OpError>;
 
 impl OpError {
+    /// Whether the base, or a directory above an object, denies access to it.
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Base(BaseError::Denied) | Self::Fs(FsError::Access))
+    }
+
     /// The error for the caller. Faults that need the operator are logged here, once.
     pub fn into_fs(self) -> FsError {
         match self {

@@ -88,7 +88,7 @@ pub use original::BlobDigest;
 pub use quota::Group;
 pub use scope::{GuardedPaths, Scope};
 pub use snapshot::FIRST_NAME_COOKIE;
-pub use tools::changes::{BaseObject, Change, ChangesError, original_of_dir};
+pub use tools::changes::{BaseObject, Change, ChangesError, DeniedChange, original_of_dir};
 pub use tools::data::{DataPiece, DataReader};
 pub use tools::layer::LostDir;
 pub use tools::path_rows::PathRows;

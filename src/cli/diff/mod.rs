@@ -17,7 +17,7 @@ use super::source::LookSource;
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{DiffOptions, Difference};
-use crate::inspect::fold::{FoldOptions, FoldedLine, each_path, entries, sorted};
+use crate::inspect::fold::{FoldOptions, FoldedLine, each_path, entries, sorted_past_denied};
 use crate::inspect::opened::OpenSession;
 use crate::inspect::patch::{FileStat, Style, stats};
 pub(super) use line::{json, line, whose};
@@ -164,7 +164,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         false => Default::default(),
     };
     let moved = moved(args, &files);
-    let mut differences = sorted(&opened, &options, &moved)?;
+    let (mut differences, denied) = sorted_past_denied(&opened, &options, &moved)?;
     let is_any = !differences.is_empty();
     if counts {
         // As for git, these have no counts; but their mode may differ, too.
@@ -197,8 +197,11 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     patch::tell_of_renames(&left_out);
     tell_unmatched(&options.selection, "change");
     tell_ignored(&opened, &options.selection)?;
+    patch::tell_of_denied(&denied, "shown");
     if counts && !left_out.unknown.is_empty() {
         patch::tell_of_unknown(&left_out, "counted");
+    }
+    if !denied.is_empty() || (counts && !left_out.unknown.is_empty()) {
         return Ok(Ending::Exit(2));
     }
     Ok(if is_any { Ending::Findings } else { Ending::Done })

@@ -47,6 +47,8 @@ pub struct PatchOmissions {
     pub unknown: Vec<MergedPath>,
     /// Those of `unknown` that the session deleted.
     pub deleted_unknown: BTreeSet<MergedPath>,
+    /// Objects that the base denies access to.
+    pub denied: Vec<MergedPath>,
     /// Files at whose path the base has something that `git apply` does not remove, with the path
     /// of that.
     pub blocked: BTreeMap<MergedPath, MergedPath>,

@@ -12,7 +12,7 @@ use super::style::Style;
 use crate::base::{BaseError, BasePath};
 use crate::delta::{MergedPath, Original};
 use crate::inspect::diff::{
-    DiffOptions, Difference, DifferenceKind, at, base_error, diff, drifted_original,
+    DiffOptions, Difference, DifferenceKind, at, base_error, diff_past_denied, drifted_original,
 };
 use crate::inspect::error::{InspectError, Result};
 use crate::inspect::opened::OpenSession;
@@ -71,11 +71,12 @@ impl Pairs {
     pub fn find(opened: &OpenSession, options: &DiffOptions, style: &Style) -> Result<Self> {
         let (selection, largest) = (options.selection.clone(), u64::MAX);
         let mut pairs = Self { selection, largest, ..Self::default() };
-        diff(opened, options, &mut |view, difference| {
+        let denied = diff_past_denied(opened, options, &mut |view, difference| {
             pairs.left_out.differences += 1;
             pairs.add(opened, view, &difference)?;
             Ok(ControlFlow::Continue(()))
         })?;
+        pairs.left_out.denied = denied;
         opened.with_tree(|view| {
             pairs.drop_existing_targets(view)?;
             if !style.has_git {

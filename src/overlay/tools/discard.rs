@@ -220,7 +220,11 @@ fn drop_tree(
             edit.txn.delete_inode(ino)?;
             continue;
         }
-        detect_new_links(edit, &mut row)?;
+        match detect_new_links(edit, &mut row) {
+            // The base shows none of its names to this user, so it shows no new ones either.
+            Err(error) if error.is_denied() => {}
+            found => drop(found?),
+        }
         row.nlink = row.nlink.saturating_sub(1);
         row.ctime = moved_on(row.ctime, edit.now);
         if row.nlink > 0 || edit.view().base_links_left(&row)? > 0 {
@@ -319,7 +323,10 @@ pub(super) fn update_changed_dirs(
                 } else {
                     row.mtime = base.map_or(row.ctime, |base| base.mtime);
                 }
-                row.subdirs = Some(edit.view().count_subdirs(&place)?);
+                row.subdirs = match edit.view().count_subdirs(&place) {
+                    Err(error) if error.is_denied() => row.subdirs,
+                    subdirs => Some(subdirs?),
+                };
                 edit.txn.put_inode(&row)?;
             }
         }
@@ -330,7 +337,11 @@ pub(super) fn update_changed_dirs(
 
 /// Updates a directory's origin to the base's ctime, which changed with applied entries, and to
 /// its mode and owner; not if these differ, because another process may have set them.
-fn refresh_dir_origin(edit: &Edit<'_>, place: &DirPlace, row: &mut InodeRow) -> Result<()> {
+pub(super) fn refresh_dir_origin(
+    edit: &Edit<'_>,
+    place: &DirPlace,
+    row: &mut InodeRow,
+) -> Result<()> {
     let Some((base, origin)) = place.base.as_ref().zip(row.origin.as_mut()) else {
         return Ok(());
     };
@@ -359,7 +370,7 @@ fn follow_base_attributes(edit: &Edit<'_>, place: &DirPlace, row: &mut InodeRow)
 
 /// The base's attributes of a directory whose row adds nothing to them. With `is_applied`,
 /// another mtime is an addition: a client set it during the apply.
-fn unchanged_dir_attr(
+pub(super) fn unchanged_dir_attr(
     edit: &Edit<'_>,
     place: &DirPlace,
     row: &InodeRow,
@@ -392,7 +403,11 @@ fn drop_idle_whiteouts(edit: &mut Edit<'_>, dir: &DirPlace) -> Result<()> {
         return Ok(());
     }
     for name in edit.txn.whiteouts_in(&dir.merged)? {
-        if !edit.base_has(dir, &name)? && !may_come_back(edit, dir, &name)? {
+        let is_there = match edit.base_has(dir, &name) {
+            Err(error) if error.is_denied() => true,
+            is_there => is_there?,
+        };
+        if !is_there && !may_come_back(edit, dir, &name)? {
             edit.txn.remove_whiteout(&dir.merged.join(&name))?;
         }
     }
@@ -416,7 +431,10 @@ pub(super) fn record_given_up(
     procedure: AuditProcedure,
     path: MergedPath,
 ) -> Result<()> {
-    let found = TreeView { view: edit.view(), knows_base: true }.find(&path)?;
+    let found = match (TreeView { view: edit.view(), knows_base: true }.find(&path)) {
+        Err(FsError::Access) => None,
+        found => found?,
+    };
     let fileid = found.map_or(FileId(0), |found| found.attr().fileid);
     edit.record(procedure, fileid, path, None, (None, None))
 }

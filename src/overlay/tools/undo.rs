@@ -9,7 +9,7 @@ use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::vfs::{FileKind, FsError};
 
-use super::changes::Change;
+use super::changes::{Change, DeniedChange};
 use super::tree::{TreeObject, TreeView};
 
 /// Extent of a discard.
@@ -50,23 +50,32 @@ impl TreeView<'_> {
     /// The session or the base cannot be read.
     pub fn undo(&self, asked: &[MergedPath]) -> Result<Undo, FsError> {
         let mut all = Vec::new();
-        let mut failed = None;
-        self.changes(&mut |change| match self.ends(change) {
-            Ok(ends) => {
-                all.push(ends);
-                true
+        let (mut failed, mut denied) = (None, Vec::new());
+        let mut each = |change: Change| {
+            let from = change.before.filter(|_| !change.is_link).map(|before| before.path);
+            match self.ends(change.path, from) {
+                Ok(ends) => {
+                    all.push(ends);
+                    true
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    false
+                }
             }
-            Err(error) => {
-                failed = Some(error);
-                false
-            }
-        })
-        .map_err(|failed| {
-            tracing::warn!(path = ?failed.path, error = %failed.source, "undo");
-            failed.source
-        })?;
+        };
+        self.changes_past_denied(&mut each, &mut |change| denied.push(change)).map_err(
+            |failed| {
+                tracing::warn!(path = ?failed.path, error = %failed.source, "undo");
+                failed.source
+            },
+        )?;
         if let Some(error) = failed {
             return Err(error.into_fs());
+        }
+        // The base has to be seen for a comparison, and not to show again.
+        for DeniedChange { path, from } in denied {
+            all.push(self.ends(path, from).map_err(|error| error.into_fs())?);
         }
         let touched = touched(&all);
         let (mut chosen, mut idle) = (HashSet::new(), Vec::new());
@@ -100,10 +109,15 @@ impl TreeView<'_> {
             .is_none_or(|base| (base.mode, base.uid, base.gid) != (attr.mode, attr.uid, attr.gid)))
     }
 
-    fn ends(&self, change: Change) -> crate::overlay::error::Result<UndoGroup> {
-        let mut ends = UndoGroup { paths: vec![change.path], gone_at: None };
-        let Some(before) = change.before.filter(|_| !change.is_link) else { return Ok(ends) };
-        let (mut base, mut is_gone) = (before.path, false);
+    /// The paths of the change at `path` of an object that has, or had, the base path `from`.
+    fn ends(
+        &self,
+        path: MergedPath,
+        from: Option<BasePath>,
+    ) -> crate::overlay::error::Result<UndoGroup> {
+        let mut ends = UndoGroup { paths: vec![path], gone_at: None };
+        let Some(mut base) = from else { return Ok(ends) };
+        let mut is_gone = false;
         while let Some((parent, name)) = base.split() {
             // Not the base path: if an ancestor was renamed, another object may be there.
             if let Some(place) = self.view.place_of_base(&parent)? {

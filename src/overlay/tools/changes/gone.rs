@@ -122,10 +122,23 @@ impl ChangeSearch<'_> {
         }
         let Some(base) = &dir.base else { return Ok(true) };
         self.at = dir.place.merged.clone();
-        for name in self.hidden_names(dir, base)? {
+        let names = match self.hidden_names(dir, base) {
+            Err(error) => return self.pass_by(error, Some(dir.ino)).map(|()| true),
+            names => names?,
+        };
+        for name in names {
             self.at = dir.place.merged.join(&name);
-            let Some(gone) = self.gone_object(dir, base, &name)? else { continue };
-            let change = self.gone(gone, self.at.clone())?;
+            let gone = self.gone_object(dir, base, &name);
+            let gone =
+                gone.and_then(|gone| gone.map(|gone| self.gone(gone, self.at.clone())).transpose());
+            let change = match gone {
+                Ok(Some(change)) => change,
+                Ok(None) => continue,
+                Err(error) => {
+                    self.pass_by(error, None)?;
+                    continue;
+                }
+            };
             if !(self.each)(change) {
                 return Ok(false);
             }

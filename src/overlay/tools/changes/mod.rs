@@ -5,6 +5,7 @@
 //! so a listed object may be identical to its base object.
 
 mod below;
+mod denied;
 mod drift;
 mod gone;
 mod links;
@@ -23,6 +24,8 @@ use crate::overlay::followed::{now_of, original_at, recorded_of};
 use crate::overlay::node::{DirPlace, Node, is_linked};
 use crate::overlay::original::is_as_original;
 use crate::overlay::resolve::View;
+pub use denied::DeniedChange;
+use denied::NoteDenied;
 pub use drift::original_of_dir;
 use drift::{both_changed_attributes, drifted};
 
@@ -110,6 +113,8 @@ struct ChangeSearch<'a> {
     newly_linked: BTreeSet<Ino>,
     /// The current path, for errors.
     at: MergedPath,
+    /// Called for each object that cannot be compared; `None` if that ends the search.
+    denied: Option<NoteDenied<'a>>,
 }
 
 /// A directory of the session.
@@ -132,7 +137,7 @@ struct SessionDir {
 impl<'a> ChangeSearch<'a> {
     fn new(tree: &'a TreeView<'a>, each: &'a mut dyn FnMut(Change) -> bool) -> Self {
         let (visited, newly_linked) = (HashSet::new(), BTreeSet::new());
-        Self { tree, each, visited, newly_linked, at: MergedPath::root() }
+        Self { tree, each, visited, newly_linked, at: MergedPath::root(), denied: None }
     }
 
     fn view(&self) -> &View<'_> {
@@ -226,7 +231,13 @@ impl<'a> ChangeSearch<'a> {
             let Some(row) = self.view().txn.inode(ino)? else { continue };
             let is_dir = row.kind == FileKind::Directory;
             self.at = dir.place.merged.join(&name);
-            let change = self.entry(dir, &name, row)?;
+            let change = match self.entry(dir, &name, row) {
+                Ok(change) => change,
+                Err(error) => {
+                    self.pass_by(error, Some(ino))?;
+                    continue;
+                }
+            };
             if links::is_newly_linked(&change) {
                 self.newly_linked.insert(ino);
             }
@@ -405,7 +416,10 @@ impl<'a> ChangeSearch<'a> {
                 return Ok(false);
             }
         }
-        self.further_names()
+        match self.further_names() {
+            Err(error) => self.pass_by(error, None).map(|()| true),
+            through => through,
+        }
     }
 
     /// As [`TreeView::is_moved_away`].

@@ -98,8 +98,8 @@ async fn execute(
             files.rewrite(&path.merged()?, object, &meta, content).await?;
             Ok(Answer::Done)
         }
-        Request::Rebase { applied, is_logged } => {
-            rebase(overlay, caller, (&applied, is_logged)).await
+        Request::Rebase { applied, is_closing } => {
+            rebase(overlay, caller, (&applied, is_closing)).await
         }
         Request::DropUnchanged { copies } => drop_unchanged(overlay, caller, &copies).await,
     }
@@ -141,12 +141,12 @@ async fn set_quota(overlay: &Overlay, bounds: [Bound; 3]) -> Result<Answer, Refu
 async fn rebase(
     overlay: &Overlay,
     caller: &Caller,
-    (applied, is_logged): (&[AppliedObject], bool),
+    (applied, is_closing): (&[AppliedObject], bool),
 ) -> Result<Answer, Refusal> {
     at_most(applied.len())?;
     let applied = applied.iter().map(AppliedObject::to_rebase_item).collect::<Result<_, _>>()?;
-    let kept = match is_logged {
-        true => overlay.rebase_logged(caller, applied).await,
+    let kept = match is_closing {
+        true => overlay.rebase_closed(caller, applied).await.map(|()| Vec::new()),
         false => overlay.rebase(caller, applied).await,
     };
     let kept = kept.map_err(of_session)?;

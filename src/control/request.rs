@@ -125,9 +125,10 @@ pub enum Request {
     Rebase {
         /// The applied objects.
         applied: Vec<AppliedObject>,
-        /// The audit log has their rows, from an earlier request.
-        #[serde(default)]
-        is_logged: bool,
+        /// They are directories whose modes the base got after an earlier request for the same
+        /// changes, which wrote their audit rows. Nothing in them can be read any more.
+        #[serde(default, rename = "is_logged")]
+        is_closing: bool,
     },
     /// Makes the applied parts of a file's changes its original. The original content with only
     /// these parts applied follows.

@@ -67,7 +67,7 @@ impl SessionUpdater for Forgetting<'_> {
         let forgotten = requests.try_for_each(|some| {
             let applied = some.into_iter().map(|applied| message(applied, is_first)).collect();
             if let Answer::Rebased { kept } =
-                self.0.ask(Request::Rebase { applied, is_logged: false })?
+                self.0.ask(Request::Rebase { applied, is_closing: false })?
             {
                 all_kept.extend(kept.iter().filter_map(|path| path.merged().ok()));
             }
@@ -82,7 +82,7 @@ impl SessionUpdater for Forgetting<'_> {
     fn forget_closed(&mut self, applied: &[AppliedChange]) -> Result<(), InspectError> {
         for some in applied.chunks(limits::MAX_PATHS) {
             let applied = some.iter().map(|applied| message(applied, false)).collect();
-            self.0.ask(Request::Rebase { applied, is_logged: true }).map_err(not_dropped)?;
+            self.0.ask(Request::Rebase { applied, is_closing: true }).map_err(not_dropped)?;
         }
         Ok(())
     }

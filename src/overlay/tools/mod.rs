@@ -8,6 +8,7 @@
 //! | `changes`, `originals` | the differences from the base; comparisons with originals |
 //! | `discard`, `undo` | give up changes, and what that takes |
 //! | `rebase`, `rebase_part`, `rebase_unchanged` | drop rows that the base has |
+//! | `rebase_closed` | drops modes that close a directory |
 //! | `rebase_links`, `rebase_moved_out` | what these rows hid or linked elsewhere |
 //! | `path_rows` | the session's rows for one path |
 //! | `prune` | shortens the audit log |
@@ -23,6 +24,7 @@ mod originals;
 pub(super) mod path_rows;
 mod prune;
 pub(super) mod rebase;
+mod rebase_closed;
 mod rebase_links;
 mod rebase_moved_out;
 mod rebase_moves;

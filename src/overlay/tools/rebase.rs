@@ -61,27 +61,6 @@ impl Overlay {
         caller: &Caller,
         applied: Vec<RebaseItem>,
     ) -> std::result::Result<Vec<MergedPath>, FsError> {
-        self.rebase_items(caller, applied, false).await
-    }
-
-    /// As [`Overlay::rebase`], without audit rows: the log has them from an earlier request.
-    ///
-    /// # Errors
-    /// As [`Overlay::rebase`].
-    pub async fn rebase_logged(
-        &self,
-        caller: &Caller,
-        applied: Vec<RebaseItem>,
-    ) -> std::result::Result<Vec<MergedPath>, FsError> {
-        self.rebase_items(caller, applied, true).await
-    }
-
-    async fn rebase_items(
-        &self,
-        caller: &Caller,
-        applied: Vec<RebaseItem>,
-        is_logged: bool,
-    ) -> std::result::Result<Vec<MergedPath>, FsError> {
         self.core.base.invalidate();
         self.give_up(caller, move |edit| {
             let moves = Moves::of(&applied);
@@ -89,7 +68,7 @@ impl Overlay {
             follow_moves(edit, &applied, &moves)?;
             let applied = as_named_now(edit, &applied)?;
             let kept = drop_applied_rows(edit, &applied, &moves, settled)?;
-            for applied in applied.iter().filter(|_| !is_logged) {
+            for applied in &applied {
                 record_given_up(edit, AuditProcedure::Apply, applied.path.clone())?;
             }
             Ok(kept)
@@ -166,17 +145,19 @@ fn drop_applied_rows(
 
 /// The items with their current paths: a client may have moved a directory above since.
 pub(super) fn as_named_now(edit: &Edit<'_>, applied: &[RebaseItem]) -> Result<Vec<RebaseItem>> {
-    let named_now = |applied: &RebaseItem| {
-        let above = BasePath::from_bytes(base_bytes(&applied.path.parent()));
-        let place = match above {
-            Some(above) => edit.view().place_of_base(&above)?,
-            None => None,
-        };
-        let path = place.zip(applied.path.name()).map(|(dir, name)| dir.merged.join(&name));
-        let path = path.unwrap_or_else(|| applied.path.clone());
-        Ok(RebaseItem { path, ..applied.clone() })
+    applied.iter().map(|applied| named_now(edit, applied)).collect()
+}
+
+/// One item with its current path.
+pub(super) fn named_now(edit: &Edit<'_>, applied: &RebaseItem) -> Result<RebaseItem> {
+    let above = BasePath::from_bytes(base_bytes(&applied.path.parent()));
+    let place = match above {
+        Some(above) => edit.view().place_of_base(&above)?,
+        None => None,
     };
-    applied.iter().map(named_now).collect()
+    let path = place.zip(applied.path.name()).map(|(dir, name)| dir.merged.join(&name));
+    let path = path.unwrap_or_else(|| applied.path.clone());
+    Ok(RebaseItem { path, ..applied.clone() })
 }
 
 /// Hides the base's new object at a path from which a client removed the session's entry.

@@ -10,6 +10,7 @@
 mod attrs;
 mod clone;
 mod error;
+mod mounts;
 mod object;
 mod seen;
 mod staged;

@@ -6,13 +6,14 @@
 //! change is skipped. A taken object is put where the plan says even if the session has moved it
 //! again; the session follows it there.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::{Bound, ControlFlow};
 
 use super::dir_times::DirTimes;
 use super::journal::{Journal, Notes};
 use super::locked_dirs;
 use super::plan::target_path;
+use super::refused::{mounted_at, mounted_below};
 use super::session_check::{CHANGED, SessionCheck};
 use super::stage::NotSet;
 use super::steps::{AppliedChange, PutStep, Take};
@@ -53,6 +54,8 @@ pub(super) struct StepRunner<'a> {
     pub(super) placed: HashSet<usize>,
     /// Directories that takes or openings change: their new ctimes are our own work.
     source_dirs: HashSet<BasePath>,
+    /// Mount points in the target, as this run began.
+    mounts: BTreeSet<BasePath>,
     /// Steps that are done or skipped.
     pub done: usize,
 }
@@ -144,6 +147,7 @@ impl<'a> StepRunner<'a> {
             links,
             placed,
             source_dirs,
+            mounts: target.mounts_below(),
             done,
         })
     }
@@ -268,6 +272,9 @@ impl<'a> StepRunner<'a> {
         }
         match self.target.look(&take.from)? {
             Some(now) if take.seen.is_as_seen(&now) => {
+                if let Some(mount) = mounted_below(&take.from, &self.mounts) {
+                    return Err(StepFailure::Skip(mounted_at(mount)));
+                }
                 if now.is_dir() && self.removed.contains_key(&take.from) {
                     self.check_moved_out(&take.from)?;
                     self.check_unseen(&take.from)?;

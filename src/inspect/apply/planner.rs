@@ -183,16 +183,18 @@ impl<'a> Planner<'a> {
     pub fn make(mut self) -> Result<ApplyPlan> {
         self.log_begun = audit_drift::begun(self.opened)?;
         self.top()?;
-        let mut failed = None;
+        let (mut failed, mut denied) = (None, Vec::new());
         let view = self.view;
-        let through = view.changes(&mut |change| {
+        let mut each = |change| {
             failed = self.change(change).err();
             failed.is_none()
-        });
+        };
+        let through = view.changes_past_denied(&mut each, &mut |change| denied.push(change));
         if let Some(error) = failed {
             return Err(error);
         }
         through?;
+        self.leave_out_denied(denied)?;
         self.removals_in_copy()?;
         self.directories_as_they_were()?;
         self.find_drift_in_removed_dirs()?;
@@ -200,6 +202,7 @@ impl<'a> Planner<'a> {
         self.find_drift_in_same_second()?;
         self.resolve_drift()?;
         self.leave_out_git_dirs()?;
+        self.leave_out_mounts();
         self.refuse_removal_of_unseen()?;
         self.leave_out_dependents()?;
         self.drop_other_names();

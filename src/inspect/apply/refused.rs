@@ -4,20 +4,22 @@
 //! need an option. A directory with entries that the removing client never saw is removed only if
 //! it is named. Hidden paths are never overwritten or removed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Bound;
 
 use super::Skipped;
 use super::audit_drift::{self, RemovedDescendant};
 use super::plan::{ApplyPlan, Loss, Special, target_path};
-use super::planner::Planner;
+use super::planner::{LeftOutMove, Planner};
 use super::target_dir::base_error;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
+use crate::inspect::InspectError;
 use crate::inspect::diff::{self, Difference, DifferenceKind};
 use crate::inspect::error::Result;
 use crate::inspect::split;
-use crate::overlay::{BaseObject, Change};
-use crate::vfs::FileKind;
+use crate::overlay::{BaseObject, Change, DeniedChange};
+use crate::vfs::{FileKind, FsError};
 use crate::writeback::Attrs;
 
 /// The set-user-ID and set-group-ID bits.
@@ -77,6 +79,23 @@ impl Planner<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// Leaves out changes that cannot be compared, because the base denies access to what they
+    /// change, unless one of them is chosen.
+    pub(super) fn leave_out_denied(&mut self, denied: Vec<DeniedChange>) -> Result<()> {
+        for DeniedChange { path, from } in denied {
+            let is_picked = self.chosen.as_ref().is_none_or(|chosen| chosen.contains_key(&path));
+            if is_picked && self.options.selection.has(self.view, &path, true) {
+                return Err(InspectError::at(&path, FsError::Access));
+            }
+            if let Some(from) = from.filter(|from| MergedPath::of_base(from) != path) {
+                let left = LeftOutMove { to: path.clone(), is_removed: false };
+                self.staying.insert(from, left);
+            }
+            self.left_out.insert(path);
+        }
+        Ok(())
     }
 
     /// Leaves out a change that makes a special object, unless an option allows these; returns
@@ -233,6 +252,20 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Leaves out the changes that remove, replace or move a directory above a mount point: the
+    /// mounted filesystem would go with the directory.
+    pub(super) fn leave_out_mounts(&mut self) {
+        let mounts = self.place.target.mounts_below();
+        let takes = self.plan.steps.takes.iter();
+        let mounted: Vec<_> = takes
+            .filter(|take| !take.stays && take.seen.is_dir())
+            .filter_map(|take| Some((take.change, mounted_below(&take.from, &mounts)?.clone())))
+            .collect();
+        for (change, mount) in mounted {
+            self.refuse_removal(change, mounted_at(&mount));
+        }
+    }
+
     /// Leaves out the change with this number, which removes a directory.
     fn refuse_removal(&mut self, change: usize, why: String) {
         if let Some(removes) = self.plan.changes.get(change) {
@@ -250,4 +283,20 @@ impl Planner<'_> {
         self.plan.left_out.push(skipped.clone());
         self.plan.refused.push((change, skipped));
     }
+}
+
+/// A mount point below a directory.
+pub(super) fn mounted_below<'a>(
+    dir: &BasePath,
+    mounts: &'a BTreeSet<BasePath>,
+) -> Option<&'a BasePath> {
+    let below = [dir.as_bytes(), b"/"].concat();
+    let from = (Bound::Excluded(below.as_slice()), Bound::Unbounded);
+    mounts.range::<[u8], _>(from).next().filter(|mount| mount.as_bytes().starts_with(&below))
+}
+
+/// Why a directory above this mount point stays.
+pub(super) fn mounted_at(mount: &BasePath) -> String {
+    let mount = MergedPath::of_base(mount);
+    format!("another filesystem is mounted below it, at {}", mount.display())
 }

@@ -1,6 +1,7 @@
 //! The directory that an apply writes to: the base itself, or a copy of it.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::advice::ApplyAdvice;
@@ -166,7 +167,10 @@ fn real(path: &Path) -> Result<PathBuf> {
 
 /// Refuses a copy that is the base, in it, or above it.
 fn check_apart(copy: &Path, base: &Path, given: &Path) -> Result<()> {
-    let (what, advice) = if copy == base {
+    // A bind mount of the base has another path.
+    let id = |path| fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
+    let is_base = copy == base || id(copy).is_some_and(|copy| Some(copy) == id(base));
+    let (what, advice) = if is_base {
         ("is the base", ApplyAdvice::NameNoCopy)
     } else if copy.starts_with(base) || base.starts_with(copy) {
         ("is not apart from the base", ApplyAdvice::NameOtherCopy)
@@ -177,7 +181,7 @@ fn check_apart(copy: &Path, base: &Path, given: &Path) -> Result<()> {
 }
 
 /// Whether `path` is `dir` or below it.
-fn is_within(path: &BasePath, dir: &BasePath) -> bool {
+pub(super) fn is_within(path: &BasePath, dir: &BasePath) -> bool {
     let rest = path.as_bytes().strip_prefix(dir.as_bytes());
     rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }

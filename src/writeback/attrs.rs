@@ -10,7 +10,7 @@ use crate::base::shown_mode;
 use crate::vfs::{FileKind, Time};
 
 /// The set-user-ID and set-group-ID bits.
-const SET_ID: u32 = 0o6000;
+pub(super) const SET_ID: u32 = 0o6000;
 
 /// The attributes that an object should get.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,11 +8,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
-use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
+use super::attrs::{self, SET_ID};
 use super::object::{TargetObject, entry};
-use super::{Result, Staging, Target, Unset, attrs, effective_user, unreadable, xattrs};
+use super::{Result, Staging, Target, Unset, effective_user, unreadable, xattrs};
 use crate::base::BasePath;
 use crate::vfs::FileKind;
 
@@ -25,6 +26,10 @@ pub struct Cloner<'a> {
     links: bool,
     /// The attributes that could not be set, for each affected object.
     pub unset: Vec<Unset>,
+    /// Copies that lack extended attributes or the exact mtime of the original, which the
+    /// filesystem refuses or cannot store, by their paths below the tops of the copied trees; and
+    /// the names of what they lack.
+    pub lost: Vec<(BasePath, Vec<String>)>,
     /// Copies that were to become hard links, by their paths below the tops of the copied trees,
     /// with the host's errors.
     pub lost_links: Vec<(BasePath, io::Error)>,
@@ -66,8 +71,8 @@ impl CloneEnds<'_> {
 impl<'a> Cloner<'a> {
     /// Makes copies of files.
     pub fn new(staging: &'a Staging) -> Self {
-        let (unset, lost_links, made) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { staging, links: false, unset, lost_links, made }
+        let (unset, lost, lost_links) = (Vec::new(), Vec::new(), Vec::new());
+        Self { staging, links: false, unset, lost, lost_links, made: HashMap::new() }
     }
 
     /// Makes hard links of files instead of copies, where the host supports that.
@@ -177,25 +182,40 @@ impl<'a> Cloner<'a> {
     ) -> Result<()> {
         let (source, place) = ends.at(below);
         let carried = ends.from.0.xattrs(&source)?;
-        let set = || -> io::Result<Unset> {
+        let mut lost = Vec::new();
+        let mut set = || -> io::Result<Unset> {
             let (dir, name) = ends.to.0.parent(&place)?;
-            let _set_again_below = xattrs::write(dir.as_fd(), name, &carried);
+            lost = xattrs::write(dir.as_fd(), name, &carried);
             if is_later {
                 rustix::fs::chmodat(&dir, name, Mode::RWXU, AtFlags::empty())?;
                 return Ok(Unset::default());
             }
             let unset = attrs::set(dir.as_fd(), name, &object.attrs)?;
             if !carried.is_empty() {
-                let _refused_by_the_host = xattrs::write(dir.as_fd(), name, &carried);
+                lost = xattrs::write(dir.as_fd(), name, &carried);
             }
             Ok(unset)
         };
         let unset = set().map_err(|source| ends.to.0.error(&place, source))?;
+        let mut lost: Vec<_> =
+            lost.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+        if !is_later && !unset.times && !has_mtime_of(ends.to.0, &place, object)? {
+            lost.push("mtime".to_owned());
+        }
+        if !lost.is_empty() {
+            self.lost.push((below.clone(), lost));
+        }
         if unset != Unset::default() {
             self.unset.push(unset);
         }
         Ok(())
     }
+}
+
+/// Whether a copy has the mtime of the original: a filesystem may store whole seconds only.
+fn has_mtime_of(copy: &Target, place: &BasePath, object: &TargetObject) -> Result<bool> {
+    let now = copy.object(place)?;
+    Ok(now.is_some_and(|now| now.attrs.mtime == object.attrs.mtime))
 }
 
 /// Fails if this user cannot copy the object at `path`: a file that the user may not read, or a
@@ -218,6 +238,28 @@ pub fn check_copy(from: &Target, path: &BasePath, object: &TargetObject) -> Resu
         }
     };
     checked().map_err(|source| from.error(path, source))
+}
+
+/// Whether this user may make hard links of an object of another user. With `protected_hardlinks`
+/// (proc_sys_fs(5)), only of a regular file without set-ID bits that the user may read and write.
+pub fn may_link(of: &Target, path: &BasePath, object: &TargetObject) -> bool {
+    if !has_protected_links() {
+        return true;
+    }
+    let is_writable = || -> io::Result<bool> {
+        let (dir, name) = of.parent(path)?;
+        let want = Access::READ_OK.union(Access::WRITE_OK);
+        Ok(rustix::fs::accessat(&dir, name, want, AtFlags::EACCESS).is_ok())
+    };
+    let is_plain = object.seen.kind == FileKind::Regular && object.attrs.mode & SET_ID == 0;
+    is_plain && is_writable().unwrap_or(false)
+}
+
+/// Whether the system protects the objects of other users from hard links. Assumed of a Linux that
+/// does not say it.
+fn has_protected_links() -> bool {
+    let setting = || std::fs::read("/proc/sys/fs/protected_hardlinks");
+    cfg!(target_os = "linux") && setting().map_or(true, |setting| !setting.starts_with(b"0"))
 }
 
 /// Creates a hard link.

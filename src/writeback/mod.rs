@@ -35,7 +35,7 @@ use crate::base::{BasePath, Beneath, KEPT};
 use crate::vfs::Time;
 
 pub use attrs::{Attrs, ChangedByOther, Unset};
-pub use clone::{Cloner, Hooks, check_copy};
+pub use clone::{Cloner, Hooks, check_copy, may_link};
 pub use error::TargetError;
 pub use object::TargetObject;
 pub use seen::SeenObject;

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use super::journal::Journal;
 use super::kept_hard_links::SharedFiles;
+use super::plan::Loss;
 use super::record::{Before, Left, Moves, Placed, PlacedDescendant, Record, RemovedByApply, round};
 use super::steps::Steps;
 use super::target_dir::ApplyTarget;
@@ -43,6 +44,20 @@ pub struct KeptCopy {
     pub change: MergedPath,
     /// The path where it is kept.
     pub copy: PathBuf,
+}
+
+/// What an apply keeps.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub copies: Vec<KeptCopy>,
+    /// What copies on another filesystem lack.
+    pub losses: Vec<Loss>,
+}
+
+impl From<Vec<KeptCopy>> for Kept {
+    fn from(copies: Vec<KeptCopy>) -> Self {
+        Self { copies, losses: Vec::new() }
+    }
 }
 
 /// The space of the objects that steps replace and remove, in bytes: data in whole blocks, and
@@ -148,6 +163,8 @@ pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<
 pub(super) struct KeptItem {
     pub shelf: StagingDir,
     pub slot: StagingSlot,
+    /// Its path in the target before the apply.
+    pub path: BasePath,
     /// Its path in the undo directory.
     pub to: BasePath,
 }
@@ -176,7 +193,7 @@ pub(super) fn keep(
     (skipped, noted): (&HashSet<usize>, Option<SharedFiles>),
     (top, closed): (&Attrs, &HashMap<BasePath, Attrs>),
     watch: &mut ApplyWatch<'_>,
-) -> Result<Option<Vec<KeptCopy>>> {
+) -> Result<Option<Kept>> {
     let path = place.undo_dir();
     let dir = UndoDir::open(&path, true)?;
     let dir = dir.ok_or_else(|| TargetError {
@@ -187,7 +204,7 @@ pub(super) fn keep(
     let old = read(&dir)?;
     if let Some(done) = old.as_ref().filter(|old| old.round() == round) {
         sweep_old(&dir, &round);
-        return Ok(Some(copies(&dir, done)));
+        return Ok(Some(copies(&dir, done).into()));
     }
     let keeping = Keeping { place, staging, journal, skipped, noted, closed, dir: &dir, round };
     keeping.run(old.as_ref(), top, watch)
@@ -201,11 +218,11 @@ fn sweep_old(dir: &UndoDir, round: &str) {
     }
 }
 
-/// Removes the undo directory.
-pub(super) fn remove(place: &ApplyTarget<'_>) -> Result<()> {
-    match UndoDir::open(&place.undo_dir(), false)? {
-        Some(dir) => Ok(dir.remove()?),
-        None => Ok(()),
+/// Removes the undo directory, as far as the host allows.
+pub(super) fn remove(place: &ApplyTarget<'_>) {
+    let dir = UndoDir::open(&place.undo_dir(), false);
+    if let Err(error) = dir.and_then(|dir| dir.map_or(Ok(()), UndoDir::remove)) {
+        tracing::warn!(%error, "what an earlier apply kept is not removed");
     }
 }
 
@@ -281,7 +298,7 @@ impl Keeping<'_> {
         old: Option<&Record>,
         top: &Attrs,
         watch: &mut ApplyWatch<'_>,
-    ) -> Result<Option<Vec<KeptCopy>>> {
+    ) -> Result<Option<Kept>> {
         let mut record = Record {
             session: self.journal.session.clone(),
             target: self.place.target.path().to_owned(),
@@ -299,11 +316,12 @@ impl Keeping<'_> {
             if let Some(old) = old {
                 sweep_old(self.dir, &old.round());
             }
-            return Ok(Some(Vec::new()));
+            return Ok(Some(Kept::default()));
         }
         self.dir.begin(&self.round)?;
         let items = self.items(&record);
-        let Some(shared) = self.receive(&items, watch)? else { return Ok(None) };
+        let mut losses = Vec::new();
+        let Some(shared) = self.receive(&items, &mut losses, watch)? else { return Ok(None) };
         record.shared = shared;
         record.inside = self.inside()?;
         let mut kept = copies(self.dir, &record);
@@ -315,7 +333,7 @@ impl Keeping<'_> {
         }
         self.dir.commit(&mut |out| record.write(out))?;
         sweep_old(self.dir, &self.round);
-        Ok(Some(kept))
+        Ok(Some(Kept { copies: kept, losses }))
     }
 
     /// Reports that all steps are done, and that keeping continues.
@@ -380,7 +398,7 @@ impl Keeping<'_> {
         let moves = record.moves();
         let item = |shelf, slot, path: &BasePath| {
             let to = UndoDir::place(&self.round, &kept_name(slot, path));
-            KeptItem { shelf, slot, to }
+            KeptItem { shelf, slot, path: path.clone(), to }
         };
         let removed = record.removed.iter();
         let removed = removed.map(|r| item(StagingDir::Taken, r.slot, &r.path));

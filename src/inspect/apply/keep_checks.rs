@@ -1,23 +1,24 @@
 //! Checks whether an apply can keep what it replaces and removes, and whether that may replace what
 //! an earlier apply kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::advice::ApplyAdvice;
 use super::consent::check_consent;
 use super::journal::Notes;
 use super::keep::{each_kept, read};
-use super::plan::{ApplyOptions, ApplyPlan};
+use super::plan::{ApplyOptions, ApplyPlan, Loss};
 use super::record::Record;
 use super::steps::Steps;
-use super::target_dir::ApplyTarget;
+use super::target_dir::{ApplyTarget, is_within};
 use crate::base::BasePath;
+use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
 use crate::vfs::FileKind;
-use crate::writeback::{TargetObject, UndoDir, check_copy, effective_user};
+use crate::writeback::{TargetObject, UndoDir, check_copy, effective_user, may_link};
 
 /// The user who can read and make all objects.
 const ROOT: u32 = 0;
@@ -158,22 +159,24 @@ pub(super) fn check_room(place: &ApplyTarget<'_>, bytes: u64, limit: u64) -> Res
     }
 }
 
-/// Refuses to keep an object that this user cannot copy, if it has to be copied: to another
-/// filesystem, or because it has further hard links in the target. All others are renamed.
+/// Refuses to keep an object that has to be copied, and that this user cannot copy. It is copied
+/// now if it goes to another filesystem or has further hard links in the target; and by an undo if
+/// this user may not link it. All others are renamed, and linked by the undo.
 pub(super) fn check_copies(place: &ApplyTarget<'_>, steps: &Steps) -> Result<()> {
     if effective_user() == ROOT {
         return Ok(());
     }
-    let is_apart = UndoDir::room_apart_from(&place.undo_dir(), place.top.dev)?.is_some();
+    let is_apart = is_kept_apart(place)?;
     let mut copied: BTreeMap<(u64, u64), (BasePath, TargetObject, u64)> = BTreeMap::new();
     each_kept(&place.target, steps, &mut |path, object| {
-        if !object.is_dir() && (is_apart || object.nlink > 1) {
+        if !object.is_dir() && (is_apart || object.nlink > 1 || !is_linkable(place, path, object)) {
             let first = || (path.clone(), object.clone(), 0);
             copied.entry(object.id()).or_insert_with(first).2 += 1;
         }
     })?;
     for (path, object, names) in copied.into_values() {
-        if !is_apart && object.nlink <= names {
+        let is_renamed = !is_apart && object.nlink <= names;
+        if is_renamed && is_linkable(place, &path, &object) {
             continue;
         }
         if let Err(error) = check_copy(&place.target, &path, &object) {
@@ -183,4 +186,38 @@ pub(super) fn check_copies(place: &ApplyTarget<'_>, steps: &Steps) -> Result<()>
         }
     }
     Ok(())
+}
+
+/// The objects that an undo would put back with another owner, or that hold such objects.
+pub(super) fn lost_owners(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<Loss>> {
+    let user = effective_user();
+    if user == ROOT {
+        return Ok(Vec::new());
+    }
+    let is_apart = is_kept_apart(place)?;
+    let (mut tops, mut top) = (BTreeSet::new(), None);
+    each_kept(&place.target, steps, &mut |path, object| {
+        // A directory comes before its entries.
+        let current = top.take().filter(|top| is_within(path, top)).unwrap_or_else(|| path.clone());
+        let is_made_new = is_apart || object.is_dir() || !is_linkable(place, path, object);
+        if object.attrs.uid != user && is_made_new {
+            tops.insert(current.clone());
+        }
+        top = Some(current);
+    })?;
+    let loss = |top: &BasePath| Loss {
+        path: MergedPath::of_base(top),
+        names: vec!["owners".to_owned()],
+        why: "--undo can put back only copies of other users' objects",
+    };
+    Ok(tops.iter().map(loss).collect())
+}
+
+/// Whether what is kept goes to another filesystem.
+fn is_kept_apart(place: &ApplyTarget<'_>) -> Result<bool> {
+    Ok(UndoDir::room_apart_from(&place.undo_dir(), place.top.dev)?.is_some())
+}
+
+fn is_linkable(place: &ApplyTarget<'_>, path: &BasePath, object: &TargetObject) -> bool {
+    object.attrs.uid == effective_user() || may_link(&place.target, path, object)
 }

@@ -13,8 +13,10 @@ use serde_json::{Value, json};
 use super::ApplyWatch;
 use super::journal::{Notes, attrs, bytes, to_attrs, to_path};
 use super::keep::{Keeping, KeptItem};
+use super::plan::Loss;
 use super::record::KeptHardLink;
 use crate::base::BasePath;
+use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::writeback::{Attrs, Cloner, Staging, StagingSlot, Target, TargetObject};
 
@@ -87,10 +89,11 @@ pub(super) fn below(top: &BasePath, path: &BasePath) -> BasePath {
 
 impl Keeping<'_> {
     /// Moves items to the undo directory, and replaces hard links of files in the target by copies.
-    /// `None` if `watch` broke it off.
+    /// Adds what copies lack to `losses`. `None` if `watch` broke it off.
     pub fn receive(
         &self,
         items: &[KeptItem],
+        losses: &mut Vec<Loss>,
         watch: &mut ApplyWatch<'_>,
     ) -> Result<Option<Vec<KeptHardLink>>> {
         let shared = match &self.noted {
@@ -111,6 +114,11 @@ impl Keeping<'_> {
             if self.is_staged(item)? {
                 let from = Staging::path_of(item.shelf, item.slot);
                 self.dir.receive((&self.place.target, &from), &item.to, &mut cloner)?;
+                losses.extend(cloner.lost.drain(..).map(|(path, names)| Loss {
+                    path: MergedPath::of_base(&below(&item.path, &path)),
+                    names,
+                    why: "the copy kept for an undo is on a filesystem that cannot store it",
+                }));
                 for (path, _) in cloner.lost_links.drain(..) {
                     let object = self.place.target.object(&below(&from, &path))?;
                     lost_links.extend(object.map(|object| KeptHardLink {

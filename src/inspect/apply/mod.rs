@@ -174,10 +174,12 @@ fn open_place<'a>(opened: &'a OpenSession, to: Option<&Path>) -> Result<ApplyTar
     Ok(place)
 }
 
-/// Adds the bytes that are to be kept for undo, and the earlier apply whose undo the plan ends.
+/// Adds the bytes that are to be kept for undo, the owners that an undo could not restore, and the
+/// earlier apply whose undo the plan ends.
 fn measure(place: &ApplyTarget<'_>, plan: &mut ApplyPlan, options: &ApplyOptions) -> Result<()> {
     if options.keep.is_some() {
         plan.kept_bytes = keep::measure(place, &plan.steps)?;
+        plan.losses.extend(keep_checks::lost_owners(place, &plan.steps)?);
     }
     plan.ends_undo_of = last_apply::ended_by(place, plan)?;
     Ok(())
@@ -438,16 +440,16 @@ fn finish(
         }
         None if journal.leaves_kept => Ok(None),
         None => {
-            if let Err(error) = keep::remove(place) {
-                tracing::warn!(%error, "what an earlier apply kept is not removed");
-            }
+            keep::remove(place);
             Ok(None)
         }
     };
-    report.kept = kept.map_err(|error| InspectError::Refused {
+    let kept = kept.map_err(|error| InspectError::Refused {
         what: format!("applied, but the replaced objects could not be kept for undo: {error}"),
         advice: ApplyAdvice::RepeatOrKeepNothing,
     })?;
+    report.losses.extend(kept.iter().flat_map(|kept| kept.losses.clone()));
+    report.kept = kept.map(|kept| kept.copies);
     if !journal.is_undo && !is_closing {
         if session.is_kept_in_step() {
             staging.note(Notes::TOLD)?;

@@ -14,6 +14,7 @@ use super::keep;
 use super::keep_checks;
 use super::kept_hard_links::below;
 use super::locked_dirs::{OpenedDir, add_before, while_open};
+use super::plan::Loss;
 use super::record::{PlacedDescendant, Record};
 use super::stage::Staged;
 use super::steps::AppliedChange;
@@ -275,6 +276,11 @@ fn restore(
             .lost_links
             .drain(..)
             .map(|(path, error)| (path, format!("the host refuses a hard link: {error}")));
+        staged.losses.extend(cloner.lost.drain(..).map(|(path, names)| Loss {
+            path: MergedPath::of_base(&below(&restore.path, &path)),
+            names,
+            why: "the host refuses it",
+        }));
         let not_found = links.not_found(restore.kept);
         let not_found = not_found.map(|path| (path.clone(), NOT_FOUND.to_owned()));
         let change = changes.get(&restore.slot).copied().unwrap_or_default();

@@ -67,7 +67,7 @@ fn gits_own_files_are_not_merged_and_go_whole_or_not_at_all() {
 }
 
 #[test]
-fn gits_own_files_are_left_to_the_base_whole_or_not_at_all() {
+fn gits_own_files_are_left_to_the_base_together() {
     let (dir, base) = committed("agent");
     let before = state(&base);
     let args = ["apply", "s.db", "--yes", "--take", "base", "/.git/index"];
@@ -76,7 +76,7 @@ fn gits_own_files_are_left_to_the_base_whole_or_not_at_all() {
     let args = ["apply", "s.db", "--yes", "--take", "base", "/.git"];
     let (out, err) = said(&run(dir.path(), &args), 1);
     let rest = "- /.git: all of it but its objects and new branches stays as the base has it, and \
-                the session gives up its own (--take base)\n";
+                the session gives up its own\n";
     assert!(out.contains(rest), "{out}");
     assert!(out.contains("- /.git/refs/heads/agent: new, but the rest of /.git stays"), "{out}");
     assert!(err.contains("\n/.git/HEAD\n") && !err.contains("\n/.git/refs"), "{err}");

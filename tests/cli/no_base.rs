@@ -79,12 +79,12 @@ fn the_error_offers_it() {
     for command in ["status", "ls", "tree", "find", "du", "diff"] {
         let said = failure(dir.path(), &[command, "s.db"]);
         assert!(said.contains("/base: ") && said.contains("with --no-base\n"), "{said}");
-        assert!(said.contains("`mount` and `run` record it with --base DIR --moved;"), "{said}");
+        assert!(said.contains("need --base DIR --moved, which records it"), "{said}");
     }
     let alone = |command: &[&str]| failure(dir.path(), &[command, &["s.db", "/dir"]].concat());
     for command in [&["discard"][..], &["rm", "-r"], &["apply"]] {
         let said = alone(command);
-        assert!(said.ends_with("record it with --base DIR --moved\n"), "{said}");
+        assert!(said.ends_with("need --base DIR --moved, which records it\n"), "{said}");
     }
     let both = failure(dir.path(), &["ls", "s.db", "--no-base", "--base", "."]);
     assert!(both.contains("cannot be used with"), "{both}");

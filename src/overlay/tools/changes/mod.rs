@@ -9,19 +9,20 @@ mod denied;
 mod drift;
 mod gone;
 mod links;
+mod moved;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::base::{BaseAttr, BasePath};
-use crate::delta::{Ino, InodeRow, MergedPath, Origin, Original};
+use crate::delta::{Ino, InodeRow, MergedPath, Original};
 use crate::vfs::{FileKind, FsError, Name};
 
 use super::lineage::Lineage;
 use super::tree::{TreeObject, TreeView};
 use crate::overlay::error::{OpError, Result};
-use crate::overlay::followed::{now_of, original_at, recorded_of};
-use crate::overlay::node::{DirPlace, Node, is_linked};
+use crate::overlay::followed::{now_of, original_at};
+use crate::overlay::node::{DirPlace, Node};
 use crate::overlay::original::is_as_original;
 use crate::overlay::resolve::View;
 pub use denied::DeniedChange;
@@ -420,56 +421,6 @@ impl<'a> ChangeSearch<'a> {
             Err(error) => self.pass_by(error, None).map(|()| true),
             through => through,
         }
-    }
-
-    /// As [`TreeView::is_moved_away`].
-    fn moved_away(&self, object: &BaseObject) -> Result<bool> {
-        let view = self.view();
-        let recorded = recorded_of(view, &object.path)?.unwrap_or_else(|| object.path.clone());
-        if object.attr.kind == FileKind::Directory
-            && view.txn.redirected_to(&recorded)?.is_some()
-            && now_of(view, &recorded)? == object.path
-        {
-            return Ok(true);
-        }
-        let is_it = |_: &InodeRow, origin: &Origin| origin.path == recorded;
-        let Some(row) = self.view().copy_of(object.attr.fileid, is_it)? else {
-            // After an editor saved by a rename, only the original has the number that moved away.
-            let original = self.view().txn.original(&recorded)?;
-            let Some(original) = original.filter(|o| o.fileid != object.attr.fileid) else {
-                return Ok(false);
-            };
-            return Ok(self.view().copy_of(original.fileid, is_it)?.is_some());
-        };
-        // A hard-linked file moved only if the session gave it a name that the base does not have.
-        let is_linked = is_linked(object.attr.kind, object.attr.nlink);
-        Ok(!is_linked || self.has_new_name(row.ino, object)?)
-    }
-
-    fn has_new_name(&self, ino: Ino, object: &BaseObject) -> Result<bool> {
-        let view = self.view();
-        let Some((parent, name)) = view.txn.name_of(ino)? else { return Ok(false) };
-        let place = view.place_of_inode(parent, view.shown(parent)?)?;
-        let Some(base) = &place.base else { return Ok(true) };
-        let known = self.base_object(base.join(&name))?;
-        Ok(known.is_none_or(|known| known.attr.fileid != object.attr.fileid))
-    }
-
-    /// Whether the merged tree still shows a copied-up object at its base name.
-    fn still_shows(&self, origin: &Origin) -> Result<bool> {
-        let Some((parent, name)) = origin.path.split() else { return Ok(false) };
-        if let Some(place) = self.view().place_of_base(&parent)?
-            && let Some(child) = self.view().child(&place, &name)?
-            && child.node.fileid() == origin.fileid
-        {
-            return Ok(true);
-        }
-        // The directory may be sealed, and so show nothing of the base.
-        let Some(dir) = self.base_object(parent)? else { return Ok(false) };
-        let is_dir = |row: &InodeRow, _: &Origin| row.kind == FileKind::Directory;
-        let Some(dir) = self.view().copy_of(dir.attr.fileid, is_dir)? else { return Ok(false) };
-        let Some(ino) = self.view().txn.dentry(dir.ino, &name)? else { return Ok(false) };
-        Ok(self.view().shown(ino)? == origin.fileid)
     }
 
     fn base_object(&self, path: BasePath) -> Result<Option<BaseObject>> {

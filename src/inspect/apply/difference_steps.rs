@@ -10,7 +10,7 @@ use super::advice::ApplyAdvice;
 use super::copy::original_in_copy;
 use super::keep;
 use super::merge::{Merge, StepContent};
-use super::plan::{ChangeSize, Make, attrs, attrs_of, target_path};
+use super::plan::{ChangeSize, Make, attrs_of, target_path};
 use super::planner::{Planner, RemovedBaseDir};
 use super::steps::{PutStep, Set, Take};
 use crate::base::{BaseAttr, BaseError, BasePath};
@@ -109,7 +109,8 @@ impl Planner<'_> {
     }
 
     /// Keeps the times of directories that have no row in the session, though a file in them
-    /// changed through another hard link, or another program whited it out.
+    /// changed through another hard link, or another program whited it out. A directory whose own
+    /// change is left out gets the session's time as well, but keeps its mode and owner.
     pub(super) fn directories_as_they_were(&mut self) -> Result<()> {
         let known: BTreeSet<_> = self.plan.steps.sets.iter().map(|set| set.path.clone()).collect();
         let moves = keep::moves(&self.plan.steps);
@@ -122,15 +123,11 @@ impl Planner<'_> {
                 continue;
             }
             let found = self.view.find(&dir).map_err(|source| diff::at(&dir, source))?;
-            if let Some(found) = found {
-                let there = moves.before(&path).map(|before| self.place.stat(&before));
-                let there = there.transpose()?.flatten();
-                let attrs = attrs(&found);
-                let from = match self.place.is_copy() {
-                    true => there.as_ref().map(attrs_of),
-                    false => Some(attrs.clone()),
-                };
-                let seen = there.as_ref().map(SeenObject::without_ctime);
+            let there = moves.before(&path).map(|before| self.place.stat(&before));
+            if let (Some(found), Some(there)) = (found, there.transpose()?.flatten()) {
+                let from = attrs_of(&there);
+                let attrs = Attrs { mtime: found.attr().mtime, ..from.clone() };
+                let (from, seen) = (Some(from), Some(SeenObject::without_ctime(&there)));
                 self.plan.steps.sets.push(Set { path, attrs, from, seen, change: None });
             }
         }

@@ -1,10 +1,13 @@
 //! A part of the changes.
 
 use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::{ApplyAdvice, ApplyOptions};
+use acetate::inspect::apply::{ApplyAdvice, ApplyOptions, Consent, apply};
 use acetate::inspect::hunks::Pick;
 use acetate::inspect::selection::{Selection, SelectionText};
 
@@ -47,7 +50,6 @@ fn new_directories_above_come_along() {
     let to = copy(&world, "copy");
     applied(&open(&world), Some(&to), &only(&["new/deeper/file"])).unwrap();
     assert_eq!(fs::read_dir(to.join("new/deeper")).unwrap().count(), 1);
-    use std::os::unix::fs::PermissionsExt;
     assert_eq!(fs::metadata(to.join("new")).unwrap().permissions().mode() & 0o777, 0o710);
 }
 
@@ -112,6 +114,51 @@ fn a_directory_is_not_removed_with_what_moved_out_of_it_and_is_not_chosen() {
     }
     applied(&opened, None, &all()).unwrap();
     assert!(base.join("sub/deep").exists() && !base.join("dir").exists());
+}
+
+/// The session need not have changed it.
+#[test]
+fn a_directory_that_is_not_chosen_keeps_its_mode() {
+    let mut world = World::new(TREE);
+    world.put("dir/new", "new");
+    world.chmod("dir", 0o777).unwrap();
+    let to = copy(&world, "copy");
+    let base = world.change_base();
+    let chosen = Some(Arc::new([(path("dir/new"), Pick::Whole)].into_iter().collect()));
+    for place in [&to, &base] {
+        fs::set_permissions(place.join("dir"), fs::Permissions::from_mode(0o700)).unwrap();
+        let options = ApplyOptions { chosen: chosen.clone(), ..all() };
+        let to = (place == &to).then_some(&**place);
+        assert_eq!(applied(&open(&world), to, &options).unwrap().skipped, []);
+        assert_eq!(fs::read(place.join("dir/new")).unwrap(), b"new");
+        assert_eq!(mode(&place.join("dir")), 0o700);
+    }
+}
+
+#[test]
+fn a_directory_that_changed_after_the_plan_was_shown_keeps_its_mode() {
+    let mut world = World::new(TREE);
+    world.put("dir/new", "new");
+    let to = copy(&world, "copy");
+    let base = world.change_base();
+    let before = mode(&base.join("dir"));
+    for place in [&to, &base] {
+        let opened = open(&world);
+        let to = (place == &to).then_some(&**place);
+        let plan = planned(&opened, to, &all()).unwrap();
+        world.chmod("dir", if to.is_some() { 0o777 } else { 0o711 }).unwrap();
+        let opened = open(&world);
+        let consent = Consent::Shown(&plan);
+        let go_on = &mut |_| ControlFlow::Continue(());
+        let report = apply(&opened, to, &all(), consent, None, go_on).unwrap();
+        assert!(report.skipped.iter().any(|left| left.path == path("dir")), "{report:?}");
+        assert_eq!(fs::read(place.join("dir/new")).unwrap(), b"new");
+        assert_eq!(mode(&place.join("dir")), before);
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
 #[test]

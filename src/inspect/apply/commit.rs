@@ -16,6 +16,7 @@ use super::plan::target_path;
 use super::refused::{mounted_at, mounted_below};
 use super::session_check::{CHANGED, SessionCheck};
 use super::stage::NotSet;
+use super::step_failure::StepFailure;
 use super::steps::{AppliedChange, PutStep, Take};
 use super::target_dir::{ApplyTarget, stat_in};
 use super::{ApplyEvent, ApplyWatch, LostLink, Skipped};
@@ -58,25 +59,6 @@ pub(super) struct StepRunner<'a> {
     mounts: BTreeSet<BasePath>,
     /// Steps that are done or skipped.
     pub done: usize,
-}
-
-/// Why a step is not done.
-pub(super) enum StepFailure {
-    /// The step cannot be done; its change alone is skipped.
-    Skip(String),
-    /// The host refuses, and the run ends.
-    Fail(TargetError),
-    /// The run ends with this error.
-    Stop(InspectError),
-}
-
-impl From<TargetError> for StepFailure {
-    fn from(error: TargetError) -> Self {
-        match error.is_of_object() {
-            true => Self::Skip(error.source.to_string()),
-            false => Self::Fail(error),
-        }
-    }
 }
 
 /// The facts noted so far.

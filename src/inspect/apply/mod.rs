@@ -37,6 +37,7 @@ mod session_check;
 mod set_attributes;
 mod sides;
 mod stage;
+mod step_failure;
 mod steps;
 mod target_dir;
 mod unchanged;

@@ -4,8 +4,9 @@
 //! is not set, and one that something else changed stays as it is, and is told. The time of a
 //! directory is not told: it follows from its entries.
 
-use super::commit::{StepFailure, StepRunner};
+use super::commit::StepRunner;
 use super::locked_dirs::{is_opened, open_attrs};
+use super::step_failure::StepFailure;
 use super::steps::Set;
 use crate::base::BasePath;
 use crate::delta::MergedPath;

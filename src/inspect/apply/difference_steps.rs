@@ -260,7 +260,8 @@ impl Planner<'_> {
             }
             self.counts().moves += u64::from(!stays);
             self.counts().links += u64::from(stays);
-            let put = PutStep { slot, shelf: StagingDir::Taken, to: to.clone(), over, change };
+            let (shelf, to) = (StagingDir::Taken, to.clone());
+            let put = PutStep { slot, shelf, to, over, made: None, change };
             self.plan.steps.puts.push(put);
         }
         if !is_dir {
@@ -321,7 +322,8 @@ impl Planner<'_> {
         let path = after.path().clone();
         let content = merge.map_or(StepContent::Session, |merge| merge.content);
         self.plan.makes.push(Make { slot, path, link, change, replaces, content, attrs });
-        self.plan.steps.puts.push(PutStep { slot, shelf: StagingDir::New, to, over, change });
+        let shelf = StagingDir::New;
+        self.plan.steps.puts.push(PutStep { slot, shelf, to, over, made: None, change });
         Ok(())
     }
 

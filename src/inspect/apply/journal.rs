@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::dir_times::DirTime;
 use super::kept_hard_links::SharedFiles;
 use super::locked_dirs::OpenedDir;
-use super::record::{Before, PlacedDescendant};
+use super::record::{Before, Left, PlacedDescendant};
 use super::steps::{AppliedChange, PutStep, Set, Steps, Take};
 use super::unchanged::DroppedCopy;
 use super::{LostLink, Skipped};
@@ -127,7 +127,7 @@ impl Journal {
             line(json!({ "put": {
                 "slot": put.slot, "is_new": put.shelf == StagingDir::New,
                 "to": bytes(put.to.as_bytes()), "over": put.over.as_ref().map(seen),
-                "change": put.change,
+                "made": put.made.as_ref().map(Left::json), "change": put.change,
             }}))?;
         }
         for set in &self.steps.sets {
@@ -213,6 +213,7 @@ impl Journal {
                 },
                 to: to_path(value.get("to")?)?,
                 over: optional(value.get("over")?, to_seen)?,
+                made: optional(value.get("made").unwrap_or(&Value::Null), Left::read)?,
                 change: index("change")?,
             }),
             "set" => self.steps.sets.push(Set {

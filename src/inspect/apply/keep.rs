@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use super::journal::Journal;
 use super::kept_hard_links::SharedFiles;
 use super::plan::Loss;
-use super::record::{Before, Left, Moves, Placed, PlacedDescendant, Record, RemovedByApply, round};
+use super::record::{Before, Moves, PlacedDescendant, Record, RemovedByApply, round};
 use super::steps::Steps;
 use super::target_dir::ApplyTarget;
 use super::{ApplyEvent, ApplyWatch};
@@ -173,9 +173,9 @@ pub(super) struct KeptItem {
 pub(super) struct Keeping<'a> {
     pub place: &'a ApplyTarget<'a>,
     pub staging: &'a Staging,
-    journal: &'a Journal,
+    pub journal: &'a Journal,
     /// The changes that were not made.
-    skipped: &'a HashSet<usize>,
+    pub skipped: &'a HashSet<usize>,
     /// The shared files that an interrupted run noted.
     pub noted: Option<SharedFiles>,
     closed: &'a HashMap<BasePath, Attrs>,
@@ -342,41 +342,6 @@ impl Keeping<'_> {
         watch(ApplyEvent::Step { done: all, all })
     }
 
-    /// Adds the puts that were done to the record.
-    fn find_placed(&self, record: &mut Record) -> Result<()> {
-        let takes = self.journal.steps.takes.iter();
-        let takes: HashMap<_, _> = takes.map(|take| (take.slot, take)).collect();
-        for put in &self.journal.steps.puts {
-            let now = self.place.target.object(&put.to)?;
-            let take = takes.get(&put.slot).filter(|_| put.shelf == StagingDir::Taken);
-            let is_done = match take {
-                Some(take) => now.as_ref().is_some_and(|now| take.seen.is(&now.seen)),
-                None => {
-                    !self.skipped.contains(&put.change)
-                        && self.staging.look(put.shelf, put.slot)?.is_none()
-                }
-            };
-            if !is_done {
-                continue;
-            }
-            let left = now.map(|now| self.left(&put.to, now)).transpose()?;
-            record.placed.push(Placed {
-                path: put.to.clone(),
-                from: take.filter(|take| !take.stays).map(|take| take.from.clone()),
-                over: put.over.as_ref().map(|_| put.slot),
-                left,
-                change: put.change,
-            });
-        }
-        Ok(())
-    }
-
-    fn left(&self, path: &BasePath, now: TargetObject) -> Result<Left> {
-        let digest = digest(&self.place.target, path, &now)?;
-        let attrs = self.with_closed_mode(path, now.attrs);
-        Ok(Left { seen: now.seen, attrs, digest })
-    }
-
     /// Adds the removed objects to the record.
     fn find_removed(&self, record: &mut Record) -> Result<()> {
         let puts = self.journal.steps.puts.iter();
@@ -416,7 +381,7 @@ impl Keeping<'_> {
     }
 
     /// The attributes with the mode that a directory which is still open gets in the end.
-    fn with_closed_mode(&self, path: &BasePath, attrs: Attrs) -> Attrs {
+    pub(super) fn with_closed_mode(&self, path: &BasePath, attrs: Attrs) -> Attrs {
         let mode = self.closed.get(path).map_or(attrs.mode, |closed| closed.mode);
         Attrs { mode, ..attrs }
     }

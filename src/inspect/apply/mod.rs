@@ -28,6 +28,7 @@ mod last_apply;
 mod locked_dirs;
 mod merge;
 mod open_staging;
+mod placed;
 mod plan;
 mod planner;
 mod record;
@@ -290,8 +291,8 @@ fn prepare(
         Ok(staged.map(|staged| (plan, staged, leaves_kept)))
     })?;
     let Some((mut plan, staged, leaves_kept)) = prepared else { return Ok(None) };
-    plan.steps.note_made(place)?;
     let keeps = options.keep.is_some() && !leaves_kept;
+    plan.steps.note_made(place, keeps)?;
     let left_out = plan.left_out_without_steps();
     let before = if keeps { keep::note_before(place, &plan.steps)? } else { Vec::new() };
     let journal = Journal {

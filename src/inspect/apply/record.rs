@@ -60,7 +60,7 @@ pub(super) struct Placed {
 }
 
 /// The state in which the apply left an object.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Left {
     pub seen: SeenObject,
     pub attrs: Attrs,
@@ -111,6 +111,21 @@ pub(super) struct KeptHardLink {
     pub slot: StagingSlot,
     pub below: BasePath,
     pub seen: SeenObject,
+}
+
+impl Left {
+    pub fn json(&self) -> Value {
+        let (seen, attrs) = (seen(&self.seen), attrs(&self.attrs));
+        json!({ "seen": seen, "attrs": attrs, "digest": self.digest })
+    }
+
+    pub fn read(value: &Value) -> Option<Self> {
+        Some(Self {
+            seen: to_seen(value.get("seen")?)?,
+            attrs: to_attrs(value.get("attrs")?)?,
+            digest: optional(value.get("digest")?, to_bytes)?,
+        })
+    }
 }
 
 impl PlacedDescendant {
@@ -274,10 +289,7 @@ impl Record {
             line(json!({ "change": bytes(change.as_bytes()) }))?;
         }
         for placed in &self.placed {
-            let left = placed.left.as_ref().map(|left| {
-                let (seen, attrs) = (seen(&left.seen), attrs(&left.attrs));
-                json!({ "seen": seen, "attrs": attrs, "digest": left.digest })
-            });
+            let left = placed.left.as_ref().map(Left::json);
             line(json!({ "placed": {
                 "path": bytes(placed.path.as_bytes()),
                 "from": placed.from.as_ref().map(|from| bytes(from.as_bytes())),
@@ -331,7 +343,7 @@ impl Record {
                 path: to_path(value.get("path")?)?,
                 from: optional(value.get("from")?, to_path)?,
                 over: optional(value.get("over")?, Value::as_u64)?,
-                left: optional(value.get("left")?, to_left)?,
+                left: optional(value.get("left")?, Left::read)?,
                 change: to_index(value.get("change")?)?,
             }),
             "removed" => self.removed.push(RemovedByApply {
@@ -354,12 +366,4 @@ fn to_number(value: &Value) -> Option<u32> {
 
 fn to_index(value: &Value) -> Option<usize> {
     usize::try_from(value.as_u64()?).ok()
-}
-
-fn to_left(value: &Value) -> Option<Left> {
-    Some(Left {
-        seen: to_seen(value.get("seen")?)?,
-        attrs: to_attrs(value.get("attrs")?)?,
-        digest: optional(value.get("digest")?, to_bytes)?,
-    })
 }

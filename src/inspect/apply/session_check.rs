@@ -1,8 +1,8 @@
 //! Detects changes that clients make in the session during an apply.
 //!
 //! Before each rename, and before attributes of a file are set in its place, the session's rows are
-//! compared with those that the plan saw: a change whose name or object differs is left out. Copy-ups that clients started since are finished before the
-//! base changes.
+//! compared with those that the plan saw: a change whose name or object differs is left out.
+//! Copy-ups that clients started since are finished before the base changes.
 
 use std::ops::ControlFlow;
 

@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::keep;
+use super::record::Left;
 use super::target_dir::ApplyTarget;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
@@ -42,6 +44,9 @@ pub(super) struct PutStep {
     pub to: BasePath,
     /// The file that it replaces.
     pub over: Option<SeenObject>,
+    /// The object as it was made, without ctime; `None` if it is taken, in a journal of an older
+    /// version, and until it is made.
+    pub made: Option<Left>,
     /// Number of its change.
     pub change: usize,
 }
@@ -182,8 +187,16 @@ impl Steps {
         self.takes.len() + self.puts.len() + self.sets.len()
     }
 
-    /// Adds to the sets what the staging has: the directories that were made.
-    pub(super) fn note_made(&mut self, place: &ApplyTarget<'_>) -> Result<()> {
+    /// Adds to the puts and the sets what the staging has: the objects that were made, with digests
+    /// if an undo is to compare them.
+    pub(super) fn note_made(&mut self, place: &ApplyTarget<'_>, keeps: bool) -> Result<()> {
+        for put in self.puts.iter_mut().filter(|put| put.shelf == StagingDir::New) {
+            let path = Staging::path_of(put.shelf, put.slot);
+            let Some(made) = place.target.object(&path)? else { continue };
+            let digest = if keeps { keep::digest(&place.target, &path, &made)? } else { None };
+            let seen = SeenObject { ctime: None, ..made.seen };
+            put.made = Some(Left { seen, attrs: made.attrs, digest });
+        }
         let puts: HashMap<&BasePath, &PutStep> =
             self.puts.iter().map(|put| (&put.to, put)).collect();
         for set in self.sets.iter_mut().filter(|set| set.from.is_none()) {

@@ -192,7 +192,7 @@ fn prepare_open(
         paths: paths.get(&number).copied().unwrap_or(0),
     });
     let mut steps = plan.steps;
-    steps.note_made(place)?;
+    steps.note_made(place, options.keep.is_some())?;
     let journal = Journal {
         top: plan.top,
         top_from: Some(place.host_top.clone()),

@@ -354,7 +354,8 @@ impl<'a> UndoPlanner<'a> {
                 plan.steps.takes.push(Take { slot, from, stays: false, seen, change });
                 if let Some(to) = &placed.from {
                     let (shelf, to) = (StagingDir::Taken, to.clone());
-                    plan.steps.puts.push(PutStep { slot, shelf, to, over: None, change });
+                    let (over, made) = (None, None);
+                    plan.steps.puts.push(PutStep { slot, shelf, to, over, made, change });
                 }
                 over = None;
             }
@@ -390,6 +391,7 @@ impl<'a> UndoPlanner<'a> {
             shelf: StagingDir::New,
             to: path.clone(),
             over,
+            made: None,
             change,
         });
         plan.restores.push(Restore { slot, kept, name, path });

@@ -32,6 +32,7 @@ mod undo;
 mod undo_as_user;
 mod undo_attributes;
 mod undo_killed;
+mod undo_meanwhile;
 mod undo_random;
 mod unseen;
 mod xattrs;

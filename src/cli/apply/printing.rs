@@ -140,7 +140,7 @@ fn print_plan(
             ("owners", plan.attributes.owners),
             ("times", plan.attributes.times),
             ("dir_attributes", plan.attributes.dirs),
-            ("dir_times", times_alone(plan)),
+            ("dir_times", plan.times_alone()),
             ("merged", plan.merged.len() as u64),
             ("special", plan.special.len() as u64),
             ("left_out", plan.left_out.len() as u64),
@@ -203,11 +203,6 @@ fn note_split(args: &Args, path: &MergedPath) {
     ));
 }
 
-/// Number of directories that only get other times.
-fn times_alone(plan: &ApplyPlan) -> u64 {
-    plan.changes.iter().filter(|change| change.paths == 0).count() as u64
-}
-
 /// What an option does with a drifted object, to be printed after it.
 fn fate(args: &Args, plan: &ApplyPlan, drifted: &Drifted) -> &'static str {
     match plan.is_taken_from_base(drifted) {
@@ -251,7 +246,7 @@ fn sum(args: &Args, plan: &ApplyPlan) -> String {
         ("owner", owners, "file"),
         ("time", times, "file"),
         ("mode or owner", dirs, "directory"),
-        ("times", times_alone(plan), "directory"),
+        ("times", plan.times_alone(), "directory"),
     ] {
         if count > 0 {
             parts.push(format!("{what} of {}", text::count(count, noun)));

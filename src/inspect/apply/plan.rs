@@ -182,12 +182,23 @@ impl ApplyPlan {
         }
     }
 
-    /// Empties a plan that would only set times of directories; `top` is the target's top.
+    /// Empties a plan that would only set times of directories; `top` is the target's top. If it
+    /// leaves changes out, these stay in it, and the directories keep their times.
     pub(super) fn drop_times_alone(&mut self, top: &BaseAttr) {
-        if self.left_out.is_empty() && self.changes.iter().all(|change| change.paths == 0) {
-            self.changes.clear();
+        let refused: HashSet<_> = self.refused.iter().map(|(number, _)| *number).collect();
+        let mut rest = self.changes.iter().enumerate().filter(|(at, _)| !refused.contains(at));
+        if rest.all(|(_, change)| change.paths == 0) {
+            if self.left_out.is_empty() {
+                self.changes.clear();
+            }
             (self.steps, self.top) = (Steps::default(), Some(attrs_of(top)));
         }
+    }
+
+    /// Number of directories that only get other times.
+    pub fn times_alone(&self) -> u64 {
+        let alone = self.changes.iter().filter(|change| change.paths == 0);
+        if self.steps.len() == 0 { 0 } else { alone.count() as u64 }
     }
 
     /// Whether [`ApplyOptions::take_base`] leaves a drifted object out.

@@ -51,6 +51,22 @@ fn text(path: &Path) -> String {
 }
 
 #[test]
+fn directories_keep_their_times_if_all_else_is_left_out() {
+    let mut world = changed_long_ago();
+    world.put("a/new", "agent");
+    world.put("new", "agent");
+    let base = persons_base(&mut world);
+    fs::write(base.join("a/new"), "person").unwrap();
+    fs::write(base.join("new"), "person").unwrap();
+    let times = || ["", "a"].map(|dir| fs::metadata(base.join(dir)).unwrap().modified().unwrap());
+    let before = times();
+    let options = ApplyOptions { needs_difference: true, ..skipping() };
+    assert_eq!(apply_served(&world, &options).skipped.len(), 2);
+    assert_eq!(times(), before);
+    assert_eq!((text(&base.join("a/new")), world.cat("a/new")), ("person".into(), "agent".into()));
+}
+
+#[test]
 fn what_is_in_a_directory_that_is_not_made() {
     let mut world = changed_long_ago();
     world.mkdir("n").unwrap();

@@ -100,7 +100,7 @@ a init s.db --base base; {CHANGE}; a rm s.db g"
         return;
     }
     let said = place.says("a apply s.db --yes", 2);
-    assert!(said.contains("/f: cannot be kept for --undo: "), "{said}");
+    assert!(said.contains("/f: cannot be kept for undo: "), "{said}");
     place.says("test base/f -ef base/g; test ! -e base/new", 0);
     place.says("a apply s.db --yes ':!f' ':!g'; test -e base/new", 0);
     place.says("a apply s.db --yes --no-keep; test ! -e base/f; test ! -e base/g", 0);

@@ -144,13 +144,13 @@ fn what_an_undo_could_not_put_back_is_not_removed() {
     ends(dir, 0, "init s.db --base base");
     ends(dir, 0, "rm -r s.db /d");
     let (_, err) = ends(dir, 2, "apply s.db --yes");
-    assert!(err.contains("base/d/x: cannot be kept for --undo"), "{err}");
+    assert!(err.contains("base/d/x: cannot be kept for undo"), "{err}");
     assert!(err.contains("--no-keep"), "{err}");
     assert_eq!(fs::read(&of_root).unwrap(), b"of root");
     // A file that the user may read comes back as a copy, and the plan says whose it is then.
     set_mode(&of_root, 0o644);
     let (out, _) = ends(dir, 0, "apply s.db --yes --force");
-    assert!(out.contains("~ /d: loses owners: --undo can put back only copies"), "{out}");
+    assert!(out.contains("~ /d: loses owners: an undo can put back only copies"), "{out}");
     ends(dir, 0, "apply --undo s.db --yes");
     assert_eq!(fs::metadata(&of_root).unwrap().uid(), USER);
     let (out, _) = ends(dir, 0, "apply s.db --dry-run");

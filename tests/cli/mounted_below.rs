@@ -97,7 +97,7 @@ fn a_copy_that_is_kept_where_less_can_be_stored_is_named_with_what_it_lacks() {
     }
     let warned = said.lines().find(|line| line.starts_with("warning: /d/f loses user.k"));
     let warned = warned.expect(&said);
-    let wanted = ", mtime: the copy kept for --undo is on a filesystem that cannot store it";
+    let wanted = ", mtime: the copy kept for an undo is on a filesystem that cannot store it";
     assert!(warned.ends_with(wanted), "{said}");
     assert!(said.ends_with("exit 0\n"), "{said}");
 }

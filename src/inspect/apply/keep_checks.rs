@@ -208,7 +208,7 @@ pub(super) fn lost_owners(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<
     let loss = |top: &BasePath| Loss {
         path: MergedPath::of_base(top),
         names: vec!["owners".to_owned()],
-        why: "--undo can put back only copies of other users' objects",
+        why: "an undo can put back only copies of other users' objects",
     };
     Ok(tops.iter().map(loss).collect())
 }

@@ -1,5 +1,5 @@
 //! Runs woken calls on the worker's threads, after the thread finished what it was doing
-//! (docs/decisions/0037-who-answers-goes-on.md).
+//! (docs/decisions/0037-run-queues.md).
 //!
 //! Such a thread has a [`RunQueue`]. A call that it wakes, for example by a reply, waits in the
 //! queue until the thread drains it, where it holds no lock. The call must not take longer than

@@ -2,7 +2,7 @@
 //!
 //! A call that changes something waits for the writer thread. Waking a task of the runtime for the
 //! answer costs more than sending the reply, and the writer thread is otherwise idle. So that
-//! thread runs the rest of the call itself (docs/decisions/0037-who-answers-goes-on.md). The call
+//! thread runs the rest of the call itself (docs/decisions/0037-run-queues.md). The call
 //! never blocks it: if the client does not read, the call is suspended again and continues as a
 //! task of the runtime.
 

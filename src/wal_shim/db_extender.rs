@@ -2,7 +2,7 @@
 //!
 //! SQLite copies the WAL page by page. A page beyond the file's end costs twice as much to write as
 //! one inside it, because the kernel allocates memory and disk blocks for it. In large pieces that
-//! cost nearly vanishes (docs/decisions/0033-the-database-grows-in-pieces.md). So consecutive pages
+//! cost nearly vanishes (docs/decisions/0033-file-growth.md). So consecutive pages
 //! of the WAL are written in one call ([`wal_prefetch`]), and zeros are written ahead where other
 //! pages come next in the WAL. A page that was already written ahead is not written again; other
 //! pages overwrite what is there.

@@ -2,7 +2,7 @@
 //!
 //! SQLite writes each frame of the WAL with two calls (header and page), checkpoints page by page,
 //! and reads content page by page. A call costs more than its bytes: 14 frames took 68 µs one by
-//! one, and take 9 µs in one piece (docs/decisions/0029-a-commit-in-one-piece.md).
+//! one, and take 9 µs in one piece (docs/decisions/0029-one-write-per-commit.md).
 //!
 //! During a commit, SQLite appends frame after frame; the header of the last frame marks it as the
 //! last. The VFS holds the frames back until then. The write of the last page writes all of them to

@@ -2,7 +2,7 @@
 //!
 //! SQLite reads page by page. The content of a file is a chain of pages, nearly all of them
 //! consecutive: 272 calls per MiB, which take as long as SQLite's remaining work for it
-//! (docs/decisions/0034-content-is-read-in-pieces.md). So sequential reads fetch the pages that
+//! (docs/decisions/0034-read-ahead.md). So sequential reads fetch the pages that
 //! follow.
 //!
 //! Like SQLite's own page cache, read-ahead data is valid for one transaction. During a transaction

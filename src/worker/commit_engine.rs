@@ -112,7 +112,7 @@ impl CommitEngine {
 
     /// Runs one batch and answers all its jobs. `more` adds jobs that arrive while it runs, but
     /// only to a batch that is synced or starts with several jobs
-    /// (docs/decisions/0038-a-batch-takes-in-what-comes.md).
+    /// (docs/decisions/0038-admission-to-a-running-batch.md).
     pub fn work(&mut self, jobs: &mut Vec<Job>, more: AdmitMore<'_>) {
         let durable = self.strict || jobs.iter().any(Job::needs_sync);
         let grows = durable || jobs.len() >= MIN_OPS_TO_ADMIT;

@@ -11,7 +11,7 @@
 //! slow base or disk may still block it.
 //!
 //! A caller may continue on the thread that answers it, as long as it does not block
-//! (docs/decisions/0037-who-answers-goes-on.md). It must query the session and the base elsewhere.
+//! (docs/decisions/0037-run-queues.md). It must query the session and the base elsewhere.
 //!
 //! This module knows the store only as `delta`'s traits, and does not interpret operations.
 //!

@@ -6,7 +6,7 @@
 //! one only if there is more than one task. So a watching thread checks every few milliseconds
 //! while inline work runs, and spawns an empty task when a thread is held up. The thread that wakes
 //! for the task polls from then on. Without work the watching thread sleeps
-//! (docs/decisions/0040-what-may-block-whom.md).
+//! (docs/decisions/0040-no-blocking-on-network-threads.md).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -16,7 +16,7 @@ const MOUNT_POINT: usize = 4;
 
 impl Target {
     /// The mount points below the directory. None are found where the system has no
-    /// [`MOUNTS`].
+    /// `MOUNTS`.
     pub fn mounts_below(&self) -> BTreeSet<BasePath> {
         let mounts = std::fs::read(MOUNTS).unwrap_or_default();
         mounts_in(&mounts, self.path())

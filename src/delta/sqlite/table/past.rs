@@ -8,7 +8,7 @@
 //! emptied when the log is pruned while the session holds no change. It is created when the log is
 //! first pruned.
 //!
-//! [decision 0049]: ../../../../docs/decisions/0049-the-audit-log-ends.md
+//! [decision 0049]: ../../../../docs/decisions/0049-pruning-the-audit-log.md
 
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, OptionalExtension, Row, params};

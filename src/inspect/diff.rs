@@ -95,7 +95,7 @@ pub fn diff(
     }
 }
 
-/// As [`diff`], but goes on after an object that the base denies access to. Returns the paths of
+/// As [`diff`], but continues after an object that the base denies access to. Returns the paths of
 /// those that are selected.
 ///
 /// # Errors

@@ -37,24 +37,24 @@ pub(super) fn target(
     parent: &DirPlace,
     name: &Name,
 ) -> Result<Target> {
-    if let Some(base) = followed(view, ino, &redirect, parent, name)?
+    let is_missing = is_missing(view, &redirect);
+    if let Some(base) = followed(view, ino, (&redirect, is_missing), parent, name)?
         && !view.core.base.has_unfinished_apply()?
     {
         return Ok(Target { base, is_missing: false });
     }
-    let is_missing = is_missing(view, &redirect);
     Ok(Target { base: redirect, is_missing })
 }
 
-/// Where the base moved the directory of a redirect, if the session shows it there.
+/// Where the base moved the directory of a redirect, if the session shows it there. `is_missing`
+/// says whether the base has none at the redirect's path.
 fn followed(
     view: &View<'_>,
     ino: Ino,
-    redirect: &BasePath,
+    (redirect, is_missing): (&BasePath, bool),
     parent: &DirPlace,
     name: &Name,
 ) -> Result<Option<BasePath>> {
-    let is_missing = is_missing(view, redirect);
     match parent.base.as_ref().map(|base| base.join(name)) {
         Some(own) if is_same_move(view, ino, redirect, is_missing, &own)? => Ok(Some(own)),
         _ if is_missing => moved_with_parent(view, ino, redirect),
@@ -279,7 +279,8 @@ fn next_followed(
         let Some(was) = view.txn.redirect(ino)?.filter(|was| is_chosen(ino, was)) else { continue };
         let Some((parent, name)) = view.txn.name_of(ino)? else { continue };
         let parent = view.place_of_inode(parent, view.shown(parent)?)?;
-        if let Some(now) = followed(&view, ino, &was, &parent, &name)? {
+        let is_missing = is_missing(&view, &was);
+        if let Some(now) = followed(&view, ino, (&was, is_missing), &parent, &name)? {
             return Ok(Some((ino, was, now)));
         }
     }

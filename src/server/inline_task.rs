@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn next(places: &mpsc::Receiver<ThreadId>) -> ThreadId {
-        places.recv_timeout(Duration::from_secs(20)).expect("it goes on")
+        places.recv_timeout(Duration::from_secs(20)).expect("it continues")
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -255,7 +255,7 @@ mod tests {
             let _woken = RunQueue::open();
             wake.send(())
         });
-        assert_eq!(outside.join().expect("the thread goes on"), Ok(()));
+        assert_eq!(outside.join().expect("the thread continues"), Ok(()));
         dropped.try_recv().expect("the work is gone");
     }
 }

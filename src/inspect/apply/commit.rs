@@ -311,7 +311,7 @@ impl<'a> StepRunner<'a> {
         Ok(())
     }
 
-    /// Goes on to the directory of `path`, in which a step moves an entry.
+    /// Continues in the directory of `path`, in which a step moves an entry.
     fn enter(&mut self, path: &BasePath) -> std::result::Result<Option<BasePath>, StepFailure> {
         let dir = path.split().map(|(dir, _)| dir);
         self.dir_times.enter(dir.as_ref(), self.staging)?;

@@ -20,7 +20,7 @@ pub(super) type NoteDenied<'a> = &'a mut dyn FnMut(DeniedChange);
 
 impl TreeView<'_> {
     /// As [`TreeView::changes`], but calls `denied` for each object that cannot be compared, and
-    /// goes on. Nothing below such a directory is listed.
+    /// continues. Nothing below such a directory is listed.
     ///
     /// # Errors
     /// As [`TreeView::changes`].

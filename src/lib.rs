@@ -31,7 +31,8 @@
 //!                  delta  writeback  the writable upper layer │ a host directory for `apply`
 //! ```
 //!
-//! [`json`], `escape` (text for a terminal) and `run_queue` (woken calls) belong to no layer.
+//! [`json`], `escape` (text for a terminal), [`pattern`] (globs of paths) and `run_queue` (woken
+//! calls) belong to no layer.
 //!
 //! # Life of a WRITE
 //!
@@ -91,6 +92,10 @@ mod nfs;
 pub mod overlay;
 #[cfg(not(feature = "internals"))]
 mod overlay;
+#[cfg(feature = "internals")]
+pub mod pattern;
+#[cfg(not(feature = "internals"))]
+mod pattern;
 #[cfg(feature = "internals")]
 pub mod server;
 #[cfg(not(feature = "internals"))]

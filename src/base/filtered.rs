@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing};
-use crate::vfs::{FileId, FileKind, Name, PatternSet};
+use crate::pattern::PatternSet;
+use crate::vfs::{FileId, FileKind, Name};
 
 /// `nlink` of a directory whose filesystem does not count subdirectories, as on btrfs.
 const UNCOUNTED: u32 = 1;

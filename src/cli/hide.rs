@@ -10,7 +10,7 @@ use super::{Ending, text};
 use crate::delta::sqlite::{OpenMode, Session};
 use crate::inspect::diff::{DiffOptions, diff};
 use crate::inspect::opened::{OpenSession, host, open_session};
-use crate::vfs::{Pattern, PatternSet};
+use crate::pattern::{Pattern, PatternSet};
 use crate::workspace::layers;
 
 /// The most changed paths that are listed.

@@ -2,7 +2,7 @@
 
 use super::error::CliError;
 use super::text;
-use crate::vfs::{Pattern, PatternSet};
+use crate::pattern::{Pattern, PatternSet};
 
 /// The patterns of `--hide-secrets`. `.env*` and `*.pem` also match files without secrets:
 /// `.env.example`, and certificates.

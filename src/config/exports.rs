@@ -14,7 +14,7 @@ use super::path::TreePath;
 use super::tokens::Tokens;
 use super::written::{ExportToml, FileToml, SourceText};
 use super::{guards, ids, mounts, quota, shared};
-use crate::vfs::{Pattern, PatternSet};
+use crate::pattern::{Pattern, PatternSet};
 
 /// Checks all exports. Exports with a token have no path yet.
 pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<ExportConfig>> {

@@ -9,7 +9,7 @@ use super::error::{ConfigError, Result};
 use super::limits::{DEFAULT_GUARD_TIME, MAX_GUARD_TIME, MAX_GUARDS, MAX_PROGRAM_WORDS};
 use super::model::{GuardConfig, GuardRule};
 use super::written::{self, SourceText};
-use crate::vfs::Pattern;
+use crate::pattern::Pattern;
 
 /// The rules that a guard can have, for hints.
 const RULES: &str = "jsonl = true, jsonl_schema = \"FILE\", json = true, json_schema = \"FILE\", \

@@ -10,7 +10,7 @@ use super::ids::IdMap;
 use super::options::ExportOptions;
 use super::path::TreePath;
 use super::tokens::Token;
-use crate::vfs::{Pattern, PatternSet};
+use crate::pattern::{Pattern, PatternSet};
 
 /// An exports file.
 #[derive(Debug, Clone, PartialEq, Eq)]

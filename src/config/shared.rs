@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::error::{ConfigError, Position, Result};
 use super::model::{ExportConfig, KeepLogConfig, MountConfig, StoreConfig};
-use crate::vfs::PatternSet;
+use crate::pattern::PatternSet;
 
 /// Settings of one session, each with the position that set it first.
 #[derive(Default)]

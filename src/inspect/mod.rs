@@ -53,8 +53,6 @@ pub use crate::delta::{
 pub use crate::overlay::{
     BaseObject, Change, CopyStep, LostDir, Sealed, TreeObject, TreeView, UnchangedCopy, Undo,
 };
-pub use crate::vfs::{
-    Attr, CallId, Device, FileId, FileKind, FsError, Name, NameError, Pattern, PatternError,
-    PatternSet, Time,
-};
+pub use crate::pattern::{Pattern, PatternError, PatternSet};
+pub use crate::vfs::{Attr, CallId, Device, FileId, FileKind, FsError, Name, NameError, Time};
 pub use crate::writeback::{Attrs, TargetError};

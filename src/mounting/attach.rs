@@ -20,7 +20,7 @@ use super::user::User;
 use crate::delta::sqlite::Session;
 use crate::escape;
 use crate::inspect::opened::open_session;
-use crate::vfs::PatternSet;
+use crate::pattern::PatternSet;
 
 /// What to mount, and where; the paths are resolved.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::detach::ServerFate;
 use super::error::MountError;
 use super::mount_users::MountUser;
 use crate::delta::PendingCopies;
-use crate::vfs::PatternSet;
+use crate::pattern::PatternSet;
 
 /// An event that is no result.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use super::event::{MountEvent, Observer};
 use super::user::{User, acting_as};
 use crate::delta::PendingCopies;
 use crate::inspect::opened::open_session;
-use crate::vfs::{Pattern, PatternSet};
+use crate::pattern::{Pattern, PatternSet};
 
 /// A free port that only this machine can reach.
 pub(super) const ANY_PORT: SocketAddr =

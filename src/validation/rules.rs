@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::vfs::{Pattern, PatternError, PatternSet};
+use crate::pattern::{Pattern, PatternError, PatternSet};
 
 use super::validator::Validator;
 

@@ -10,7 +10,6 @@ mod error;
 mod guarded;
 mod name;
 mod outcome;
-mod pattern;
 mod types;
 
 use std::fmt::Debug;
@@ -26,7 +25,6 @@ pub use outcome::{
     Created, DirPage, Entry, ExportRoot, FsInfo, FsStat, LookedUp, Outcome, PathConf, ReadData,
     Wcc, WccAttr, Written,
 };
-pub use pattern::{Pattern, PatternError, PatternSet};
 pub use types::{
     Access, Attr, CallId, Caller, Cookie, CreateHow, CreateVerifier, Device, FileId, FileKind,
     Flavor, Locator, LockKey, NewNode, PathDigest, SetAttr, SetTime, Stability, Time,

@@ -10,8 +10,9 @@ use crate::delta::StoreError;
 use crate::delta::sqlite::OpenError;
 use crate::export::MountError;
 use crate::inspect::InspectError;
+use crate::pattern::PatternError;
 use crate::server::BindError;
-use crate::vfs::{FsError, PatternError};
+use crate::vfs::FsError;
 use crate::worker::WorkError;
 
 /// An error of a workspace.

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 
 use super::error::{Error, Result};
 use crate::config::{ExportConfig, GuardConfig, GuardRule};
+use crate::pattern::{Pattern, PatternError};
 use crate::validation::{
     Guards, MAX_CHECK_TIME, NoValidatorCommand, SchemaError, Validator, ValidatorProgram,
 };
-use crate::vfs::{Pattern, PatternError};
 
 /// Why a guard cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -17,8 +17,9 @@ use crate::delta::sqlite::{ChunkSize, CreateOptions, LogKeep, MemoryBound, RootA
 use crate::inspect::opened::{below, host};
 use crate::nfs::{HandleCodec, Handles, MountProgram, Nfs, Nlm};
 use crate::overlay::{CopyLimits, LargeListings, Overlay, OverlayParts};
+use crate::pattern::PatternSet;
 use crate::server::{LockManager, RpcProgram};
-use crate::vfs::{PatternSet, Time, Vfs};
+use crate::vfs::{Time, Vfs};
 use crate::worker::{Limits as WorkerLimits, ThreadWatch, Worker, WorkerOptions};
 
 /// Number of reader threads.

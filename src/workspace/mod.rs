@@ -85,7 +85,8 @@ use crate::inspect::diff::{DiffOptions, Difference, diff};
 use crate::inspect::kv::KeyValues;
 use crate::inspect::opened::{OpenSession, find, merged_path};
 use crate::inspect::tool::ToolCalls;
-use crate::vfs::{Caller, PatternSet};
+use crate::pattern::PatternSet;
+use crate::vfs::Caller;
 
 pub use crate::base::BaseError;
 pub use crate::context::{
@@ -98,9 +99,10 @@ pub use crate::delta::sqlite::OpenError;
 pub use crate::delta::{Limits, StoreError, Usage};
 pub use crate::export::MountError;
 pub use crate::inspect::quota::QuotaReport;
+pub use crate::pattern::PatternError;
 pub use crate::server::{BindError, ServerOptions};
 pub use crate::validation::{NoValidatorCommand, SchemaError};
-pub use crate::vfs::{Attr, FileKind, FsError, PatternError, Time};
+pub use crate::vfs::{Attr, FileKind, FsError, Time};
 pub use crate::worker::WorkError;
 pub use error::{Error, Result};
 pub use guards::GuardError;

@@ -7,7 +7,7 @@ use super::layers::{LayerOptions, close, create, real_base};
 use super::moved_base::{check_moved, move_copies};
 use crate::delta::sqlite::{OpenError, OpenMode, Session};
 use crate::inspect::opened::host;
-use crate::vfs::PatternSet;
+use crate::pattern::PatternSet;
 
 /// An open session.
 pub(super) struct OpenedSession {

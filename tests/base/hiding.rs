@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use acetate::base::{Base, BaseError, BasePath, Hiding, HostDir, HostDirOptions};
-use acetate::vfs::{FileId, Name, Pattern, PatternSet};
+use acetate::pattern::{Pattern, PatternSet};
+use acetate::vfs::{FileId, Name};
 use tempfile::TempDir;
 
 use super::{path, tree};

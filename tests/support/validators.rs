@@ -4,11 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
+use acetate::pattern::Pattern;
 use acetate::validation::{
     ExportResources, GuardLimits, GuardResources, Guards, NotAccepted, Validator, ValidatorCommand,
     Violation,
 };
-use acetate::vfs::Pattern;
 use bytes::Bytes;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

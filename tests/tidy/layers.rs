@@ -11,11 +11,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("escape", &[]),
     ("run_queue", &[]),
     ("wal_shim", &[]),
+    ("pattern", &[]),
     // Over any tree of files.
     ("context", &["json"]),
-    ("base", &["vfs"]),
+    ("base", &["vfs", "pattern"]),
     // What a row says about the base: a path in it, and which numbers are not the base's.
-    ("delta", &["vfs", "wal_shim", "base::BasePath", "base::DELTA_IDS"]),
+    ("delta", &["vfs", "pattern", "wal_shim", "base::BasePath", "base::DELTA_IDS"]),
     // What a base is made of, and the way to what is in it.
     (
         "writeback",
@@ -30,7 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "base::shown_mode",
         ],
     ),
-    ("config", &["vfs"]),
+    ("config", &["vfs", "pattern"]),
     // A handle is bound to the mount that gave it out; numbers are in ranges by what has them.
     (
         "export",
@@ -46,17 +47,18 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nfs::FileHandle",
         ],
     ),
-    ("validation", &["vfs", "json"]),
+    ("validation", &["vfs", "pattern", "json"]),
     ("worker", &["vfs", "delta", "run_queue"]),
     ("overlay", &["vfs", "worker", "base", "delta"]),
     ("nfs", &["vfs", "wire"]),
     ("server", &["vfs", "wire", "nfs", "run_queue"]),
-    ("inspect", &["vfs", "json", "overlay", "worker", "base", "delta", "writeback"]),
+    ("inspect", &["vfs", "pattern", "json", "overlay", "worker", "base", "delta", "writeback"]),
     ("control", &["vfs", "overlay", "delta"]),
     (
         "workspace",
         &[
             "vfs",
+            "pattern",
             "nfs",
             "server",
             "overlay",
@@ -76,6 +78,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "mounting",
         &[
             "vfs",
+            "pattern",
             "escape",
             "control",
             "inspect",
@@ -88,6 +91,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "cli",
         &[
             "vfs",
+            "pattern",
             "escape",
             "wire",
             "nfs",

@@ -1,7 +1,7 @@
 //! Which paths are guarded.
 
+use acetate::pattern::Pattern;
 use acetate::validation::{Guards, Validator};
-use acetate::vfs::Pattern;
 
 fn guards(patterns: &[&str]) -> Guards {
     let rules = patterns.iter().map(|pattern| (Pattern::new(pattern).unwrap(), Validator::json()));

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use acetate::pattern::Pattern;
 use acetate::validation::{
     ExportResources, GuardLimits, GuardResources, Guards, NotAccepted, Validator, ValidatorProgram,
 };
-use acetate::vfs::{FsError, Pattern, Stability};
+use acetate::vfs::{FsError, Stability};
 use bytes::Bytes;
 
 use super::tree::{NEVER, Setup, setup_in};

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use acetate::pattern::Pattern;
 use acetate::validation::{
     DeskParts, DraftTable, GuardLimits, GuardResources, Guards, Periods, Published, Validator,
     Violation,
 };
 use acetate::vfs::{
-    Attr, Caller, Device, FileId, FileKind, FsError, GuardedFile, Locator, Outcome, Pattern,
+    Attr, Caller, Device, FileId, FileKind, FsError, GuardedFile, Locator, Outcome,
     PublishPreconditions, Stability, Time, Wcc, WriteVerifier, Written,
 };
 use bytes::Bytes;

@@ -246,7 +246,7 @@ mod tests {
 
     use super::*;
     use crate::base::{Hiding, HostDirOptions};
-    use crate::vfs::{Pattern, PatternSet};
+    use crate::pattern::{Pattern, PatternSet};
 
     fn path(text: &str) -> BasePath {
         BasePath::from_bytes(text.as_bytes()).unwrap()

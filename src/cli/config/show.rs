@@ -11,7 +11,8 @@ use crate::config::{
     ClientNetworks, ExportConfig, ExportOptions, GuardConfig, GuardRule, IdMap, IdRange,
     MountConfig, QuotaConfig, SquashMode, StoreConfig,
 };
-use crate::vfs::{Caller, Pattern, PatternSet};
+use crate::pattern::{Pattern, PatternSet};
+use crate::vfs::Caller;
 
 /// The path of the export, and a line for each property.
 pub(super) fn lines(export: &ExportConfig) -> Vec<String> {

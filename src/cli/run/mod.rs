@@ -26,7 +26,7 @@ use crate::mounting::private::PrivateDir;
 use crate::mounting::privilege::MountMethod;
 use crate::mounting::user::User;
 use crate::mounting::{place, privilege};
-use crate::vfs::PatternSet;
+use crate::pattern::PatternSet;
 use summary::SessionBefore;
 
 /// The environment variable that gives the command the session.

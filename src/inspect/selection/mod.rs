@@ -23,7 +23,8 @@ use super::error::{InspectError, Result};
 use super::opened::{OpenSession, is_known};
 use crate::delta::MergedPath;
 use crate::overlay::{Change, TreeView};
-use crate::vfs::{FileKind, Pattern, PatternSet};
+use crate::pattern::{Pattern, PatternSet};
+use crate::vfs::FileKind;
 
 /// The most changes that are noted as left out by the ignore rules.
 pub const MAX_IGNORED: usize = 10_000;

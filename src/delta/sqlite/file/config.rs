@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::delta::{Limits, Result, StoreError};
-use crate::vfs::PatternSet;
+use crate::pattern::PatternSet;
 
 use super::host::Host;
 use crate::delta::sqlite::table::value::{self, Bytes};

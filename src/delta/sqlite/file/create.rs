@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, params};
 
 use crate::delta::{Ino, InodeRow, Result};
-use crate::vfs::{Device, FileKind, PatternSet, Time};
+use crate::pattern::PatternSet;
+use crate::vfs::{Device, FileKind, Time};
 
 use super::config;
 use super::connect::{self, Role, companion_path};

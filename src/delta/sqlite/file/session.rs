@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::delta::{Result, StoreError, UnacknowledgedOp};
-use crate::vfs::PatternSet;
+use crate::pattern::PatternSet;
 
 use super::config::{self, SessionConfig};
 use super::connect::{self, Role, companion_path};

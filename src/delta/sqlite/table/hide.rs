@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use crate::delta::{Result, StoreError};
-use crate::vfs::{Pattern, PatternSet};
+use crate::pattern::{Pattern, PatternSet};
 
 use super::{inode, meta};
 

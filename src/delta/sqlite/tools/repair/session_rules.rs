@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use crate::delta::Result;
 use crate::delta::sqlite::file::config;
 use crate::delta::sqlite::table::{hide, inode_numbers::InodeNumbers, meta};
-use crate::vfs::{Pattern, PatternSet};
+use crate::pattern::{Pattern, PatternSet};
 
 use super::repairer::Repairer;
 

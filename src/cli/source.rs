@@ -75,6 +75,7 @@ fn warn_of_unfinished_apply(opened: &OpenSession) {
     let Some(apply) = unfinished(opened) else { return };
     let way_on = match apply {
         UnfinishedApply::Interrupted => "; `acetate apply` finishes it",
+        UnfinishedApply::InterruptedOther(_) => "; `acetate apply` with that session finishes it",
         UnfinishedApply::Running => "",
     };
     output::line(format_args!(

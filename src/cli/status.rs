@@ -14,7 +14,7 @@ use super::source::LookSource;
 use super::{Ending, quota, text};
 use crate::control::{Answer, ControlPeer, ExportUsage, Request, ServerStatus, UsageReport};
 use crate::delta::sqlite::{LogKeep, Session, SessionStats};
-use crate::inspect::apply::{KeptForUndo, kept, unfinished};
+use crate::inspect::apply::{KeptForUndo, UnfinishedApply, kept, unfinished};
 use crate::inspect::counts::ChangeCounts;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::status::{SessionStatus, TouchedCounts, status};
@@ -128,8 +128,8 @@ fn print(
 /// What left the session without closing it.
 fn killed(opened: &OpenSession) -> &'static str {
     match unfinished(opened) {
-        Some(_) => "an apply",
-        None => "its last server or command",
+        Some(UnfinishedApply::Interrupted | UnfinishedApply::Running) => "an apply",
+        Some(UnfinishedApply::InterruptedOther(_)) | None => "its last server or command",
     }
 }
 

@@ -255,6 +255,9 @@ pub struct AppliedObject {
     /// Whether the base file had further hard links before.
     #[serde(default)]
     pub was_linked: bool,
+    /// Mode, owner and group that a directory was to get and has not.
+    #[serde(default)]
+    pub not_given: Option<[u32; 3]>,
 }
 
 impl AppliedObject {
@@ -268,6 +271,7 @@ impl AppliedObject {
             was_entry: self.was_entry,
             base_ctime: self.base_ctime.map(|(secs, nanos)| Time { secs, nanos }),
             was_linked: self.was_linked,
+            not_given: self.not_given,
         })
     }
 }

@@ -231,7 +231,7 @@ pub(super) fn compare(
     if !is_chosen(options, view, &change) {
         return Ok(None);
     }
-    if is_hollow(opened, view, options.times, &change)? {
+    if holds_no_change(opened, view, options.times, &change)? {
         return Ok(None);
     }
     let old = old_object(&change);
@@ -279,7 +279,7 @@ pub(super) fn compare(
 
 /// Whether a change is a directory that the base removed since it was copied up, and in which the
 /// session changed nothing; with `times`, no time either.
-pub(super) fn is_hollow(
+pub(super) fn holds_no_change(
     opened: &OpenSession,
     view: &TreeView<'_>,
     times: bool,

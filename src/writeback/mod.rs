@@ -154,13 +154,13 @@ impl Target {
     ) -> Result<ChangedDir> {
         let taken = || -> io::Result<ChangedDir> {
             let (dir, name) = self.parent(path)?;
-            let (shelf, slot) = to.0.place(StagingDir::Taken, to.1);
+            let (staged_in, slot) = to.0.place(StagingDir::Taken, to.1);
             ChangedDir::around(&dir, || match stays {
                 true => {
-                    rustix::fs::linkat(&dir, name, shelf, &*slot, AtFlags::empty())?;
+                    rustix::fs::linkat(&dir, name, staged_in, &*slot, AtFlags::empty())?;
                     Ok(())
                 }
-                false => rename_new((dir.as_fd(), name), (shelf, slot.as_bytes())),
+                false => rename_new((dir.as_fd(), name), (staged_in, slot.as_bytes())),
             })
         };
         taken().map_err(|source| self.error(path, source))
@@ -179,10 +179,10 @@ impl Target {
     ) -> Result<ChangedDir> {
         let put = || -> io::Result<ChangedDir> {
             let (dir, name) = self.parent(path)?;
-            let (shelf, slot) = from.0.place(from.1, from.2);
+            let (staged_in, slot) = from.0.place(from.1, from.2);
             ChangedDir::around(&dir, || match replaces {
-                true => Ok(rustix::fs::renameat(shelf, &*slot, &dir, name)?),
-                false => rename_new((shelf, slot.as_bytes()), (dir.as_fd(), name)),
+                true => Ok(rustix::fs::renameat(staged_in, &*slot, &dir, name)?),
+                false => rename_new((staged_in, slot.as_bytes()), (dir.as_fd(), name)),
             })
         };
         put().map_err(|source| self.error(path, source))
@@ -195,10 +195,10 @@ impl Target {
     /// The file is gone, or the host refuses.
     pub fn keep_replaced(&self, path: &BasePath, to: (&Staging, StagingSlot)) -> Result<()> {
         let place = Staging::path_of(StagingDir::Replaced, to.1);
-        let (shelf, slot) = to.0.place(StagingDir::Replaced, to.1);
+        let (staged_in, slot) = to.0.place(StagingDir::Replaced, to.1);
         let linked = || -> io::Result<bool> {
             let (dir, name) = self.parent(path)?;
-            match rustix::fs::linkat(&dir, name, shelf, &*slot, AtFlags::empty()) {
+            match rustix::fs::linkat(&dir, name, staged_in, &*slot, AtFlags::empty()) {
                 Ok(()) | Err(Errno::EXIST) => Ok(true),
                 Err(Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::ACCESS) => Ok(false),
                 Err(error) => Err(error.into()),
@@ -212,13 +212,13 @@ impl Target {
         let part = BasePath::from_bytes(&[place.as_bytes(), b"-unfinished"].concat());
         let part = part.unwrap_or_default();
         let (_, part_name) = part.split_bytes();
-        let unmade = match rustix::fs::unlinkat(shelf, part_name, AtFlags::empty()) {
+        let unmade = match rustix::fs::unlinkat(staged_in, part_name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         };
         unmade.map_err(|source| self.error(&part, source))?;
         Cloner::new(to.0).copy((self, path), (self, &part), Hooks::NONE)?;
-        rustix::fs::renameat(shelf, part_name, shelf, &*slot)
+        rustix::fs::renameat(staged_in, part_name, staged_in, &*slot)
             .map_err(|error| self.error(&part, error.into()))
     }
 
@@ -240,7 +240,7 @@ impl Target {
                 Err(error) => return Err(error.into()),
             }
             let dir = own_dir(&top, KEPT)?;
-            let (shelf, slot) = from.0.place(from.1, from.2);
+            let (staged_in, slot) = from.0.place(from.1, from.2);
             let (_, name) = path.split_bytes();
             let mut number = 0_u64;
             loop {
@@ -250,7 +250,7 @@ impl Target {
                     free.truncate(200);
                     free.extend_from_slice(format!(".{number}").as_bytes());
                 }
-                match rename_new((shelf, slot.as_bytes()), (dir.as_fd(), &free)) {
+                match rename_new((staged_in, slot.as_bytes()), (dir.as_fd(), &free)) {
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
                     Err(error) => return Err(error),
                     Ok(()) => return Ok(kept.join(OsStr::from_bytes(&free))),

@@ -104,7 +104,7 @@ impl Target {
                 let _full_disk = times.write(&dir);
             }
             rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
-            let [new, taken, replaced] = shelves(&dir)?;
+            let [new, taken, replaced] = subdirs(&dir)?;
             Ok(Some(Staging { path: path.clone(), dir, new, taken, replaced }))
         };
         opened().map_err(|source| TargetError { path: path.clone(), source })
@@ -216,24 +216,24 @@ fn times(dir: &impl AsFd) -> io::Result<[Time; 2]> {
     Ok([seen.mtime, seen.ctime.unwrap_or_default()])
 }
 
-fn shelves(dir: &File) -> io::Result<[OwnedFd; 3]> {
-    Ok([shelf(dir, NEW)?, shelf(dir, TAKEN)?, shelf(dir, REPLACED)?])
+fn subdirs(dir: &File) -> io::Result<[OwnedFd; 3]> {
+    Ok([subdir(dir, NEW)?, subdir(dir, TAKEN)?, subdir(dir, REPLACED)?])
 }
 
 /// Opens a subdirectory of the staging; creates it if necessary.
-fn shelf(dir: &File, name: &str) -> io::Result<OwnedFd> {
+fn subdir(dir: &File, name: &str) -> io::Result<OwnedFd> {
     match rustix::fs::mkdirat(dir, name, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
-    let shelf = rustix::fs::openat(dir, name, DIRECTORY, Mode::empty())?;
+    let subdir = rustix::fs::openat(dir, name, DIRECTORY, Mode::empty())?;
     // New objects must not inherit the default ACL of the target's top.
     #[cfg(target_os = "linux")]
-    match rustix::fs::fremovexattr(&shelf, xattrs::DEFAULT_ACL) {
+    match rustix::fs::fremovexattr(&subdir, xattrs::DEFAULT_ACL) {
         Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS) => {}
         Err(error) => return Err(error.into()),
     }
-    Ok(shelf)
+    Ok(subdir)
 }
 
 /// Unlocks explicitly: a child process that is being started may share the descriptor for a moment.
@@ -245,8 +245,8 @@ impl Drop for Staging {
 
 impl Staging {
     /// The directory and name of a slot.
-    pub(super) fn place(&self, shelf: StagingDir, slot: StagingSlot) -> (BorrowedFd<'_>, CString) {
-        let dir = match shelf {
+    pub(super) fn place(&self, subdir: StagingDir, slot: StagingSlot) -> (BorrowedFd<'_>, CString) {
+        let dir = match subdir {
             StagingDir::New => self.new.as_fd(),
             StagingDir::Taken => self.taken.as_fd(),
             StagingDir::Replaced => self.replaced.as_fd(),
@@ -256,13 +256,13 @@ impl Staging {
     }
 
     /// The path of a slot in the target.
-    pub fn path_of(shelf: StagingDir, slot: StagingSlot) -> BasePath {
-        let shelf = match shelf {
+    pub fn path_of(subdir: StagingDir, slot: StagingSlot) -> BasePath {
+        let subdir = match subdir {
             StagingDir::New => NEW,
             StagingDir::Taken => TAKEN,
             StagingDir::Replaced => REPLACED,
         };
-        BasePath::from_bytes(format!("{STAGING}/{shelf}/{slot}").as_bytes()).unwrap_or_default()
+        BasePath::from_bytes(format!("{STAGING}/{subdir}/{slot}").as_bytes()).unwrap_or_default()
     }
 
     /// The staging's path, for messages.
@@ -285,8 +285,8 @@ impl Staging {
     }
 
     /// The object in a slot, if there is one.
-    pub fn look(&self, shelf: StagingDir, slot: StagingSlot) -> Result<Option<SeenObject>> {
-        let (dir, name) = self.place(shelf, slot);
+    pub fn look(&self, subdir: StagingDir, slot: StagingSlot) -> Result<Option<SeenObject>> {
+        let (dir, name) = self.place(subdir, slot);
         SeenObject::at(dir, name.as_bytes()).map_err(|source| self.error(source))
     }
 
@@ -460,7 +460,7 @@ impl Staging {
     pub fn clear(&mut self) -> Result<()> {
         let cleared = || -> io::Result<[OwnedFd; 3]> {
             sweep::sweep_all_but(&self.dir, Some(TOP))?;
-            shelves(&self.dir)
+            subdirs(&self.dir)
         };
         [self.new, self.taken, self.replaced] = cleared().map_err(|source| self.error(source))?;
         Ok(())

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Output;
@@ -25,10 +26,15 @@ fn acetate(world: &World, args: &[&str]) -> Output {
 
 /// Applies a session, and stops after the first step.
 fn break_off(world: &World, base: &Path, options: &ApplyOptions) {
+    break_off_after(1, world, base, options);
+}
+
+/// Applies a session, and stops after some steps.
+fn break_off_after(steps: usize, world: &World, base: &Path, options: &ApplyOptions) {
     let opened = OpenSession::open(&world.session(), Some(base)).unwrap();
     let plan = planned(&opened, None, options).unwrap();
     let mut stop = |event| match event {
-        ApplyEvent::Step { done: 1, .. } => ControlFlow::Break(()),
+        ApplyEvent::Step { done, .. } if done == steps => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
     let report = apply(&opened, None, options, Consent::Shown(&plan), None, &mut stop).unwrap();
@@ -82,6 +88,67 @@ fn who_looks_is_warned_of_an_interrupted_apply_and_nothing_is_exported() {
     said(&acetate(&world, &["apply", "--yes"]), 0);
     let (_, err) = said(&acetate(&world, &["diff"]), 0);
     assert_eq!(err, "");
+}
+
+/// What the apply of another session took out of the base is missing for this one too.
+#[test]
+fn an_interrupted_apply_of_another_session_over_the_base_keeps_each_from_losing_what_it_moves() {
+    let mut world = World::new("big/f \"1\"\n");
+    world.rename("big", "moved").unwrap();
+    world.close();
+    let (base, scratch) = (world.change_base(), world.scratch());
+    let other = |args: &[&str]| {
+        let (command, rest) = args.split_first().unwrap();
+        run(scratch, &[&[*command, "other.db"], rest].concat())
+    };
+    said(&other(&["init", "--base", base.to_str().unwrap()]), 0);
+    said(&other(&["mv", "/big", "/big2"]), 0);
+    let (before, _) = said(&other(&["diff"]), 1);
+    break_off(&world, &base, &all());
+    let what = format!("an apply of {} to the same base was", world.session().display());
+    for args in [
+        &["export", "--dir", "out"][..],
+        &["cp", "-r", ":/", "copied"],
+        &["seal"],
+        &["apply", "--yes", "--to", "copy"],
+    ] {
+        fs::create_dir_all(scratch.join("copy")).unwrap();
+        let (_, err) = said(&other(args), 2);
+        assert!(err.contains(&format!("error: {what}")), "{args:?}: {err}");
+        assert!(err.contains("hint: run `acetate apply` with that session"), "{args:?}: {err}");
+        assert!(!scratch.join("out").exists() && !scratch.join("copied").exists());
+    }
+    for args in [&["diff"][..], &["status"], &["ls"]] {
+        let err = String::from_utf8(other(args).stderr).unwrap();
+        assert!(err.contains(&format!("warning: {what}")), "{args:?}: {err}");
+    }
+    said(&acetate(&world, &["apply", "--yes"]), 0);
+    fs::rename(base.join("moved"), base.join("big")).unwrap();
+    assert_eq!(said(&other(&["diff"]), 1), (before, String::new()));
+}
+
+/// A person sets the mode of the moved file `b` while the apply is to be finished.
+pub(super) fn with_mode_of_a_person() -> World {
+    let mut world = World::new("a \"1\"\n");
+    world.rename("a", "b").unwrap();
+    world.chmod("b", 0o755).unwrap();
+    world.close();
+    let base = world.change_base();
+    break_off_after(2, &world, &base, &all());
+    fs::set_permissions(base.join("b"), fs::Permissions::from_mode(0o600)).unwrap();
+    world
+}
+
+#[test]
+fn an_attribute_that_stays_as_a_person_set_it_is_named_beside_what_was_applied() {
+    let world = with_mode_of_a_person();
+    let base = world.base();
+    let (out, err) = said(&acetate(&world, &["apply", "--yes"]), 1);
+    let kept = "applied /b, but its mode changed after the plan was made, and stays\n";
+    assert!(out.contains(kept), "{out}{err}");
+    assert!(out.ends_with(": applied; an attribute of 1 path stays as it is\n"), "{out}{err}");
+    assert_eq!(fs::metadata(base.join("b")).unwrap().mode() & 0o7777, 0o600);
+    assert_eq!(said(&acetate(&world, &["diff"]), 0).0, "");
 }
 
 /// What the interrupted apply took out of the base would be missing in the copy.

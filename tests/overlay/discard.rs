@@ -42,6 +42,7 @@ pub fn applied(world: &World, paths: &[&str]) -> Vec<RebaseItem> {
         was_entry: true,
         base_ctime: None,
         was_linked: true,
+        not_given: None,
     };
     paths.iter().map(let_go).collect()
 }

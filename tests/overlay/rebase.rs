@@ -23,6 +23,7 @@ fn moved(world: &World, from: &str, to: &str) -> RebaseItem {
         was_entry: true,
         base_ctime: None,
         was_linked: false,
+        not_given: None,
     }
 }
 
@@ -103,6 +104,7 @@ fn a_moved_directory_waits_for_its_own_request() {
         was_entry: true,
         base_ctime: None,
         was_linked: false,
+        not_given: None,
     };
     fs::write(base.join("top/a"), "new").unwrap();
     fs::rename(base.join("top/b"), base.join("top/c")).unwrap();

@@ -191,6 +191,7 @@ impl SessionUpdater for Book<'_> {
             was_entry: is_first && applied.was_entry(),
             base_ctime: applied.base_ctime,
             was_linked: applied.was_linked,
+            not_given: applied.not_given,
         };
         let (parts, whole): (Vec<_>, Vec<_>) = applied.iter().partition(|a| a.part.is_some());
         let whole = whole.into_iter().map(let_go).collect();

@@ -126,5 +126,6 @@ fn message(applied: &AppliedChange, is_first: bool) -> control::AppliedObject {
         was_entry: is_first && applied.was_entry(),
         base_ctime: applied.base_ctime.map(|time| (time.secs, time.nanos)),
         was_linked: applied.was_linked,
+        not_given: applied.not_given,
     }
 }

@@ -116,7 +116,7 @@ pub(super) struct Args {
     /// Print JSON objects.
     ///
     /// Types: difference, undo, drift, merged, unchanged, special, left_out, loss, plan, undo_plan,
-    /// kept, skipped, link_lost, applied.
+    /// kept, skipped, attribute_kept, link_lost, applied.
     #[arg(long)]
     json: bool,
 }
@@ -212,9 +212,9 @@ fn tell_stopped(
 
 /// Drops copies in which the session changed nothing.
 fn drop_unchanged(args: &Args, opened: &OpenSession, plan: &ApplyPlan) -> Result<(), CliError> {
-    with_book(args, opened, |book| {
-        if let Some(book) = book {
-            book.drop_unchanged(&plan.unchanged);
+    with_updater(args, opened, |updater| {
+        if let Some(updater) = updater {
+            updater.drop_unchanged(&plan.unchanged);
         }
         Ok(())
     })
@@ -243,7 +243,7 @@ fn finish_interrupted(
 
 /// Refuses more changes that are bound to one request than a request may have.
 fn check_bound(args: &Args, plan: &ApplyPlan) -> Result<(), CliError> {
-    match AppliedChange::count_bound(&plan.changes) {
+    match AppliedChange::count_inseparable(&plan.changes) {
         bound if bound > MAX_PATHS && args.to.is_none() => {
             let what = format!(
                 "{bound} directories moved together with objects in them: nothing was written, \
@@ -272,13 +272,13 @@ fn write(
     plan: &ApplyPlan,
 ) -> Result<Ending, CliError> {
     let kept: BTreeSet<_> = plan.kept_in_base().cloned().collect();
-    let ending = with_book(args, opened, |book| {
+    let ending = with_updater(args, opened, |updater| {
         let interrupts = Interrupts::catch()?;
         let mut progress = ApplyProgress::new(&interrupts);
         let watch = &mut |event| progress.tell(event);
         let mut made = PlanPrinter::new(args, opened);
         let consent = if args.yes { Consent::All(&mut made) } else { Consent::Shown(plan) };
-        let report = apply(opened, args.to.as_deref(), options, consent, book, watch);
+        let report = apply(opened, args.to.as_deref(), options, consent, updater, watch);
         progress.end();
         if let Some(error) = made.failed.take() {
             return Err(error.with_hint("nothing was written"));
@@ -411,7 +411,7 @@ fn give_up(args: &Args, kept: &BTreeSet<KeptInBase>, ending: Ending) -> Result<E
 
 /// Calls `f` with the updater of the session; `None` with --to, or if an undo is to a base that was
 /// moved. The session is opened for changes first: if that fails, nothing is written.
-fn with_book<T>(
+fn with_updater<T>(
     args: &Args,
     opened: &OpenSession,
     f: impl FnOnce(Option<&mut dyn SessionUpdater>) -> Result<T, CliError>,
@@ -423,10 +423,10 @@ fn with_book<T>(
 }
 
 fn finish(args: &Args, opened: &OpenSession) -> Result<Ending, CliError> {
-    with_book(args, opened, |book| {
+    with_updater(args, opened, |updater| {
         let interrupts = Interrupts::catch()?;
         let mut progress = ApplyProgress::new(&interrupts);
-        let report = resume(opened, args.to.as_deref(), book, &mut |event| progress.tell(event));
+        let report = resume(opened, args.to.as_deref(), updater, &mut |event| progress.tell(event));
         progress.end();
         match report? {
             Some(mut report) => {

@@ -48,10 +48,10 @@ pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result
     if let Some(error) = shown.err().filter(|error| error.kind() != CliErrorKind::Closed) {
         return Err(error.after(done(report)));
     }
-    Ok(if report.skipped.is_empty() && report.left_out.is_empty() {
-        Ending::Done
-    } else {
-        Ending::Findings
+    let missing = [&report.skipped, &report.left_out, &report.kept_attributes];
+    Ok(match missing.iter().all(|changes| changes.is_empty()) {
+        true => Ending::Done,
+        false => Ending::Findings,
     })
 }
 
@@ -67,6 +67,17 @@ fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliErr
             out.json(object)?;
         } else {
             out.line(format_args!("skipped {}: {}", text::name(path), skipped.why))?;
+        }
+    }
+    for kept in by_path(&report.kept_attributes, |kept| &kept.path) {
+        let path = kept.path.as_bytes();
+        if args.json {
+            let mut object = text::json("attribute_kept");
+            text::put_path(&mut object, "path", path);
+            object.insert("why".to_owned(), kept.why.as_str().into());
+            out.json(object)?;
+        } else {
+            out.line(format_args!("{} {}, but {}", done(report), text::name(path), kept.why))?;
         }
     }
     let lost_links = by_path(&report.lost_links, |file| &file.path);
@@ -86,23 +97,25 @@ fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliErr
         put_counts(&mut object, count, skipped, "skipped");
         object.insert("undo".to_owned(), report.is_undo.into());
         out.json(object)?;
-    } else if report.is_undo && skipped > 0 {
-        let (dir, done) = (dir.display(), done(report));
-        out.line(format_args!("{dir}: {done}; {skipped} skipped, which stay as they are"))?;
-    } else if report.is_undo {
-        out.line(format_args!("{}: {}", dir.display(), done(report)))?;
-    } else if skipped > 0 {
-        let done = match count {
-            0 => "nothing was written".to_owned(),
-            _ => format!("{count} applied"),
-        };
-        let dir = dir.display();
-        out.line(format_args!("{dir}: {done}, {skipped} skipped: the session keeps those"))?;
-    } else if report.done().next().is_none() {
-        out.line(format_args!("{}: nothing was written", dir.display()))?;
-    } else {
-        out.line(format_args!("{}: applied", dir.display()))?;
+        return out.end();
     }
+    let done = match (report.is_undo, skipped, count) {
+        (false, 1.., 1..) => format!("{count} applied"),
+        (false, 0, _) if report.done().next().is_some() => done(report).to_owned(),
+        (false, ..) => "nothing was written".to_owned(),
+        (true, ..) => done(report).to_owned(),
+    };
+    let kept = match report.kept_attributes.len() {
+        0 => String::new(),
+        1 => "; an attribute of 1 path stays as it is".to_owned(),
+        kept => format!("; attributes of {kept} paths stay as they are"),
+    };
+    let skipped = match (skipped, report.is_undo) {
+        (0, _) => String::new(),
+        (_, true) => format!("; {skipped} skipped, which stay as they are"),
+        (_, false) => format!(", {skipped} skipped: the session keeps those"),
+    };
+    out.line(format_args!("{}: {done}{kept}{skipped}", dir.display()))?;
     out.end()
 }
 

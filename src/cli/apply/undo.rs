@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::printing::{by_path, print_note};
 use super::progress::ApplyProgress;
 use super::report::tell;
-use super::{Args, with_book};
+use super::{Args, with_updater};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::signals::Interrupts;
@@ -96,11 +96,11 @@ pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError>
         output::line(format_args!("nothing was written"));
         return Ok(Ending::Findings);
     }
-    with_book(args, opened, |book| {
+    with_updater(args, opened, |updater| {
         let interrupts = Interrupts::catch()?;
         let mut progress = ApplyProgress::new(&interrupts);
         let watch = &mut |event| progress.tell(event);
-        let report = undo(opened, to, &options, Some(&plan), book, watch);
+        let report = undo(opened, to, &options, Some(&plan), updater, watch);
         progress.end();
         let report = report?;
         let drifted = plan.drifted.iter().map(|drift| &drift.path);

@@ -16,13 +16,13 @@ impl Planner<'_> {
     pub(super) fn check_directories(&self) -> Result<()> {
         for dir in self.directories() {
             // The step that puts an object into a missing directory reports it.
-            if !self.place.stat(&dir)?.is_some_and(|attr| attr.kind == FileKind::Directory)
+            if !self.target.stat(&dir)?.is_some_and(|attr| attr.kind == FileKind::Directory)
                 && !dir.is_root()
             {
                 continue;
             }
-            let shown = || self.place.shown(&dir).display().to_string();
-            let (what, advice) = match self.place.target.takes_entries(&dir) {
+            let shown = || self.target.shown(&dir).display().to_string();
+            let (what, advice) = match self.target.dir.takes_entries(&dir) {
                 Ok(true) => continue,
                 Ok(false) => {
                     ("nothing can be made or removed in it", ApplyAdvice::PermitOrLeaveOut)
@@ -48,7 +48,7 @@ impl Planner<'_> {
     pub(super) fn check_chosen(&self) -> Result<()> {
         for put in self.plan.steps.puts.iter().filter(|put| put.over.is_none()) {
             if let Some(moved) = self.staying.get(&put.to) {
-                let (shown, to) = (self.place.shown(&put.to), moved.to.display());
+                let (shown, to) = (self.target.shown(&put.to), moved.to.display());
                 let is = if moved.is_removed { "was" } else { "is" };
                 let what = format!("{}: what {is} there was moved to {to}", shown.display());
                 return Err(InspectError::Refused { what, advice: ApplyAdvice::NameMovedTo });
@@ -64,7 +64,7 @@ impl Planner<'_> {
         let from: BTreeMap<StagingSlot, &BasePath> =
             steps.takes.iter().map(|take| (take.slot, &take.from)).collect();
         let puts: BTreeMap<&BasePath, (StagingDir, StagingSlot)> =
-            steps.puts.iter().map(|put| (&put.to, (put.shelf, put.slot))).collect();
+            steps.puts.iter().map(|put| (&put.to, (put.dir, put.slot))).collect();
         let mut dirs: BTreeSet<_> =
             steps.takes.iter().filter_map(|take| parent(&take.from)).collect();
         // A move of a directory changes its `..` entry.

@@ -36,7 +36,7 @@ impl Planner<'_> {
         // A further name of a file has the original of the first one.
         let before = difference.change.before.as_ref();
         let path = before.map_or(&original.path, |base| &base.path).clone();
-        match self.place.stat(&path)? {
+        match self.target.stat(&path)? {
             Some(attr) if self.is_original(original, &path, &attr)? => Ok(None),
             there => {
                 let there = there.map(|attr| BaseObject { path, attr });
@@ -53,7 +53,7 @@ impl Planner<'_> {
     ) -> Result<bool> {
         let original = change.original.as_ref().map(|original| &original.path);
         let path = there.or(change.before.as_ref()).map(|base| &base.path).or(original);
-        let Some(path) = path.filter(|_| self.place.is_copy()) else { return Ok(false) };
+        let Some(path) = path.filter(|_| self.target.is_copy()) else { return Ok(false) };
         match self.base_stat(path)? {
             Some(attr) => self.is_other(&BaseObject { path: path.clone(), attr }),
             None => Ok(there.is_some()),
@@ -67,8 +67,8 @@ impl Planner<'_> {
         path: &BasePath,
         there: &BaseAttr,
     ) -> Result<bool> {
-        let copy = self.place.reader();
-        let failed = |source| base_error(&self.place.shown(path), source);
+        let copy = self.target.reader();
+        let failed = |source| base_error(&self.target.shown(path), source);
         if original.kind != there.kind {
             return Ok(false);
         }
@@ -109,13 +109,13 @@ impl Planner<'_> {
         if difference.change.before.as_ref().is_some_and(|base| base.path == to) {
             return Ok(false);
         }
-        Ok(self.base_stat(&to)?.is_none() && self.place.stat(&to)?.is_some())
+        Ok(self.base_stat(&to)?.is_none() && self.target.stat(&to)?.is_some())
     }
 
     /// Whether the copy differs from this base object. Directories are compared by type alone.
     pub(super) fn is_other(&self, base: &BaseObject) -> Result<bool> {
-        let Some(there) = self.place.stat(&base.path)? else { return Ok(true) };
-        let (ours, copy) = (&base.attr, self.place.reader());
+        let Some(there) = self.target.stat(&base.path)? else { return Ok(true) };
+        let (ours, copy) = (&base.attr, self.target.reader());
         if ours.kind == FileKind::Directory || there.kind == FileKind::Directory {
             return Ok(ours.kind != there.kind);
         }
@@ -124,7 +124,7 @@ impl Planner<'_> {
             return Ok(true);
         }
         let path = &base.path;
-        let failed = |source| base_error(&self.place.shown(path), source);
+        let failed = |source| base_error(&self.target.shown(path), source);
         match ours.kind {
             FileKind::Symlink => {
                 let target = copy.read_link(path).map_err(failed)?;
@@ -144,7 +144,7 @@ impl Planner<'_> {
     ) -> Result<Option<String>> {
         let from = self.plan.changes.get(change).filter(|change| change.path == *path);
         let path = target_path(from.and_then(|change| change.from.as_ref()).unwrap_or(path));
-        let base = match (self.base_stat(&path)?, self.place.stat(&path)?) {
+        let base = match (self.base_stat(&path)?, self.target.stat(&path)?) {
             (Some(_), None) => return Ok(Some("it is not there".to_owned())),
             (None, Some(_)) => return Ok(Some("the base has nothing there".to_owned())),
             (None, None) => return Ok(None),
@@ -172,17 +172,17 @@ impl Planner<'_> {
             // Holes in both files need no comparison.
             let data = |tree: &dyn Base, attr: &BaseAttr| {
                 let found = tree.next_data(path, attr.fileid, offset);
-                let found = found.map_err(|source| base_error(&self.place.shown(path), source))?;
+                let found = found.map_err(|source| base_error(&self.target.shown(path), source))?;
                 Ok(found.map_or(ours.size, |(start, _)| start))
             };
             let first: Result<u64> = data(self.opened.base(), ours);
-            offset = first?.min(data(self.place.reader(), there)?);
+            offset = first?.min(data(self.target.reader(), there)?);
             if offset >= ours.size {
                 break;
             }
             let got = diff::read_base(self.opened, path, ours, offset, &mut old)?;
-            let copy = self.place.reader().read(path, there.fileid, offset, &mut new);
-            let (read, _) = copy.map_err(|source| base_error(&self.place.shown(path), source))?;
+            let copy = self.target.reader().read(path, there.fileid, offset, &mut new);
+            let (read, _) = copy.map_err(|source| base_error(&self.target.shown(path), source))?;
             if got == 0 || old[..got] != new[..read] {
                 return Ok(true);
             }

@@ -46,7 +46,7 @@ impl Dependencies {
         let puts = plan.steps.puts.iter();
         let placing = puts.clone().map(|put| put.change).collect();
         let moved: HashSet<_> =
-            puts.clone().filter(|put| put.shelf == StagingDir::Taken).map(|put| put.slot).collect();
+            puts.clone().filter(|put| put.dir == StagingDir::Taken).map(|put| put.slot).collect();
         let puts = puts.filter(|put| put.over.is_none());
         let puts = puts.map(|put| (put.to.clone(), put.change)).collect();
         let (mut takes, mut sources) = (BTreeMap::new(), HashMap::<_, Vec<_>>::new());
@@ -162,7 +162,7 @@ impl Planner<'_> {
             return Ok(change.object.is_some());
         }
         let home = target_path(change.from.as_ref().unwrap_or(&change.path));
-        let there = self.place.stat(&home)?;
+        let there = self.target.stat(&home)?;
         Ok(there.is_none_or(|there| there.kind != FileKind::Directory))
     }
 

@@ -41,7 +41,7 @@ impl Planner<'_> {
             return Ok(());
         };
         let to = target_path(after.path());
-        self.place.check_free(&to)?;
+        self.target.check_free(&to)?;
         let is_dir = after.attr().kind == FileKind::Directory;
         let stays = before.is_some() && difference.kind != DifferenceKind::Retyped;
         let in_copy = self.only_in_copy(change)?;
@@ -91,8 +91,8 @@ impl Planner<'_> {
         in_copy: Option<&BaseObject>,
     ) -> Result<bool> {
         let there = match base {
-            Some(_) if !self.place.is_copy() => return Ok(true),
-            Some(base) => self.place.stat(&base.path)?,
+            Some(_) if !self.target.is_copy() => return Ok(true),
+            Some(base) => self.target.stat(&base.path)?,
             None => in_copy.map(|there| there.attr.clone()),
         };
         Ok(there.is_some_and(|there| there.kind == FileKind::Directory))
@@ -101,7 +101,7 @@ impl Planner<'_> {
     /// The target's directory that stays or moves with a change.
     pub(super) fn dir_there(&self, change: &Change) -> Result<Option<BaseAttr>> {
         let there = match change.before.as_ref().filter(|_| !change.is_link) {
-            Some(base) if self.place.is_copy() => self.place.stat(&base.path)?,
+            Some(base) if self.target.is_copy() => self.target.stat(&base.path)?,
             Some(base) => Some(base.attr.clone()),
             None => self.only_in_copy(change)?.map(|there| there.attr),
         };
@@ -123,7 +123,7 @@ impl Planner<'_> {
                 continue;
             }
             let found = self.view.find(&dir).map_err(|source| diff::at(&dir, source))?;
-            let there = moves.before(&path).map(|before| self.place.stat(&before));
+            let there = moves.before(&path).map(|before| self.target.stat(&before));
             if let (Some(found), Some(there)) = (found, there.transpose()?.flatten()) {
                 let from = attrs_of(&there);
                 let attrs = Attrs { mtime: found.attr().mtime, ..from.clone() };
@@ -166,8 +166,8 @@ impl Planner<'_> {
     /// The target's state of a base object. In the base itself, the state from which the change was
     /// computed, so that a later change is noticed before a take or put.
     fn seen(&self, base: &BaseObject) -> Result<Option<SeenObject>> {
-        let there = self.place.stat(&base.path)?;
-        let as_told = |there| if self.place.is_copy() { there } else { base.attr.clone() };
+        let there = self.target.stat(&base.path)?;
+        let as_told = |there| if self.target.is_copy() { there } else { base.attr.clone() };
         Ok(there.map(as_told).as_ref().map(SeenObject::from))
     }
 
@@ -178,7 +178,7 @@ impl Planner<'_> {
             if put.over.is_some() || !self.renamed_open_files.contains(&put.to) {
                 continue;
             }
-            let there = self.place.stat(&put.to)?;
+            let there = self.target.stat(&put.to)?;
             let over = there.filter(|there| there.kind != FileKind::Directory);
             self.plan.steps.puts[at].over = over.as_ref().map(SeenObject::from);
         }
@@ -187,14 +187,14 @@ impl Planner<'_> {
 
     /// The copy's object at the destination, if the base has none there.
     fn only_in_copy(&self, change: &Change) -> Result<Option<BaseObject>> {
-        let Some(after) = change.after.as_ref().filter(|_| self.place.is_copy()) else {
+        let Some(after) = change.after.as_ref().filter(|_| self.target.is_copy()) else {
             return Ok(None);
         };
         let path = target_path(after.path());
         if self.base_stat(&path)?.is_some() {
             return Ok(None);
         }
-        Ok(self.place.stat(&path)?.map(|attr| BaseObject { path, attr }))
+        Ok(self.target.stat(&path)?.map(|attr| BaseObject { path, attr }))
     }
 
     /// Whether a file has its base content, whatever its path and attributes are.
@@ -217,7 +217,7 @@ impl Planner<'_> {
                 _ => Ok(false),
             };
         }
-        if self.place.is_copy() && self.is_other(base)? {
+        if self.target.is_copy() && self.is_other(base)? {
             return Ok(false);
         }
         if let Some(known) = self.kept.get(&after.locator()).filter(|_| is_same) {
@@ -242,7 +242,7 @@ impl Planner<'_> {
     ) -> Result<()> {
         let change = self.plan.changes.len() - 1;
         let is_dir = after.attr().kind == FileKind::Directory;
-        let there = self.place.stat(&base.path)?;
+        let there = self.target.stat(&base.path)?;
         if moves || is_link {
             // If a file moved to several names, the first one is a rename and the others are links.
             let stays = is_link || self.taken.contains_key(&base.path);
@@ -251,7 +251,7 @@ impl Planner<'_> {
                     // The missing object is noted as drift.
                     return Ok(());
                 }
-                let what = format!("{}: not there", self.place.shown(&base.path).display());
+                let what = format!("{}: not there", self.target.shown(&base.path).display());
                 let advice = ApplyAdvice::CopyLacksMoved;
                 return Err(InspectError::Refused { what, advice });
             };
@@ -260,8 +260,8 @@ impl Planner<'_> {
             }
             self.counts().moves += u64::from(!stays);
             self.counts().links += u64::from(stays);
-            let (shelf, to) = (StagingDir::Taken, to.clone());
-            let put = PutStep { slot, shelf, to, over, made: None, change };
+            let (dir, to) = (StagingDir::Taken, to.clone());
+            let put = PutStep { slot, dir, to, over, made: None, change };
             self.plan.steps.puts.push(put);
         }
         if !is_dir {
@@ -270,7 +270,7 @@ impl Planner<'_> {
             }
             self.note_loss_by_owner(base, (after.path(), &attrs))?;
             let seen = there.as_ref().map(SeenObject::without_ctime);
-            let from = if self.place.is_copy() { there.as_ref() } else { Some(&base.attr) };
+            let from = if self.target.is_copy() { there.as_ref() } else { Some(&base.attr) };
             let from = from.map(attrs_of);
             self.plan.steps.sets.push(Set { path: to, attrs, from, seen, change: Some(change) });
         }
@@ -281,7 +281,7 @@ impl Planner<'_> {
     /// object, or if it is taken already.
     fn take(&mut self, base: &BaseObject, stays: bool) -> Result<Option<StagingSlot>> {
         let from = &base.path;
-        self.place.check_may_go(from, stays)?;
+        self.target.check_may_go(from, stays)?;
         if !stays && self.taken.contains_key(from) {
             return Ok(None);
         }
@@ -322,8 +322,8 @@ impl Planner<'_> {
         let path = after.path().clone();
         let content = merge.map_or(StepContent::Session, |merge| merge.content);
         self.plan.makes.push(Make { slot, path, link, change, replaces, content, attrs });
-        let shelf = StagingDir::New;
-        self.plan.steps.puts.push(PutStep { slot, shelf, to, over, made: None, change });
+        let dir = StagingDir::New;
+        self.plan.steps.puts.push(PutStep { slot, dir, to, over, made: None, change });
         Ok(())
     }
 

@@ -60,7 +60,7 @@ impl DirTimes {
     /// After an interrupted run, `noted` has its notes.
     pub fn new(
         journal: &Journal,
-        place: &ApplyTarget<'_>,
+        target: &ApplyTarget<'_>,
         staging: &Staging,
         noted: Option<&[DirTime]>,
     ) -> Result<Self> {
@@ -72,8 +72,8 @@ impl DirTimes {
                 times.add(DirTime { id: (seen.dev, seen.ino), left: from.mtime, other: None });
             }
         }
-        let left = staging.noted_mtime()?.unwrap_or(place.top.mtime);
-        times.add(DirTime { id: place.id(), left, other: None });
+        let left = staging.noted_mtime()?.unwrap_or(target.top.mtime);
+        times.add(DirTime { id: target.id(), left, other: None });
         if let Some(noted) = noted {
             noted.iter().for_each(|noted| times.add(*noted));
             times.last_step = staging.step_times()?.to_vec();

@@ -84,7 +84,7 @@ impl Planner<'_> {
     /// merged.
     pub(super) fn note_drift(&mut self, difference: &Difference) -> Result<Option<Merge>> {
         let change = &difference.change;
-        if self.place.is_copy() && self.is_other_in_copy(difference)? {
+        if self.target.is_copy() && self.is_other_in_copy(difference)? {
             self.drifted(change.path.clone(), DriftReason::Copy);
             return Ok(None);
         }
@@ -93,7 +93,7 @@ impl Planner<'_> {
         if self.is_changed_itself(replaced, change)? {
             self.drifted(change.path.clone(), DriftReason::Came);
         }
-        if let Some(original) = original_in_copy(self.place.is_copy(), change) {
+        if let Some(original) = original_in_copy(self.target.is_copy(), change) {
             return self.note_drift_from(original, difference);
         }
         let is_dir = |base: &&BaseObject| base.attr.kind == FileKind::Directory;
@@ -303,7 +303,7 @@ impl Planner<'_> {
         gone: &RemovedBaseDir,
         open: &mut Vec<BasePath>,
     ) -> Result<()> {
-        let Some(attr) = self.place.stat(path)? else { return Ok(()) };
+        let Some(attr) = self.target.stat(path)? else { return Ok(()) };
         if self.opened.session().hidden().covers(path.as_bytes()) {
             self.removed_descendants.push(RemovedDescendant::of(path, &attr, gone.change));
             return Ok(());
@@ -315,7 +315,7 @@ impl Planner<'_> {
         if let Some(removes) = removes.filter(|removes| removes.object.is_none()) {
             removes.paths += 1;
         }
-        let base = match self.place.is_copy() {
+        let base = match self.target.is_copy() {
             true => match self.late_in_copy(path, &attr, gone)? {
                 Some(base) => base,
                 None => return Ok(()),
@@ -411,18 +411,18 @@ impl Planner<'_> {
     }
 
     fn entries(&self, dir: &BasePath) -> Result<Vec<BasePath>> {
-        self.entries_in(self.place.reader(), dir)
+        self.entries_in(self.target.reader(), dir)
     }
 
     fn entries_in(&self, tree: &dyn Base, dir: &BasePath) -> Result<Vec<BasePath>> {
-        let list = tree.list(dir).map_err(|source| base_error(&self.place.shown(dir), source))?;
+        let list = tree.list(dir).map_err(|source| base_error(&self.target.shown(dir), source))?;
         Ok(list.entries.iter().map(|entry| dir.join(&entry.name)).collect())
     }
 
     /// Whether a copy lacks an entry of the base that clients may have seen: one that did not come
     /// after `since`.
     fn lacks_entries(&self, dir: &BasePath, entries: &[BasePath], since: Time) -> Result<bool> {
-        if !self.place.is_copy() || stat_in(self.opened.base(), dir).is_ok_and(|d| d.is_none()) {
+        if !self.target.is_copy() || stat_in(self.opened.base(), dir).is_ok_and(|d| d.is_none()) {
             return Ok(false);
         }
         let entries: HashSet<_> = entries.iter().collect();

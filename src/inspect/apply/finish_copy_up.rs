@@ -22,20 +22,20 @@ pub fn pending_copies(opened: &OpenSession) -> Result<PendingCopies> {
     opened.with_tree(|view| view.pending_copies().map_err(failed))
 }
 
-/// Copies all pending chunks into the session, if there is a `bookkeeper`; `Break` if `watch` broke
+/// Copies all pending chunks into the session, if there is a `updater`; `Break` if `watch` broke
 /// it off. Chunks that are lost because their base file changed stay lost.
 ///
 /// # Errors
 /// The session cannot be changed.
-pub(super) fn bring_in(
-    bookkeeper: Option<&mut (dyn SessionUpdater + '_)>,
+pub(super) fn finish_pending_copies(
+    updater: Option<&mut (dyn SessionUpdater + '_)>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<ControlFlow<()>> {
-    let Some(bookkeeper) = bookkeeper else { return Ok(ControlFlow::Continue(())) };
+    let Some(updater) = updater else { return Ok(ControlFlow::Continue(())) };
     loop {
         let (mut next, mut has_copied) = (Some(Ino(0)), false);
         while let Some(from) = next {
-            let turn = bookkeeper.copy(from)?;
+            let turn = updater.copy(from)?;
             has_copied |= turn.has_copied;
             next = turn.next;
             if next.is_some() && watch(ApplyEvent::Copying(turn.left)).is_break() {

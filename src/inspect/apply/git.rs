@@ -116,7 +116,7 @@ impl Planner<'_> {
     fn is_new(&self, change: usize) -> Result<bool> {
         let change = &self.plan.changes[change];
         let is_added = change.object.is_some() && change.from.is_none();
-        Ok(is_added && self.place.stat(&target_path(&change.path))?.is_none())
+        Ok(is_added && self.target.stat(&target_path(&change.path))?.is_none())
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) struct Notes {
     /// All takes are done.
     pub is_taken: bool,
     /// The session was informed, or is being informed, of the applied changes.
-    pub is_told: bool,
+    pub session_informed: bool,
     /// Nothing is kept, despite [`Journal::keeps`].
     pub keeps_nothing: bool,
     /// Directories are being closed, after all steps.
@@ -83,6 +83,8 @@ pub(super) struct Notes {
     /// Skipped changes by number, and why. Those without a number have no steps, or are objects
     /// that could not be put back.
     pub skipped: Vec<(Option<usize>, Skipped)>,
+    /// Attributes that something else changed and that stay, of objects whose change is made.
+    pub kept_attributes: Vec<Skipped>,
 }
 
 impl Journal {
@@ -125,7 +127,7 @@ impl Journal {
         }
         for put in &self.steps.puts {
             line(json!({ "put": {
-                "slot": put.slot, "is_new": put.shelf == StagingDir::New,
+                "slot": put.slot, "is_new": put.dir == StagingDir::New,
                 "to": bytes(put.to.as_bytes()), "over": put.over.as_ref().map(seen),
                 "made": put.made.as_ref().map(Left::json), "change": put.change,
             }}))?;
@@ -148,7 +150,7 @@ impl Journal {
         for (at, line) in BufReader::new(file).lines().enumerate() {
             let value: Value = serde_json::from_str(&line?)?;
             is_empty = false;
-            if journal.take_in(&value, at == 0).is_none() {
+            if journal.read_line(&value, at == 0).is_none() {
                 let what = format!("line {} of the journal is malformed", at + 1);
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
@@ -160,7 +162,7 @@ impl Journal {
         Ok(journal)
     }
 
-    fn take_in(&mut self, line: &Value, is_first: bool) -> Option<()> {
+    fn read_line(&mut self, line: &Value, is_first: bool) -> Option<()> {
         if is_first {
             matches!(line.get("v")?.as_u64()?, VERSION | VERSION_NOT_FOR_OLDER).then_some(())?;
             self.session = line.get("session")?.as_str()?.to_owned();
@@ -192,6 +194,7 @@ impl Journal {
                 is_whole: value.get("is_whole")?.as_bool()?,
                 planned: optional(value.get("planned").unwrap_or(&Value::Null), to_state)?,
                 base_ctime: None,
+                not_given: None,
                 was_linked: value.get("was_linked").and_then(Value::as_bool).unwrap_or(false),
                 part: optional(value.get("part").unwrap_or(&Value::Null), to_part)?,
                 // Older versions do not store it.
@@ -206,7 +209,7 @@ impl Journal {
             }),
             "put" => self.steps.puts.push(PutStep {
                 slot: value.get("slot")?.as_u64()?,
-                shelf: if value.get("is_new")?.as_bool()? {
+                dir: if value.get("is_new")?.as_bool()? {
                     StagingDir::New
                 } else {
                     StagingDir::Taken
@@ -236,8 +239,8 @@ impl Notes {
     /// The line for [`Notes::is_taken`].
     pub const TAKEN: &str = r#"{"taken":true}"#;
 
-    /// The line for [`Notes::is_told`], before the session is informed.
-    pub const TOLD: &str = r#"{"told":true}"#;
+    /// The line for [`Notes::session_informed`], before the session is informed.
+    pub const SESSION_INFORMED: &str = r#"{"told":true}"#;
 
     /// The line for [`Notes::keeps_nothing`].
     pub const KEEPS_NOTHING: &str = r#"{"keeps_nothing":true}"#;
@@ -252,6 +255,11 @@ impl Notes {
         json!({ "skipped": line }).to_string()
     }
 
+    /// The line for an attribute that stays as something else set it.
+    pub fn kept_attribute(what: &Skipped) -> String {
+        json!({ "kept_attribute": skipped(what) }).to_string()
+    }
+
     /// The line for the kept files that have further names in the target.
     pub fn shared(shared: &SharedFiles) -> String {
         json!({ "shared": shared.json() }).to_string()
@@ -263,11 +271,12 @@ impl Notes {
         for line in BufReader::new(file).split(b'\n') {
             let Ok(value) = serde_json::from_slice::<Map<String, Value>>(&line?) else { continue };
             notes.is_taken |= value.contains_key("taken");
-            notes.is_told |= value.contains_key("told");
+            notes.session_informed |= value.contains_key("told");
             notes.is_closing |= value.contains_key("closing");
             notes.keeps_nothing |= value.contains_key("keeps_nothing");
             notes.shared = value.get("shared").and_then(SharedFiles::read).or(notes.shared);
             notes.dir_times.extend(value.get("dir_time").and_then(DirTime::read));
+            notes.kept_attributes.extend(value.get("kept_attribute").and_then(to_skipped));
             notes.skipped.extend(value.get("skipped").and_then(|skipped| {
                 let change = skipped.get("change")?.as_u64();
                 let change = change.and_then(|at| usize::try_from(at).ok());

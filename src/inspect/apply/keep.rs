@@ -62,10 +62,10 @@ impl From<Vec<KeptCopy>> for Kept {
 
 /// The space of the objects that steps replace and remove, in bytes: data in whole blocks, and
 /// [`INODE_BYTES`] for each object.
-pub(super) fn measure(place: &ApplyTarget<'_>, steps: &Steps) -> Result<u64> {
-    let block = UndoDir::block_bytes(&place.undo_dir())?;
+pub(super) fn measure(target: &ApplyTarget<'_>, steps: &Steps) -> Result<u64> {
+    let block = UndoDir::block_bytes(&target.undo_dir())?;
     let (mut bytes, mut seen) = (0_u64, HashSet::new());
-    each_kept(&place.target, steps, &mut |_, object| {
+    each_kept(&target.dir, steps, &mut |_, object| {
         if seen.insert(object.id()) {
             let blocks = object.data_bytes.checked_next_multiple_of(block).unwrap_or(u64::MAX);
             bytes = bytes.saturating_add(blocks).saturating_add(INODE_BYTES);
@@ -80,7 +80,7 @@ pub(super) fn each_kept(
     steps: &Steps,
     each: &mut dyn FnMut(&BasePath, &TargetObject),
 ) -> Result<()> {
-    let put: HashSet<_> = steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
+    let put: HashSet<_> = steps.puts.iter().map(|put| (put.dir, put.slot)).collect();
     let takes = steps.takes.iter().filter(|take| !take.stays);
     let sources: HashSet<&BasePath> = takes.clone().map(|take| &take.from).collect();
     for take in takes.filter(|take| !put.contains(&(StagingDir::Taken, take.slot))) {
@@ -103,9 +103,9 @@ pub(super) fn each_kept(
 
 /// The paths of objects before and after the steps.
 pub(super) fn moves(steps: &Steps) -> Moves {
-    let put: HashMap<_, _> = steps.puts.iter().map(|put| ((put.shelf, put.slot), put)).collect();
+    let put: HashMap<_, _> = steps.puts.iter().map(|put| ((put.dir, put.slot), put)).collect();
     let mut moves = Moves::default();
-    for put in steps.puts.iter().filter(|put| put.shelf == StagingDir::New) {
+    for put in steps.puts.iter().filter(|put| put.dir == StagingDir::New) {
         moves.place(put.to.clone(), None);
     }
     for take in &steps.takes {
@@ -120,7 +120,7 @@ pub(super) fn moves(steps: &Steps) -> Moves {
 
 /// The attributes, before the first step, of objects that steps set or move, and of directories
 /// whose entries change.
-pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<Before>> {
+pub(super) fn note_before(target: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<Before>> {
     let moves = moves(steps);
     let mut paths: BTreeMap<BasePath, Option<usize>> = BTreeMap::new();
     let mut note = |path: Option<BasePath>, change: Option<usize>| {
@@ -140,7 +140,7 @@ pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<
         note(parent(&put.to).and_then(|dir| moves.before(&dir)), None);
     }
     let linked: HashMap<_, _> = steps.takes.iter().map(|take| (take.slot, &take.from)).collect();
-    let of_link = steps.puts.iter().filter(|put| put.shelf == StagingDir::Taken);
+    let of_link = steps.puts.iter().filter(|put| put.dir == StagingDir::Taken);
     let of_link: HashMap<_, _> =
         of_link.filter_map(|put| Some((&put.to, *linked.get(&put.slot)?))).collect();
     for set in &steps.sets {
@@ -151,8 +151,8 @@ pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<
     let mut found = Vec::new();
     for (path, change) in paths {
         let attrs = match path.is_root() {
-            true => Some(place.host_top.clone()),
-            false => place.target.object(&path)?.map(|object| object.attrs),
+            true => Some(target.host_top.clone()),
+            false => target.dir.object(&path)?.map(|object| object.attrs),
         };
         found.extend(attrs.map(|attrs| Before { path, attrs, left: None, change }));
     }
@@ -161,7 +161,7 @@ pub(super) fn note_before(place: &ApplyTarget<'_>, steps: &Steps) -> Result<Vec<
 
 /// An object to keep, in its slot of the staging.
 pub(super) struct KeptItem {
-    pub shelf: StagingDir,
+    pub dir: StagingDir,
     pub slot: StagingSlot,
     /// Its path in the target before the apply.
     pub path: BasePath,
@@ -171,7 +171,7 @@ pub(super) struct KeptItem {
 
 /// The state of keeping, for one run.
 pub(super) struct Keeping<'a> {
-    pub place: &'a ApplyTarget<'a>,
+    pub target: &'a ApplyTarget<'a>,
     pub staging: &'a Staging,
     pub journal: &'a Journal,
     /// The changes that were not made.
@@ -187,14 +187,14 @@ pub(super) struct Keeping<'a> {
 /// top, and `closed` those of directories that are still open. Returns the kept objects; `None` if
 /// the watcher stopped the run. Can be repeated.
 pub(super) fn keep(
-    place: &ApplyTarget<'_>,
+    target: &ApplyTarget<'_>,
     staging: &Staging,
     journal: &Journal,
     (skipped, noted): (&HashSet<usize>, Option<SharedFiles>),
     (top, closed): (&Attrs, &HashMap<BasePath, Attrs>),
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Option<Kept>> {
-    let path = place.undo_dir();
+    let path = target.undo_dir();
     let dir = UndoDir::open(&path, true)?;
     let dir = dir.ok_or_else(|| TargetError {
         path: path.clone(),
@@ -206,7 +206,7 @@ pub(super) fn keep(
         sweep_old(&dir, &round);
         return Ok(Some(copies(&dir, done).into()));
     }
-    let keeping = Keeping { place, staging, journal, skipped, noted, closed, dir: &dir, round };
+    let keeping = Keeping { target, staging, journal, skipped, noted, closed, dir: &dir, round };
     keeping.run(old.as_ref(), top, watch)
 }
 
@@ -219,16 +219,16 @@ fn sweep_old(dir: &UndoDir, round: &str) {
 }
 
 /// Removes the undo directory, as far as the host allows.
-pub(super) fn remove(place: &ApplyTarget<'_>) {
-    let dir = UndoDir::open(&place.undo_dir(), false);
+pub(super) fn remove(target: &ApplyTarget<'_>) {
+    let dir = UndoDir::open(&target.undo_dir(), false);
     if let Err(error) = dir.and_then(|dir| dir.map_or(Ok(()), UndoDir::remove)) {
         tracing::warn!(%error, "what an earlier apply kept is not removed");
     }
 }
 
 /// Removes the undo directory if it is empty.
-pub(super) fn remove_empty(place: &ApplyTarget<'_>) {
-    UndoDir::remove_empty(&place.undo_dir());
+pub(super) fn remove_empty(target: &ApplyTarget<'_>) {
+    UndoDir::remove_empty(&target.undo_dir());
 }
 
 /// The record in an undo directory, if there is one.
@@ -301,8 +301,8 @@ impl Keeping<'_> {
     ) -> Result<Option<Kept>> {
         let mut record = Record {
             session: self.journal.session.clone(),
-            target: self.place.target.path().to_owned(),
-            top: Some(self.place.id()),
+            target: self.target.dir.path().to_owned(),
+            top: Some(self.target.id()),
             begun: self.journal.begun,
             is_taken_back: self.journal.is_undo && !self.journal.is_redo,
             changes: self.journal.changes.iter().map(|change| change.path.clone()).collect(),
@@ -345,7 +345,7 @@ impl Keeping<'_> {
     /// Adds the removed objects to the record.
     fn find_removed(&self, record: &mut Record) -> Result<()> {
         let puts = self.journal.steps.puts.iter();
-        let put: HashSet<_> = puts.map(|put| (put.shelf, put.slot)).collect();
+        let put: HashSet<_> = puts.map(|put| (put.dir, put.slot)).collect();
         let takes = self.journal.steps.takes.iter().filter(|take| !take.stays);
         for take in takes.filter(|take| !put.contains(&(StagingDir::Taken, take.slot))) {
             let (path, slot, change) = (take.from.clone(), take.slot, take.change);
@@ -361,9 +361,9 @@ impl Keeping<'_> {
 
     fn items(&self, record: &Record) -> Vec<KeptItem> {
         let moves = record.moves();
-        let item = |shelf, slot, path: &BasePath| {
+        let item = |dir, slot, path: &BasePath| {
             let to = UndoDir::place(&self.round, &kept_name(slot, path));
-            KeptItem { shelf, slot, path: path.clone(), to }
+            KeptItem { dir, slot, path: path.clone(), to }
         };
         let removed = record.removed.iter();
         let removed = removed.map(|r| item(StagingDir::Taken, r.slot, &r.path));
@@ -376,7 +376,7 @@ impl Keeping<'_> {
 
     /// The attributes that the object at `path` has after the last step.
     fn attrs_after(&self, path: &BasePath) -> Result<Option<Attrs>> {
-        let now = self.place.target.object(path)?;
+        let now = self.target.dir.object(path)?;
         Ok(now.map(|object| self.with_closed_mode(path, object.attrs)))
     }
 

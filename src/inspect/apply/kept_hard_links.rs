@@ -112,15 +112,15 @@ impl Keeping<'_> {
                 return Ok(None);
             }
             if self.is_staged(item)? {
-                let from = Staging::path_of(item.shelf, item.slot);
-                self.dir.receive((&self.place.target, &from), &item.to, &mut cloner)?;
+                let from = Staging::path_of(item.dir, item.slot);
+                self.dir.receive((&self.target.dir, &from), &item.to, &mut cloner)?;
                 losses.extend(cloner.lost.drain(..).map(|(path, names)| Loss {
                     path: MergedPath::of_base(&below(&item.path, &path)),
                     names,
                     why: "the copy kept for an undo is on a filesystem that cannot store it",
                 }));
                 for (path, _) in cloner.lost_links.drain(..) {
-                    let object = self.place.target.object(&below(&from, &path))?;
+                    let object = self.target.dir.object(&below(&from, &path))?;
                     lost_links.extend(object.map(|object| KeptHardLink {
                         slot: item.slot,
                         below: path,
@@ -137,13 +137,13 @@ impl Keeping<'_> {
     }
 
     fn is_staged(&self, item: &KeptItem) -> Result<bool> {
-        Ok(self.staging.look(item.shelf, item.slot)?.is_some())
+        Ok(self.staging.look(item.dir, item.slot)?.is_some())
     }
 
     /// Where an item is now.
     fn at(&self, item: &KeptItem) -> Result<(&Target, BasePath)> {
         Ok(match self.is_staged(item)? {
-            true => (&self.place.target, Staging::path_of(item.shelf, item.slot)),
+            true => (&self.target.dir, Staging::path_of(item.dir, item.slot)),
             false => (self.dir.target(), item.to.clone()),
         })
     }
@@ -206,7 +206,7 @@ impl Keeping<'_> {
             let Some(now) = target.object(&path)? else { continue };
             // A file from another filesystem, or one that an interrupted run replaced, is already a
             // copy.
-            if now.id() == (self.place.top.dev, seen.ino) {
+            if now.id() == (self.target.top.dev, seen.ino) {
                 if self.tell(watch).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }

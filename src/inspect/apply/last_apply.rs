@@ -92,13 +92,13 @@ fn count(dir: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// The last apply, if it was to another directory and the plan ends its undo.
-pub(super) fn ended_by(place: &ApplyTarget<'_>, plan: &ApplyPlan) -> Result<Option<LastApply>> {
+pub(super) fn ended_by(target: &ApplyTarget<'_>, plan: &ApplyPlan) -> Result<Option<LastApply>> {
     // An undo directory that cannot be used is refused when something is to be kept.
-    let Ok(Some(dir)) = UndoDir::open(&place.undo_dir(), false) else { return Ok(None) };
+    let Ok(Some(dir)) = UndoDir::open(&target.undo_dir(), false) else { return Ok(None) };
     let record =
-        keep::read(&dir)?.filter(|record| !place.is_of(record) && !record.changes_nothing());
+        keep::read(&dir)?.filter(|record| !target.is_of(record) && !record.changes_nothing());
     match record {
-        Some(record) if !changes_nothing(place, plan)? => Ok(Some(record.into())),
+        Some(record) if !changes_nothing(target, plan)? => Ok(Some(record.into())),
         _ => Ok(None),
     }
 }

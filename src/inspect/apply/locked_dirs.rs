@@ -80,20 +80,20 @@ fn change(target: &Target, (path, ino): (&BasePath, u64), from: u32, to: u32) ->
 
 /// Opens the closed directories that the record names, and closes them after `work`.
 pub(super) fn while_open<T>(
-    place: &ApplyTarget<'_>,
+    target: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
     work: impl FnOnce(&[OpenedDir]) -> Result<T>,
 ) -> Result<T> {
-    close_listed(place, dir)?;
+    close_listed(target, dir)?;
     let mut opened = Vec::new();
-    let done = open_all(place, (dir, record), &mut opened).and_then(|()| work(&opened));
-    let closed = close_again(&place.target, dir, &opened);
+    let done = open_all(target, (dir, record), &mut opened).and_then(|()| work(&opened));
+    let closed = close_again(&target.dir, dir, &opened);
     let done = done?;
     closed.map(|()| done)
 }
 
 fn open_all(
-    place: &ApplyTarget<'_>,
+    target: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
     opened: &mut Vec<OpenedDir>,
 ) -> Result<()> {
@@ -110,7 +110,7 @@ fn open_all(
     for paths in levels.into_values() {
         let known = opened.len();
         for path in paths {
-            let object = match place.target.object(&path) {
+            let object = match target.dir.object(&path) {
                 Err(error) if error.is_of_object() => None,
                 object => object?,
             };
@@ -125,7 +125,7 @@ fn open_all(
             })?;
         }
         for OpenedDir { path, ino, attrs } in &opened[known..] {
-            change(&place.target, (path, *ino), attrs.mode, open_attrs(attrs).mode)?;
+            change(&target.dir, (path, *ino), attrs.mode, open_attrs(attrs).mode)?;
         }
     }
     Ok(())
@@ -142,13 +142,13 @@ fn close_again(target: &Target, dir: &UndoDir, opened: &[OpenedDir]) -> Result<(
 }
 
 /// Closes directories that an undo opened before it was killed while it planned.
-pub(super) fn close_left_open(place: &ApplyTarget<'_>) -> Result<()> {
+pub(super) fn close_left_open(target: &ApplyTarget<'_>) -> Result<()> {
     // An undo directory that cannot be used is refused when something is to be kept.
-    let Ok(Some(dir)) = UndoDir::open(&place.undo_dir(), false) else { return Ok(()) };
-    close_listed(place, &dir)
+    let Ok(Some(dir)) = UndoDir::open(&target.undo_dir(), false) else { return Ok(()) };
+    close_listed(target, &dir)
 }
 
-fn close_listed(place: &ApplyTarget<'_>, dir: &UndoDir) -> Result<()> {
+fn close_listed(target: &ApplyTarget<'_>, dir: &UndoDir) -> Result<()> {
     let Some(file) = dir.opened()? else { return Ok(()) };
     let mut opened = Vec::new();
     for line in BufReader::new(file).lines() {
@@ -157,10 +157,10 @@ fn close_listed(place: &ApplyTarget<'_>, dir: &UndoDir) -> Result<()> {
         opened.extend(value.as_ref().and_then(OpenedDir::read));
     }
     // The undo may have been of an apply to another directory.
-    let other = keep::read(dir)?.filter(|record| !place.is_of(record));
+    let other = keep::read(dir)?.filter(|record| !target.is_of(record));
     let other = other.map(|record| Target::open(&record.target)).transpose();
     match other {
-        Ok(other) => close_again(other.as_ref().unwrap_or(&place.target), dir, &opened)?,
+        Ok(other) => close_again(other.as_ref().unwrap_or(&target.dir), dir, &opened)?,
         Err(error) => tracing::warn!(%error, "directories that an undo opened are not closed"),
     }
     Ok(dir.forget_opened()?)

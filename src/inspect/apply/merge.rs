@@ -96,13 +96,13 @@ impl Planner<'_> {
         if !has_text {
             return Ok(MergeOutcome::Merge(Merge { content: StepContent::Base, attrs: of_base }));
         }
-        let theirs = match read_base(self.place.reader(), base) {
+        let theirs = match read_base(self.target.reader(), base) {
             Ok(Some(theirs)) => theirs,
             Ok(None) => return conflict(DriftReason::NotText),
             Err(BaseError::Denied | BaseError::NotFound | BaseError::Changed) => {
                 return conflict(DriftReason::Changed);
             }
-            Err(source) => return Err(base_error(&self.place.shown(&base.path), source)),
+            Err(source) => return Err(base_error(&self.target.shown(&base.path), source)),
         };
         if Some(BlobDigest::of(&theirs)) == original.digest {
             let content =
@@ -153,7 +153,7 @@ impl Planner<'_> {
             None if after.origin().is_none() && change.replaced.is_none() => {
                 [FileKind::Directory; 2] == [ours.kind, theirs.kind]
                     && (ours.mode != theirs.mode
-                        || !self.place.is_copy()
+                        || !self.target.is_copy()
                             && (ours.uid, ours.gid) != (theirs.uid, theirs.gid))
             }
             None => false,
@@ -166,7 +166,7 @@ impl Planner<'_> {
         // A copy belongs to the user who made it.
         let owners_differ =
             || differ(original.uid, base.uid, ours.uid) || differ(original.gid, base.gid, ours.gid);
-        differ(original.mode, base.mode, ours.mode) || !self.place.is_copy() && owners_differ()
+        differ(original.mode, base.mode, ours.mode) || !self.target.is_copy() && owners_differ()
     }
 
     /// The attributes of an object that did not drift: the session's where the session changed
@@ -202,8 +202,8 @@ impl Planner<'_> {
         if is_named || !is_dir(original.kind) {
             return Ok(ours);
         }
-        let there = match self.place.is_copy() {
-            true => self.place.stat(&base.path)?.filter(|there| is_dir(there.kind)),
+        let there = match self.target.is_copy() {
+            true => self.target.stat(&base.path)?.filter(|there| is_dir(there.kind)),
             false => Some(base.attr.clone()),
         };
         Ok(there.map_or(ours.clone(), |there| merged_attrs(original, &there, ours)))
@@ -223,14 +223,14 @@ impl Merge {
 /// The merged content of a file. Fails if the base file has changed since the plan was made.
 pub(super) fn make(
     view: &TreeView<'_>,
-    place: &ApplyTarget<'_>,
+    target: &ApplyTarget<'_>,
     (original, base): (&Original, &BaseObject),
     (after, ours): (&TreeObject, Option<&[u8]>),
 ) -> Result<Vec<u8>> {
     // The base has changed since the plan was made.
     let changed = || diff::at(after.path(), FsError::TryLater);
-    let theirs = read_base(place.reader(), base);
-    let theirs = theirs.map_err(|source| base_error(&place.shown(&base.path), source))?;
+    let theirs = read_base(target.reader(), base);
+    let theirs = theirs.map_err(|source| base_error(&target.shown(&base.path), source))?;
     let merged = merge_text(view, original, (after, ours), &theirs.ok_or_else(changed)?)?;
     let merged = merged.ok_or_else(changed)?;
     let (TextMerge::Clean(text) | TextMerge::Conflicts(text)) = merged;

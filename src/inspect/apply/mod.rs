@@ -9,8 +9,6 @@
 mod advice;
 mod audit_drift;
 mod check;
-mod clear_up;
-mod commit;
 mod consent;
 mod copy;
 mod dependent;
@@ -33,12 +31,14 @@ mod plan;
 mod planner;
 mod record;
 mod refused;
+mod remove_staging;
 mod report;
 mod session_check;
 mod set_attributes;
 mod sides;
 mod stage;
 mod step_failure;
+mod step_runner;
 mod steps;
 mod target_dir;
 mod unchanged;
@@ -59,14 +59,14 @@ use super::opened::OpenSession;
 use crate::delta::{Ino, MergedPath, PendingCopies};
 use crate::overlay::CopyStep;
 use crate::writeback::{Staging, Target, TargetError};
-use clear_up::{clear_up, clear_up_unchanged};
-use commit::StepRunner;
 use journal::{Journal, Notes};
 use keep_checks::check_allowed;
 use open_staging::{open, open_new, shown};
 use planner::Planner;
+use remove_staging::{remove_staging, remove_unused_staging};
 use session_check::SessionCheck;
 use stage::Staged;
+use step_runner::StepRunner;
 use target_dir::ApplyTarget;
 
 pub use advice::ApplyAdvice;
@@ -159,31 +159,31 @@ pub fn plan(
     options: &ApplyOptions,
     each: &mut dyn FnMut(&Difference),
 ) -> Result<ApplyPlan> {
-    let place = open_place(opened, to)?;
+    let target = open_target(opened, to)?;
     let mut plan =
-        opened.with_tree(|view| Planner::new(opened, view, &place, options, each).make())?;
-    measure(&place, &mut plan, options)?;
+        opened.with_tree(|view| Planner::new(opened, view, &target, options, each).make())?;
+    measure(&target, &mut plan, options)?;
     Ok(plan)
 }
 
 /// Opens the target of a new apply. A copy is refused while an apply to the base is unfinished: an
 /// object that is in the base's staging would be missing in the plan.
-fn open_place<'a>(opened: &'a OpenSession, to: Option<&Path>) -> Result<ApplyTarget<'a>> {
-    let place = ApplyTarget::open(opened, to)?;
-    if place.is_copy() {
+fn open_target<'a>(opened: &'a OpenSession, to: Option<&Path>) -> Result<ApplyTarget<'a>> {
+    let target = ApplyTarget::open(opened, to)?;
+    if target.is_copy() {
         check_finished(opened)?;
     }
-    Ok(place)
+    Ok(target)
 }
 
 /// Adds the bytes that are to be kept for undo, the owners that an undo could not restore, and the
 /// earlier apply whose undo the plan ends.
-fn measure(place: &ApplyTarget<'_>, plan: &mut ApplyPlan, options: &ApplyOptions) -> Result<()> {
+fn measure(target: &ApplyTarget<'_>, plan: &mut ApplyPlan, options: &ApplyOptions) -> Result<()> {
     if options.keep.is_some() {
-        plan.kept_bytes = keep::measure(place, &plan.steps)?;
-        plan.losses.extend(keep_checks::lost_owners(place, &plan.steps)?);
+        plan.kept_bytes = keep::measure(target, &plan.steps)?;
+        plan.losses.extend(keep_checks::lost_owners(target, &plan.steps)?);
     }
-    plan.ends_undo_of = last_apply::ended_by(place, plan)?;
+    plan.ends_undo_of = last_apply::ended_by(target, plan)?;
     Ok(())
 }
 
@@ -197,22 +197,22 @@ pub fn apply(
     to: Option<&Path>,
     options: &ApplyOptions,
     consent: Consent<'_>,
-    mut bookkeeper: Option<&mut dyn SessionUpdater>,
+    mut updater: Option<&mut dyn SessionUpdater>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
-    let place = open_place(opened, to)?;
-    let mut staging = open_new(&place)?;
-    let prepared = prepare(opened, &place, options, consent, &mut staging, watch);
+    let target = open_target(opened, to)?;
+    let mut staging = open_new(&target)?;
+    let prepared = prepare(opened, &target, options, consent, &mut staging, watch);
     let begun = prepared.and_then(|prepared| {
         let Some((journal, staged)) = prepared else { return Ok(None) };
-        begin(&staging, &journal, &staged, bookkeeper.as_deref_mut(), watch)
+        begin(&staging, &journal, &staged, updater.as_deref_mut(), watch)
             .map(|begun| begun.then_some((journal, staged)))
     });
     match begun {
         Ok(Some((journal, staged))) => {
-            run_journal(opened, &place, staging, &journal, staged, bookkeeper, watch)
+            run_journal(opened, &target, staging, &journal, staged, updater, watch)
         }
-        given_up => give_up(&place, staging, given_up.map(drop)),
+        given_up => end_before_journal(&target, staging, given_up.map(drop)),
     }
 }
 
@@ -221,11 +221,11 @@ fn begin(
     staging: &Staging,
     journal: &Journal,
     staged: &Staged,
-    bookkeeper: Option<&mut (dyn SessionUpdater + '_)>,
+    updater: Option<&mut (dyn SessionUpdater + '_)>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<bool> {
     // As late as possible: clients may write to large files while objects are made.
-    if finish_copy_up::bring_in(bookkeeper, watch)?.is_break() {
+    if finish_copy_up::finish_pending_copies(updater, watch)?.is_break() {
         return Ok(false);
     }
     let skipped = &staged.skipped;
@@ -239,16 +239,20 @@ fn begin(
 }
 
 /// Cleans up after a run that ends before its journal is written.
-fn give_up(place: &ApplyTarget<'_>, staging: Staging, why: Result<()>) -> Result<Report> {
-    clear_up_unchanged(&place.target, staging)?;
-    keep::remove_empty(place);
+fn end_before_journal(
+    target: &ApplyTarget<'_>,
+    staging: Staging,
+    why: Result<()>,
+) -> Result<Report> {
+    remove_unused_staging(&target.dir, staging)?;
+    keep::remove_empty(target);
     why.map(|()| Report { broken_off: Some((0, 0)), ..Report::default() })
 }
 
 /// Makes all new objects, and returns the journal; `None` if the run was stopped.
 fn prepare(
     opened: &OpenSession,
-    place: &ApplyTarget<'_>,
+    target: &ApplyTarget<'_>,
     options: &ApplyOptions,
     mut consent: Consent<'_>,
     staging: &mut Staging,
@@ -260,16 +264,16 @@ fn prepare(
         let mut plan = match &mut consent {
             Consent::Shown(shown) => {
                 let each = &mut |_: &Difference| {};
-                let planner = Planner::new(opened, view, place, options, each);
+                let planner = Planner::new(opened, view, target, options, each);
                 let mut plan = planner.with_consent_to(shown).make()?;
-                measure(place, &mut plan, options)?;
+                measure(target, &mut plan, options)?;
                 plan
             }
             Consent::All(show) => {
                 let each = &mut |difference: &Difference| show.difference(difference);
-                let mut plan = Planner::new(opened, view, place, options, each).make()?;
-                measure(place, &mut plan, options)?;
-                let checked = check_allowed(opened, place, &plan, None, options);
+                let mut plan = Planner::new(opened, view, target, options, each).make()?;
+                measure(target, &mut plan, options)?;
+                let checked = check_allowed(opened, target, &plan, None, options);
                 if checked.is_err() {
                     plan.ends_undo_of = None;
                 }
@@ -281,10 +285,10 @@ fn prepare(
             }
         };
         if let Consent::Shown(shown) = &consent {
-            check_allowed(opened, place, &plan, Some(shown), options)?;
+            check_allowed(opened, target, &plan, Some(shown), options)?;
         }
-        let leaves_kept = keep_checks::changes_nothing(place, &plan)?;
-        let mut staged = stage::stage(view, place, &plan, staging, watch)?;
+        let leaves_kept = keep_checks::changes_nothing(target, &plan)?;
+        let mut staged = stage::stage(view, target, &plan, staging, watch)?;
         if let Some(staged) = &mut staged {
             staged.skipped.extend(plan.changed.drain(..).map(|skipped| (None, skipped)));
         }
@@ -292,15 +296,15 @@ fn prepare(
     })?;
     let Some((mut plan, staged, leaves_kept)) = prepared else { return Ok(None) };
     let keeps = options.keep.is_some() && !leaves_kept;
-    plan.steps.note_made(place, keeps)?;
+    plan.steps.note_made(target, keeps)?;
     let left_out = plan.left_out_without_steps();
-    let before = if keeps { keep::note_before(place, &plan.steps)? } else { Vec::new() };
+    let before = if keeps { keep::note_before(target, &plan.steps)? } else { Vec::new() };
     let journal = Journal {
         session: opened.session().id().to_owned(),
         file: opened.session().path().display().to_string(),
         begun,
         top: plan.top,
-        top_from: Some(plan::attrs_of(&place.top)),
+        top_from: Some(plan::attrs_of(&target.top)),
         keeps,
         is_undo: false,
         is_redo: false,
@@ -323,13 +327,13 @@ fn prepare(
 /// # Errors
 /// Another apply is running, or the host refuses.
 pub fn clear(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
-    let place = ApplyTarget::open(opened, to)?;
-    let Some(staging) = open(&place.target, false)? else {
-        return locked_dirs::close_left_open(&place);
+    let target = ApplyTarget::open(opened, to)?;
+    let Some(staging) = open(&target.dir, false)? else {
+        return locked_dirs::close_left_open(&target);
     };
     if staging.journal()?.is_none() {
-        locked_dirs::close_left_open(&place)?;
-        clear_up_unchanged(&place.target, staging)?;
+        locked_dirs::close_left_open(&target)?;
+        remove_unused_staging(&target.dir, staging)?;
     }
     Ok(())
 }
@@ -341,36 +345,36 @@ pub fn clear(opened: &OpenSession, to: Option<&Path>) -> Result<()> {
 pub fn resume(
     opened: &OpenSession,
     to: Option<&Path>,
-    bookkeeper: Option<&mut dyn SessionUpdater>,
+    updater: Option<&mut dyn SessionUpdater>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Option<Report>> {
-    let place = ApplyTarget::open(opened, to)?;
-    let Some(staging) = open(&place.target, false)? else { return Ok(None) };
-    let Some(journal) = journal_of(opened, &place.target, &staging)? else { return Ok(None) };
+    let target = ApplyTarget::open(opened, to)?;
+    let Some(staging) = open(&target.dir, false)? else { return Ok(None) };
+    let Some(journal) = journal_of(opened, &target.dir, &staging)? else { return Ok(None) };
     let staged = Staged { is_resumed: true, ..Staged::default() };
-    run_journal(opened, &place, staging, &journal, staged, bookkeeper, watch).map(Some)
+    run_journal(opened, &target, staging, &journal, staged, updater, watch).map(Some)
 }
 
 /// Does the remaining steps of the journal, and completes the apply.
 fn run_journal(
     opened: &OpenSession,
-    place: &ApplyTarget<'_>,
+    target: &ApplyTarget<'_>,
     staging: Staging,
     journal: &Journal,
     staged: Staged,
-    mut bookkeeper: Option<&mut dyn SessionUpdater>,
+    mut updater: Option<&mut dyn SessionUpdater>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
     // A client's change that began before the journal was written may still read the base. The
     // session's writer makes one change at a time, so this request runs after that change and
     // copies the content that the change left pending.
-    let copied = finish_copy_up::bring_in(bookkeeper.as_deref_mut(), watch);
+    let copied = finish_copy_up::finish_pending_copies(updater.as_deref_mut(), watch);
     if copied.map_err(|error| to_be_finished(journal, error))?.is_break() {
         let broken_off = Some((0, journal.steps.len()));
         return Ok(Report { broken_off, ..Report::default() });
     }
-    let session = SessionCheck::new(opened, bookkeeper);
-    finish(place, staging, journal, staged, session, watch)
+    let session = SessionCheck::new(opened, updater);
+    finish(target, staging, journal, staged, session, watch)
 }
 
 /// With a journal, a repetition of the command finishes the run instead of planning again.
@@ -398,51 +402,52 @@ fn journal_of(opened: &OpenSession, target: &Target, staging: &Staging) -> Resul
 
 /// Does the steps, keeps what they replaced, updates the session, and removes the staging.
 fn finish(
-    place: &ApplyTarget<'_>,
+    target: &ApplyTarget<'_>,
     staging: Staging,
     journal: &Journal,
     staged: Staged,
     mut session: SessionCheck<'_, '_>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
-    let target = &place.target;
-    let mut commit = StepRunner::new(place, &staging, journal, staged.is_resumed)?;
-    commit.not_set = staged.not_set;
-    let is_done = commit.run(&mut session, watch)?;
+    let dir = &target.dir;
+    let mut runner = StepRunner::new(target, &staging, journal, staged.is_resumed)?;
+    runner.not_set = staged.not_set;
+    let is_done = runner.run(&mut session, watch)?;
     let mut report = Report {
-        applied: commit.applied(),
-        skipped: commit.notes.skipped.iter().map(|(_, skipped)| skipped.clone()).collect(),
+        applied: runner.applied(),
+        kept_attributes: runner.notes.kept_attributes.clone(),
+        skipped: runner.notes.skipped.iter().map(|(_, skipped)| skipped.clone()).collect(),
         left_out: journal.left_out.clone(),
-        not_set: commit.not_set,
+        not_set: runner.not_set,
         losses: staged.losses,
-        lost_links: commit.lost_links(),
+        lost_links: runner.lost_links(),
         is_undo: journal.is_undo,
         is_redo: journal.is_redo,
         ..Report::default()
     };
-    let steps = (commit.done, journal.steps.len());
+    let steps = (runner.done, journal.steps.len());
     if !is_done {
         return Ok(report.broken_off_at(steps));
     }
-    let (is_first, keeps_nothing) = (!commit.notes.is_told, commit.notes.keeps_nothing);
+    let (is_first, keeps_nothing) = (!runner.notes.session_informed, runner.notes.keeps_nothing);
     // An earlier run has informed the session of all, but for the modes of closed directories.
-    let is_closing = commit.notes.is_closing;
+    let is_closing = runner.notes.is_closing;
     if session.is_kept_in_step() {
-        commit.note_base_ctimes(&mut report.applied);
+        runner.note_base_ctimes(&mut report.applied);
     }
-    let (shared, top) = (commit.notes.shared.take(), commit.top.take());
-    let (skipped, keeps) = (commit.into_skipped(), journal.keeps && !keeps_nothing);
-    let closed = locked_dirs::closed_after(target, journal, &skipped)?;
+    let (shared, top) = (runner.notes.shared.take(), runner.top.take());
+    let (skipped, keeps) = (runner.into_skipped(), journal.keeps && !keeps_nothing);
+    let closed = locked_dirs::closed_after(dir, journal, &skipped)?;
     let kept = match top.as_ref().filter(|_| keeps) {
         Some(top) => {
-            match keep::keep(place, &staging, journal, (&skipped, shared), (top, &closed), watch) {
+            match keep::keep(target, &staging, journal, (&skipped, shared), (top, &closed), watch) {
                 Ok(None) => return Ok(report.broken_off_at(steps)),
                 kept => kept,
             }
         }
         None if journal.leaves_kept => Ok(None),
         None => {
-            keep::remove(place);
+            keep::remove(target);
             Ok(None)
         }
     };
@@ -454,7 +459,7 @@ fn finish(
     report.kept = kept.map(|kept| kept.copies);
     if !journal.is_undo && !is_closing {
         if session.is_kept_in_step() {
-            staging.note(Notes::TOLD)?;
+            staging.note(Notes::SESSION_INFORMED)?;
         }
         let kept = session.forget(&report.applied, is_first)?;
         let kept = kept.into_iter().filter(|_| is_first);
@@ -466,7 +471,7 @@ fn finish(
     // directories again: a mode that the base did not have yet was a change still.
     if !closed.is_empty() {
         staging.note(Notes::CLOSING)?;
-        let left = locked_dirs::close(target, &closed, &mut |paths| match journal.is_undo {
+        let left = locked_dirs::close(dir, &closed, &mut |paths| match journal.is_undo {
             true => Ok(()),
             false => session.forget_closed(&report.applied_at(paths)),
         })?;
@@ -474,6 +479,6 @@ fn finish(
         let left = left.iter().map(MergedPath::of_base);
         report.skipped.extend(left.map(|path| Skipped { path, why: why.to_owned() }));
     }
-    clear_up(target, staging, top)?;
+    remove_staging(dir, staging, top)?;
     Ok(report)
 }

@@ -5,48 +5,65 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::advice::ApplyAdvice;
-use super::commit::steps_left;
+use super::journal::Journal;
 use super::journal_of;
 use super::locked_dirs::close_left_open;
+use super::step_runner::steps_left;
 use super::target_dir::ApplyTarget;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
 use crate::writeback::{Staging, Target, TargetError};
 
-/// An apply, or undo, of a session to its base that has not ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An apply, or undo, to a session's base that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnfinishedApply {
     /// Its process was killed or stopped; the next apply finishes it.
     Interrupted,
+    /// The same, of another session; its file, if the journal can be read.
+    InterruptedOther(Option<String>),
     /// Another process is running it.
     Running,
 }
 
 impl fmt::Display for UnfinishedApply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Interrupted => "an apply of this session was interrupted",
-            Self::Running => "an apply to the base is running",
-        })
+        match self {
+            Self::Interrupted => f.write_str("an apply of this session was interrupted"),
+            Self::InterruptedOther(Some(file)) => {
+                write!(f, "an apply of {file} to the same base was interrupted")
+            }
+            Self::InterruptedOther(None) => {
+                f.write_str("an apply of another session to the same base was interrupted")
+            }
+            Self::Running => f.write_str("an apply to the base is running"),
+        }
     }
 }
 
-/// The unfinished apply to the session's base, if there is one. Until it ends, the base holds some
-/// of the session's changes, which look like drift. `None` also if the staging cannot be read.
+/// The unfinished apply to the session's base, of this or another session, if there is one. Until
+/// it ends, objects that it moves are in its staging, and the base holds some of its changes, which
+/// look like drift. `None` also if the base cannot be read.
 pub fn unfinished(opened: &OpenSession) -> Option<UnfinishedApply> {
     opened.base_path()?;
-    let place = ApplyTarget::open(opened, None).ok()?;
-    match place.target.staging(false) {
-        Ok(staging) => {
-            let journal = journal_of(opened, &place.target, &staging?).ok()?;
-            journal.map(|_| UnfinishedApply::Interrupted)
-        }
+    let target = ApplyTarget::open(opened, None).ok()?;
+    let journal = match target.dir.staging(false) {
+        Ok(staging) => staging?.journal(),
         Err(error) if error.source.kind() == ErrorKind::WouldBlock => {
-            Some(UnfinishedApply::Running)
+            return Some(UnfinishedApply::Running);
         }
-        Err(_) => None,
-    }
+        // Another user's staging cannot be opened.
+        Err(_) => {
+            let is_there = opened.base().has_unfinished_apply().ok()?;
+            return is_there.then_some(UnfinishedApply::InterruptedOther(None));
+        }
+    };
+    let journal = journal.transpose()?.map(Journal::read);
+    Some(match journal {
+        Ok(Ok(journal)) if journal.session == opened.session().id() => UnfinishedApply::Interrupted,
+        Ok(Ok(journal)) => UnfinishedApply::InterruptedOther(Some(journal.file)),
+        Ok(Err(_)) | Err(_) => UnfinishedApply::InterruptedOther(None),
+    })
 }
 
 /// Refuses an operation while an apply to the base is unfinished: an object that the apply moved to
@@ -58,6 +75,7 @@ pub fn check_finished(opened: &OpenSession) -> Result<()> {
     let Some(apply) = unfinished(opened) else { return Ok(()) };
     let advice = match apply {
         UnfinishedApply::Interrupted => ApplyAdvice::FinishFirst,
+        UnfinishedApply::InterruptedOther(_) => ApplyAdvice::FinishOther,
         UnfinishedApply::Running => ApplyAdvice::Wait,
     };
     Err(InspectError::Refused { what: apply.to_string(), advice })
@@ -80,23 +98,23 @@ pub struct InterruptedApply {
 /// # Errors
 /// The run is another session's, or cannot be read.
 pub fn interrupted(opened: &OpenSession, to: Option<&Path>) -> Result<Option<InterruptedApply>> {
-    let place = ApplyTarget::open(opened, to)?;
-    let Some(staging) = open(&place.target, false)? else { return Ok(None) };
-    let Some(journal) = journal_of(opened, &place.target, &staging)? else { return Ok(None) };
+    let target = ApplyTarget::open(opened, to)?;
+    let Some(staging) = open(&target.dir, false)? else { return Ok(None) };
+    let Some(journal) = journal_of(opened, &target.dir, &staging)? else { return Ok(None) };
     let (steps, left) = (journal.steps.len(), steps_left(&staging, &journal)?);
     Ok(Some(InterruptedApply { steps, left, is_undo: journal.is_undo }))
 }
 
 /// Opens or creates the staging, and refuses one with the journal of an interrupted run. Closes
 /// directories that a killed undo left open.
-pub(super) fn open_new(place: &ApplyTarget<'_>) -> Result<Staging> {
-    let target = &place.target;
-    let staging = open(target, true)?.ok_or_else(|| vanished(target))?;
+pub(super) fn open_new(target: &ApplyTarget<'_>) -> Result<Staging> {
+    let dir = &target.dir;
+    let staging = open(dir, true)?.ok_or_else(|| vanished(dir))?;
     if staging.journal()?.is_some() {
-        let what = format!("{}: an apply to it was interrupted", shown(target));
+        let what = format!("{}: an apply to it was interrupted", shown(dir));
         return Err(InspectError::Refused { what, advice: ApplyAdvice::FinishOther });
     }
-    close_left_open(place)?;
+    close_left_open(target)?;
     Ok(staging)
 }
 

@@ -23,13 +23,13 @@ impl Keeping<'_> {
         let takes: HashMap<_, _> = steps.takes.iter().map(|take| (take.slot, take)).collect();
         let sets: HashMap<_, _> = steps.sets.iter().map(|set| (&set.path, &set.attrs)).collect();
         for put in &steps.puts {
-            let now = self.place.target.object(&put.to)?;
-            let take = takes.get(&put.slot).filter(|_| put.shelf == StagingDir::Taken).copied();
+            let now = self.target.dir.object(&put.to)?;
+            let take = takes.get(&put.slot).filter(|_| put.dir == StagingDir::Taken).copied();
             let is_there = |take: &Take| now.as_ref().is_some_and(|now| take.seen.is(&now.seen));
             // A change that is skipped later may have some of its objects in place.
             let is_done = take.is_some_and(is_there)
                 || !self.skipped.contains(&put.change)
-                    && self.staging.look(put.shelf, put.slot)?.is_none();
+                    && self.staging.look(put.dir, put.slot)?.is_none();
             if !is_done {
                 continue;
             }
@@ -66,7 +66,7 @@ impl Keeping<'_> {
             }
             let digest = match made {
                 Some(made) => made.digest.clone(),
-                None => digest(&self.place.target, &put.to, now)?,
+                None => digest(&self.target.dir, &put.to, now)?,
             };
             return Ok(Some(Left { seen: now.seen.clone(), attrs, digest }));
         }

@@ -219,7 +219,7 @@ impl ApplyPlan {
     /// The drifted objects of the target that the steps replace or remove. Attributes that are set
     /// do not count.
     pub fn overwritten(&self) -> impl Iterator<Item = &MergedPath> {
-        let put: HashSet<_> = self.steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
+        let put: HashSet<_> = self.steps.puts.iter().map(|put| (put.dir, put.slot)).collect();
         let takes = self
             .steps
             .takes

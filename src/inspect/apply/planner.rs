@@ -57,7 +57,7 @@ pub(super) struct ConflictSides {
 pub(super) struct Planner<'a> {
     pub opened: &'a OpenSession,
     pub view: &'a TreeView<'a>,
-    pub place: &'a ApplyTarget<'a>,
+    pub target: &'a ApplyTarget<'a>,
     pub options: diff::DiffOptions,
     /// Only these changes and hunks are applied.
     pub(super) chosen: Option<Arc<ChosenHunks>>,
@@ -122,7 +122,7 @@ impl<'a> Planner<'a> {
     pub fn new(
         opened: &'a OpenSession,
         view: &'a TreeView<'a>,
-        place: &'a ApplyTarget<'a>,
+        target: &'a ApplyTarget<'a>,
         options: &ApplyOptions,
         each: &'a mut dyn FnMut(&Difference),
     ) -> Self {
@@ -139,7 +139,7 @@ impl<'a> Planner<'a> {
         Self {
             opened,
             view,
-            place,
+            target,
             options,
             chosen,
             parts: BTreeMap::new(),
@@ -228,7 +228,7 @@ impl<'a> Planner<'a> {
         self.check_chosen()?;
         self.note_vanished_changes();
         if self.needs_difference {
-            self.plan.drop_times_alone(&self.place.top);
+            self.plan.drop_times_alone(&self.target.top);
         }
         Ok(self.plan)
     }
@@ -243,12 +243,12 @@ impl<'a> Planner<'a> {
         }
         if !is_asked {
             self.left_out.insert(root);
-            self.plan.top = Some(attrs_of(&self.place.top));
+            self.plan.top = Some(attrs_of(&self.target.top));
             return Ok(());
         }
         let after = self.view.root().map_err(|source| diff::at(&root, source))?;
-        let attr = if self.place.is_copy() { self.base_stat(&top)? } else { None };
-        let attr = attr.unwrap_or_else(|| self.place.top.clone());
+        let attr = if self.target.is_copy() { self.base_stat(&top)? } else { None };
+        let attr = attr.unwrap_or_else(|| self.target.top.clone());
         let before = BaseObject { path: top, attr };
         let mut differs =
             diff::differences(self.opened, self.view, &self.options, &before, &after)?;
@@ -354,12 +354,12 @@ impl<'a> Planner<'a> {
             }
             None => None,
         };
-        let is_hollow = diff::is_hollow(self.opened, self.view, false, &change)?;
-        let copy = self.copy_of(&change, is_hollow);
+        let holds_no_change = diff::holds_no_change(self.opened, self.view, false, &change)?;
+        let copy = self.copy_of(&change, holds_no_change);
         let mut difference = self.difference(change)?;
         let is_same = difference.as_ref().is_some_and(is_made_alike);
         if let Some(copy) = copy
-            && (is_hollow || is_same || difference.as_ref().is_none_or(is_as_it_began))
+            && (holds_no_change || is_same || difference.as_ref().is_none_or(is_as_it_began))
         {
             self.plan.fingerprints.insert(print);
             let is_drifted = copy.is_drifted && !is_same;
@@ -377,7 +377,7 @@ impl<'a> Planner<'a> {
             self.note(&difference)?;
             self.add(&difference)?;
         }
-        if let Some((path, attrs, there)) = dir.filter(|_| !is_hollow || number.is_some()) {
+        if let Some((path, attrs, there)) = dir.filter(|_| !holds_no_change || number.is_some()) {
             let from = there.as_ref().map(attrs_of);
             let seen = there.as_ref().map(SeenObject::without_ctime);
             self.plan.steps.sets.push(Set { path, attrs, from, seen, change: number });
@@ -404,6 +404,7 @@ impl<'a> Planner<'a> {
             is_whole: true,
             planned: Some(planned),
             base_ctime: None,
+            not_given: None,
             was_linked: before
                 .is_some_and(|base| base.attr.kind != FileKind::Directory && base.attr.nlink > 1),
             part: self.part_of(change).cloned(),

@@ -62,15 +62,15 @@ impl Planner<'_> {
         }
         let mut open = vec![(from.clone(), to.clone())];
         while let Some((from, to)) = open.pop() {
-            let failed = |source| base_error(&self.place.shown(&from), source);
-            let listing = self.place.reader().list(&from).map_err(failed)?;
+            let failed = |source| base_error(&self.target.shown(&from), source);
+            let listing = self.target.reader().list(&from).map_err(failed)?;
             for entry in &listing.entries {
                 let (from, to) = (from.join(&entry.name), to.join(&entry.name));
                 match (hidden.covers(from.as_bytes()), hidden.covers(to.as_bytes())) {
                     (true, false) => return Ok(true),
                     (true, true) => {}
                     (false, _) => {
-                        let found = self.place.stat(&from)?;
+                        let found = self.target.stat(&from)?;
                         if found.is_some_and(|found| found.kind == FileKind::Directory) {
                             open.push((from, to));
                         }
@@ -173,7 +173,7 @@ impl Planner<'_> {
         else {
             return Ok(());
         };
-        let mut xattrs = self.place.xattrs(&base.path)?;
+        let mut xattrs = self.target.xattrs(&base.path)?;
         let (names, why) = match is_carried {
             true => (xattrs.take_bound(), "its content differs, or only root may set them"),
             false => (xattrs.names(), "its type differs"),
@@ -192,7 +192,7 @@ impl Planner<'_> {
         if (old.uid, old.gid) == (new.uid, new.gid) || new.kind != FileKind::Regular {
             return Ok(());
         }
-        let mut names = self.place.xattrs(&base.path)?.names();
+        let mut names = self.target.xattrs(&base.path)?.names();
         names.retain(|name| name == "security.capability");
         self.note_loss(path, names, "its owner differs");
         Ok(())
@@ -255,7 +255,7 @@ impl Planner<'_> {
     /// Leaves out the changes that remove, replace or move a directory above a mount point: the
     /// mounted filesystem would go with the directory.
     pub(super) fn leave_out_mounts(&mut self) {
-        let mounts = self.place.target.mounts_below();
+        let mounts = self.target.dir.mounts_below();
         let takes = self.plan.steps.takes.iter();
         let mounted: Vec<_> = takes
             .filter(|take| !take.stays && take.seen.is_dir())

@@ -36,6 +36,9 @@ pub struct Report {
     pub applied: Vec<AppliedChange>,
     /// Changes that were not made, and those that the session keeps.
     pub skipped: Vec<Skipped>,
+    /// Attributes of applied objects that something else changed during the apply: they stay as
+    /// that set them.
+    pub kept_attributes: Vec<Skipped>,
     /// Changes that the plan left out before they had steps.
     pub left_out: Vec<Skipped>,
     /// Attributes that the user may not set.

@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use super::finish_copy_up::bring_in;
+use super::finish_copy_up::finish_pending_copies;
 use super::steps::AppliedChange;
 use super::unchanged::DroppedCopy;
 use super::{ApplyWatch, SessionUpdater};
@@ -23,7 +23,7 @@ pub(super) const CHANGED: &str = "a client changed it after the plan was made";
 pub(super) struct SessionCheck<'a, 'b> {
     opened: &'a OpenSession,
     /// `None` if the target is a copy of the base: the session and its base do not change.
-    bookkeeper: Option<&'a mut (dyn SessionUpdater + 'b)>,
+    updater: Option<&'a mut (dyn SessionUpdater + 'b)>,
     /// Pending chunks that are lost because their base file changed.
     lost: PendingCopies,
 }
@@ -31,14 +31,14 @@ pub(super) struct SessionCheck<'a, 'b> {
 impl<'a, 'b> SessionCheck<'a, 'b> {
     pub fn new(
         opened: &'a OpenSession,
-        bookkeeper: Option<&'a mut (dyn SessionUpdater + 'b)>,
+        updater: Option<&'a mut (dyn SessionUpdater + 'b)>,
     ) -> Self {
-        Self { opened, bookkeeper, lost: PendingCopies::default() }
+        Self { opened, updater, lost: PendingCopies::default() }
     }
 
     /// Whether the session drops the applied changes.
     pub fn is_kept_in_step(&self) -> bool {
-        self.bookkeeper.is_some()
+        self.updater.is_some()
     }
 
     /// Whether a change is still as planned, right before a step of it. `Break` if `watch` broke
@@ -48,7 +48,7 @@ impl<'a, 'b> SessionCheck<'a, 'b> {
         change: Option<&AppliedChange>,
         watch: &mut ApplyWatch<'_>,
     ) -> Result<ControlFlow<(), bool>> {
-        let Some(bookkeeper) = self.bookkeeper.as_deref_mut() else {
+        let Some(updater) = self.updater.as_deref_mut() else {
             return Ok(ControlFlow::Continue(true));
         };
         let opened = self.opened;
@@ -61,7 +61,7 @@ impl<'a, 'b> SessionCheck<'a, 'b> {
         };
         let (mut is_same, pending) = look()?;
         if pending != self.lost {
-            if bring_in(Some(bookkeeper), watch)?.is_break() {
+            if finish_pending_copies(Some(updater), watch)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             (is_same, self.lost) = look()?;
@@ -71,24 +71,24 @@ impl<'a, 'b> SessionCheck<'a, 'b> {
 
     /// Drops applied changes from the session. Returns the paths of those that it keeps.
     pub fn forget(&mut self, applied: &[AppliedChange], is_first: bool) -> Result<Vec<MergedPath>> {
-        match self.bookkeeper.as_deref_mut() {
-            Some(bookkeeper) => bookkeeper.forget(applied, is_first),
+        match self.updater.as_deref_mut() {
+            Some(updater) => updater.forget(applied, is_first),
             None => Ok(Vec::new()),
         }
     }
 
     /// Drops the modes of directories that were closed after that.
     pub fn forget_closed(&mut self, applied: &[AppliedChange]) -> Result<()> {
-        match self.bookkeeper.as_deref_mut() {
-            Some(bookkeeper) => bookkeeper.forget_closed(applied),
+        match self.updater.as_deref_mut() {
+            Some(updater) => updater.forget_closed(applied),
             None => Ok(()),
         }
     }
 
     /// Drops copies without a change from the session.
     pub fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
-        if let Some(bookkeeper) = self.bookkeeper.as_deref_mut().filter(|_| !copies.is_empty()) {
-            bookkeeper.drop_unchanged(copies);
+        if let Some(updater) = self.updater.as_deref_mut().filter(|_| !copies.is_empty()) {
+            updater.drop_unchanged(copies);
         }
     }
 }

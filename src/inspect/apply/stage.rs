@@ -51,7 +51,7 @@ pub(super) struct Staged {
 /// Makes the plan's objects; `None` if `watch` broke it off.
 pub(super) fn stage(
     view: &TreeView<'_>,
-    place: &ApplyTarget<'_>,
+    target: &ApplyTarget<'_>,
     plan: &ApplyPlan,
     staging: &Staging,
     watch: &mut ApplyWatch<'_>,
@@ -59,7 +59,7 @@ pub(super) fn stage(
     let skipped = plan.refused.iter().map(|(change, what)| (Some(*change), what.clone()));
     let staged = Staged { skipped: skipped.collect(), ..Staged::default() };
     let (all, failed) = (plan.data_bytes, HashMap::new());
-    let mut stage = StagingRun { view, place, staging, watch, all, done: 0, staged, failed };
+    let mut stage = StagingRun { view, target, staging, watch, all, done: 0, staged, failed };
     for make in &plan.makes {
         if stage.tell().is_break() {
             return Ok(None);
@@ -75,7 +75,7 @@ pub(super) fn stage(
 
 struct StagingRun<'a, 'w> {
     view: &'a TreeView<'a>,
-    place: &'a ApplyTarget<'a>,
+    target: &'a ApplyTarget<'a>,
     staging: &'a Staging,
     watch: &'a mut ApplyWatch<'w>,
     /// Bytes of data to write, and those written so far.
@@ -111,7 +111,7 @@ impl StagingRun<'_, '_> {
                 let made = match &make.content {
                     StepContent::Both { original, base, ours, .. } => {
                         let (sides, ours) = ((&**original, &**base), ours.as_deref());
-                        let content = merge::make(self.view, self.place, sides, (&object, ours))?;
+                        let content = merge::make(self.view, self.target, sides, (&object, ours))?;
                         self.write(make.slot, &content, &object)?
                     }
                     StepContent::Given(content) => self.write(make.slot, content, &object)?,
@@ -128,7 +128,7 @@ impl StagingRun<'_, '_> {
             kind => self.staging.special(make.slot, kind, attr.rdev)?,
         }
         let mut carried = match &make.replaces {
-            Some(path) => self.place.xattrs(path)?,
+            Some(path) => self.target.xattrs(path)?,
             None => Xattrs::default(),
         };
         // The plan already lists these as losses.

@@ -39,7 +39,7 @@ pub(super) struct PutStep {
     /// Its slot in staging.
     pub slot: StagingSlot,
     /// Whether it was made, or taken.
-    pub shelf: StagingDir,
+    pub dir: StagingDir,
     /// Its path in the target.
     pub to: BasePath,
     /// The file that it replaces.
@@ -92,6 +92,9 @@ pub struct AppliedChange {
     pub base_ctime: Option<Time>,
     /// The base file had further hard links when the plan was made.
     pub was_linked: bool,
+    /// Mode, owner and group that the apply was to give a directory, if something else set others
+    /// meanwhile, which stay.
+    pub not_given: Option<[u32; 3]>,
     /// No change below it is left out: the session may drop all its rows below.
     pub is_whole: bool,
     /// Only this part of a file is applied: the session keeps the rest.
@@ -121,14 +124,15 @@ impl AppliedChange {
     /// The number of changes that one request has to have, because the session finds their paths
     /// only together: directories that moved and held other objects that moved by themselves,
     /// before or after, and those with which they changed places, with the directories above them.
-    pub fn count_bound(applied: &[Self]) -> usize {
-        let bound = Self::with_dirs_above(Self::holders(&applied.iter().collect::<Vec<_>>()));
+    pub fn count_inseparable(applied: &[Self]) -> usize {
+        let bound =
+            Self::with_dirs_above(Self::moved_containers(&applied.iter().collect::<Vec<_>>()));
         applied.iter().filter(|applied| bound.contains(&applied.path)).count()
     }
 
     /// The moved directories that held other moved objects, before or after, and those with which
     /// they changed places.
-    fn holders(applied: &[&Self]) -> BTreeSet<MergedPath> {
+    fn moved_containers(applied: &[&Self]) -> BTreeSet<MergedPath> {
         let moved =
             applied.iter().filter_map(|applied| Some((&applied.path, applied.from.as_ref()?)));
         let after: BTreeMap<_, _> =
@@ -140,14 +144,14 @@ impl AppliedChange {
             path.first_below(&paths).is_some() || from.first_below(&sources).is_some()
         };
         let mut open: Vec<_> = after.iter().filter(is_holder).map(|(path, _)| path).collect();
-        let mut holders = BTreeSet::new();
+        let mut moved_containers = BTreeSet::new();
         while let Some(path) = open.pop() {
-            if holders.insert(path.clone()) {
+            if moved_containers.insert(path.clone()) {
                 open.extend(before.get(path));
                 open.extend(after.get(path).and_then(|from| Some(after.get_key_value(from)?.0)));
             }
         }
-        holders
+        moved_containers
     }
 
     fn with_dirs_above(paths: impl IntoIterator<Item = MergedPath>) -> BTreeSet<MergedPath> {
@@ -161,18 +165,18 @@ impl AppliedChange {
     }
 
     /// Splits changes into requests of at most `most` changes each, by which the session drops
-    /// them. At most as many may be [bound](Self::count_bound) to one request.
+    /// them. At most as many may be [bound](Self::count_inseparable) to one request.
     pub fn in_requests(mut applied: Vec<&Self>, most: usize) -> Vec<Vec<&Self>> {
         // Moves come first, with the directories above them: the base already has the moved objects
         // at their new paths, and the session finds objects at or below the old paths only
         // afterwards. Directories that held moved objects come before these.
-        let holders = Self::with_dirs_above(Self::holders(&applied));
+        let moved_containers = Self::with_dirs_above(Self::moved_containers(&applied));
         let moved = applied.iter().filter(|applied| applied.from.is_some());
         let moved = Self::with_dirs_above(moved.map(|applied| applied.path.clone()));
         // A directory before its entries.
         applied.sort_by(|a, b| a.path.cmp(&b.path));
         applied.sort_by_key(|applied| {
-            (!holders.contains(&applied.path), !moved.contains(&applied.path))
+            (!moved_containers.contains(&applied.path), !moved.contains(&applied.path))
         });
         let mut requests: Vec<_> = applied.chunks(most).map(<[_]>::to_vec).collect();
         for request in &mut requests {
@@ -189,11 +193,11 @@ impl Steps {
 
     /// Adds to the puts and the sets what the staging has: the objects that were made, with digests
     /// if an undo is to compare them.
-    pub(super) fn note_made(&mut self, place: &ApplyTarget<'_>, keeps: bool) -> Result<()> {
-        for put in self.puts.iter_mut().filter(|put| put.shelf == StagingDir::New) {
-            let path = Staging::path_of(put.shelf, put.slot);
-            let Some(made) = place.target.object(&path)? else { continue };
-            let digest = if keeps { keep::digest(&place.target, &path, &made)? } else { None };
+    pub(super) fn note_made(&mut self, target: &ApplyTarget<'_>, keeps: bool) -> Result<()> {
+        for put in self.puts.iter_mut().filter(|put| put.dir == StagingDir::New) {
+            let path = Staging::path_of(put.dir, put.slot);
+            let Some(made) = target.dir.object(&path)? else { continue };
+            let digest = if keeps { keep::digest(&target.dir, &path, &made)? } else { None };
             let seen = SeenObject { ctime: None, ..made.seen };
             put.made = Some(Left { seen, attrs: made.attrs, digest });
         }
@@ -201,7 +205,7 @@ impl Steps {
             self.puts.iter().map(|put| (&put.to, put)).collect();
         for set in self.sets.iter_mut().filter(|set| set.from.is_none()) {
             let Some(made) = made_path(&puts, &set.path) else { continue };
-            let made = place.target.object(&made)?;
+            let made = target.dir.object(&made)?;
             if let Some(made) = made.filter(|made| made.seen.kind == set.attrs.kind) {
                 set.seen = Some(SeenObject { ctime: None, ..made.seen });
                 set.from = Some(made.attrs);
@@ -233,9 +237,9 @@ impl Steps {
 fn made_path(puts: &HashMap<&BasePath, &PutStep>, path: &BasePath) -> Option<BasePath> {
     let above = std::iter::successors(Some(path.clone()), |path| Some(path.split()?.0));
     let put = above.filter_map(|above| puts.get(&above)).next()?;
-    if put.shelf == StagingDir::Taken {
+    if put.dir == StagingDir::Taken {
         return None;
     }
-    let (made, below) = (Staging::path_of(put.shelf, put.slot), put.to.as_bytes().len());
+    let (made, below) = (Staging::path_of(put.dir, put.slot), put.to.as_bytes().len());
     BasePath::from_bytes(&[made.as_bytes(), &path.as_bytes()[below..]].concat())
 }

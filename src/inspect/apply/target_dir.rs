@@ -15,7 +15,7 @@ use crate::writeback::{Attrs, Target, Xattrs};
 
 /// The target, and the paths in it that must not be written.
 pub(super) struct ApplyTarget<'a> {
-    pub target: Target,
+    pub dir: Target,
     opened: &'a OpenSession,
     /// The top before the first step.
     pub top: BaseAttr,
@@ -57,15 +57,15 @@ impl<'a> ApplyTarget<'a> {
             copy = Some(read);
         }
         reserved.extend(own_paths());
-        let target = Target::open(&real)?;
+        let dir = Target::open(&real)?;
         let reader = copy.as_ref().map_or(opened.whole_base(), |copy| copy as &dyn Base);
         let top = match reader.stat(&BasePath::root()) {
             Ok(top) => top,
             Err(source) => return Err(base_error(&given, source)),
         };
-        let host_top = target.object(&BasePath::root())?.map(|object| object.attrs);
+        let host_top = dir.object(&BasePath::root())?.map(|object| object.attrs);
         let host_top = host_top.unwrap_or_else(|| attrs_of(&top));
-        Ok(Self { target, opened, top, host_top, copy, base: other, reserved })
+        Ok(Self { dir, opened, top, host_top, copy, base: other, reserved })
     }
 
     /// The undo directory.
@@ -76,10 +76,10 @@ impl<'a> ApplyTarget<'a> {
     /// Extended attributes of the object at a path, for its replacement. If a copy has no ACL and
     /// the base has one, the base's is used: the session's mode comes from that.
     pub fn xattrs(&self, path: &BasePath) -> Result<Xattrs> {
-        if self.target.look(path)?.is_none() {
+        if self.dir.look(path)?.is_none() {
             return Ok(Xattrs::default());
         }
-        let mut found = self.target.xattrs(path)?;
+        let mut found = self.dir.xattrs(path)?;
         if let Some(base) = &self.base
             && base.look(path)?.is_some()
         {
@@ -95,7 +95,7 @@ impl<'a> ApplyTarget<'a> {
 
     /// Whether a record is of this directory, which may have been moved since.
     pub fn is_of(&self, record: &Record) -> bool {
-        record.target == self.target.path() || record.top == Some(self.id())
+        record.target == self.dir.path() || record.top == Some(self.id())
     }
 
     /// Whether it is a copy of the base.
@@ -119,7 +119,7 @@ impl<'a> ApplyTarget<'a> {
     /// The path on the host, for messages.
     pub fn shown(&self, path: &BasePath) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
-        self.target.path().join(std::ffi::OsStr::from_bytes(path.as_bytes()))
+        self.dir.path().join(std::ffi::OsStr::from_bytes(path.as_bytes()))
     }
 
     /// Refuses to write at or below a reserved path.

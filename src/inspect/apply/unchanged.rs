@@ -43,13 +43,13 @@ impl Planner<'_> {
     /// The copy to drop if the change has no difference. `None` if the target is a copy of the
     /// base, if an option writes the session's object whatever the base has, or if more changed
     /// than the content (a move, a hard link).
-    pub(super) fn copy_of(&self, change: &Change, is_hollow: bool) -> Option<DroppedCopy> {
+    pub(super) fn copy_of(&self, change: &Change, holds_no_change: bool) -> Option<DroppedCopy> {
         let after = change.after.as_ref()?;
         let is_named = self.sides.session.iter().any(|named| change.path.is_within(named));
-        if self.place.is_copy()
+        if self.target.is_copy()
             || self.is_forced
             || is_named
-            || (after.attr().kind == FileKind::Directory && !is_hollow)
+            || (after.attr().kind == FileKind::Directory && !holds_no_change)
             || change.is_moved
             || change.is_link
             || change.replaced.is_some()
@@ -92,7 +92,7 @@ impl Planner<'_> {
     /// Whether only times differ, of an object that the target, a copy of the base, does not have,
     /// or has as both sides made it.
     pub(super) fn is_time_of_nothing(&self, difference: &Difference) -> Result<bool> {
-        let Some(old) = difference.old.as_ref().filter(|_| self.place.is_copy()) else {
+        let Some(old) = difference.old.as_ref().filter(|_| self.target.is_copy()) else {
             return Ok(false);
         };
         let is_dir = old.attr.kind == FileKind::Directory;
@@ -103,7 +103,7 @@ impl Planner<'_> {
         if is_made_alike(difference) && !self.is_other(old)? {
             return Ok(true);
         }
-        Ok(self.place.stat(&old.path)?.is_none_or(|there| there.kind != old.attr.kind))
+        Ok(self.target.stat(&old.path)?.is_none_or(|there| there.kind != old.attr.kind))
     }
 }
 

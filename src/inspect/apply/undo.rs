@@ -39,10 +39,10 @@ pub fn plan_undo(
     to: Option<&Path>,
     options: &UndoOptions,
 ) -> Result<Option<UndoPlan>> {
-    let place = ApplyTarget::open(opened, to)?;
-    let Some((dir, record)) = kept(opened, &place)? else { return Ok(None) };
-    let plan = |opened: &[OpenedDir]| make_plan(&place, (&dir, &record), options, opened);
-    while_open(&place, (&dir, &record), plan).map(Some)
+    let target = ApplyTarget::open(opened, to)?;
+    let Some((dir, record)) = kept(opened, &target)? else { return Ok(None) };
+    let plan = |opened: &[OpenedDir]| make_plan(&target, (&dir, &record), options, opened);
+    while_open(&target, (&dir, &record), plan).map(Some)
 }
 
 /// Undoes the last apply as in the plan `shown`; without one, as it is planned now.
@@ -56,38 +56,38 @@ pub fn undo(
     to: Option<&Path>,
     options: &UndoOptions,
     shown: Option<&UndoPlan>,
-    mut bookkeeper: Option<&mut dyn SessionUpdater>,
+    mut updater: Option<&mut dyn SessionUpdater>,
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
-    let place = ApplyTarget::open(opened, to)?;
-    let mut staging = super::open_new(&place)?;
-    let prepared = prepare(opened, &place, options, shown, &mut staging, watch);
+    let target = ApplyTarget::open(opened, to)?;
+    let mut staging = super::open_new(&target)?;
+    let prepared = prepare(opened, &target, options, shown, &mut staging, watch);
     let begun = prepared.and_then(|prepared| {
         let Some((journal, staged)) = prepared else { return Ok(None) };
-        super::begin(&staging, &journal, &staged, bookkeeper.as_deref_mut(), watch)
+        super::begin(&staging, &journal, &staged, updater.as_deref_mut(), watch)
             .map(|begun| begun.then_some((journal, staged)))
     });
     match begun {
         Ok(Some((journal, staged))) => {
-            super::run_journal(opened, &place, staging, &journal, staged, bookkeeper, watch)
+            super::run_journal(opened, &target, staging, &journal, staged, updater, watch)
         }
-        given_up => super::give_up(&place, staging, given_up.map(drop)),
+        given_up => super::end_before_journal(&target, staging, given_up.map(drop)),
     }
 }
 
 /// The undo directory and the record of this session's last apply to this target.
-fn kept(opened: &OpenSession, place: &ApplyTarget<'_>) -> Result<Option<(UndoDir, Record)>> {
-    let Some(dir) = UndoDir::open(&place.undo_dir(), false)? else { return Ok(None) };
+fn kept(opened: &OpenSession, target: &ApplyTarget<'_>) -> Result<Option<(UndoDir, Record)>> {
+    let Some(dir) = UndoDir::open(&target.undo_dir(), false)? else { return Ok(None) };
     let Some(record) = keep::read(&dir)? else { return Ok(None) };
     if record.session != opened.session().id() {
         let what = format!("{}: kept by another session of this name", dir.path().display());
         let advice = ApplyAdvice::NextApplyDeletes;
         return Err(InspectError::Refused { what, advice });
     }
-    if !place.is_of(&record) {
-        let (applied, asked) = (record.target.display(), place.target.path().display());
+    if !target.is_of(&record) {
+        let (applied, asked) = (record.target.display(), target.dir.path().display());
         let mut what = format!("the last apply was to {applied}, and not to {asked}");
-        let advice = match (record.target.is_dir(), place.is_copy()) {
+        let advice = match (record.target.is_dir(), target.is_copy()) {
             (true, true) => ApplyAdvice::NameLastTargetOrNone,
             (true, false) => ApplyAdvice::NameLastTarget,
             (false, _) => {
@@ -101,25 +101,25 @@ fn kept(opened: &OpenSession, place: &ApplyTarget<'_>) -> Result<Option<(UndoDir
 }
 
 fn make_plan(
-    place: &ApplyTarget<'_>,
+    target: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
     options: &UndoOptions,
     opened: &[OpenedDir],
 ) -> Result<UndoPlan> {
-    let mut planner = UndoPlanner::new(place, record, options, opened);
+    let mut planner = UndoPlanner::new(target, record, options, opened);
     planner.note_missing(dir)?;
     let mut plan = planner.make()?;
     if options.keep.is_some() {
-        plan.kept_bytes = keep::measure(place, &plan.steps)?;
+        plan.kept_bytes = keep::measure(target, &plan.steps)?;
     }
-    undo_change::count_held(place, (dir, record), &mut plan)?;
+    undo_change::count_held(target, (dir, record), &mut plan)?;
     Ok(plan)
 }
 
 /// Makes the objects to place; `None` if `watch` broke it off.
 fn prepare(
     opened: &OpenSession,
-    place: &ApplyTarget<'_>,
+    target: &ApplyTarget<'_>,
     options: &UndoOptions,
     shown: Option<&UndoPlan>,
     staging: &mut Staging,
@@ -127,12 +127,12 @@ fn prepare(
 ) -> Result<Option<(Journal, Staged)>> {
     staging.clear()?;
     let begun = staging.made_at()?;
-    let Some((dir, record)) = kept(opened, place)? else {
+    let Some((dir, record)) = kept(opened, target)? else {
         return refused("nothing of an apply is kept any more".to_owned());
     };
-    while_open(place, (&dir, &record), |dirs| {
+    while_open(target, (&dir, &record), |dirs| {
         let watch = (&*staging, watch);
-        let mut prepared = prepare_open(place, (&dir, &record), options, (shown, dirs), watch)?;
+        let mut prepared = prepare_open(target, (&dir, &record), options, (shown, dirs), watch)?;
         if let Some((journal, _)) = &mut prepared {
             journal.session = opened.session().id().to_owned();
             journal.file = opened.session().path().display().to_string();
@@ -148,13 +148,13 @@ fn refused<T>(what: String) -> Result<T> {
 
 /// As [`prepare`], while the directories `opened` are open.
 fn prepare_open(
-    place: &ApplyTarget<'_>,
+    target: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
     options: &UndoOptions,
     (shown, opened): (Option<&UndoPlan>, &[OpenedDir]),
     (staging, watch): (&Staging, &mut ApplyWatch<'_>),
 ) -> Result<Option<(Journal, Staged)>> {
-    let plan = make_plan(place, (dir, record), options, opened)?;
+    let plan = make_plan(target, (dir, record), options, opened)?;
     let is_other =
         |shown: &UndoPlan| shown.changes != plan.changes || shown.drifted != plan.drifted;
     if shown.is_some_and(is_other) {
@@ -165,17 +165,17 @@ fn prepare_open(
         return refused(format!("{}: {}", drift.path.display(), drift.why));
     }
     if let Some(limit) = options.keep {
-        keep_checks::check_room(place, plan.kept_bytes, limit)?;
-        keep_checks::check_copies(place, &plan.steps)?;
+        keep_checks::check_room(target, plan.kept_bytes, limit)?;
+        keep_checks::check_copies(target, &plan.steps)?;
     }
     let mut staged = Staged::default();
-    let restored = restore(place, (dir, record), &plan, (staging, &mut staged), watch)?;
+    let restored = restore(target, (dir, record), &plan, (staging, &mut staged), watch)?;
     if restored.is_break() {
         return Ok(None);
     }
     let mut before = Vec::new();
     if options.keep.is_some() {
-        before = keep::note_before(place, &plan.steps)?;
+        before = keep::note_before(target, &plan.steps)?;
         add_before(&mut before, opened);
     }
     staged.skipped = left_out(&plan);
@@ -187,22 +187,23 @@ fn prepare_open(
         planned: None,
         base_ctime: None,
         was_linked: false,
+        not_given: None,
         is_whole: true,
         part: None,
         paths: paths.get(&number).copied().unwrap_or(0),
     });
     let mut steps = plan.steps;
-    steps.note_made(place, options.keep.is_some())?;
+    steps.note_made(target, options.keep.is_some())?;
     let journal = Journal {
         top: plan.top,
-        top_from: Some(place.host_top.clone()),
+        top_from: Some(target.host_top.clone()),
         keeps: options.keep.is_some(),
         is_undo: true,
         is_redo: record.is_taken_back,
         leaves_kept: false,
         changes: changes.collect(),
         before,
-        inside: inside(place, &plan.restores)?,
+        inside: inside(target, &plan.restores)?,
         lost_links: staged.lost_links.drain(..).collect(),
         opened: opened.to_vec(),
         steps,
@@ -212,12 +213,12 @@ fn prepare_open(
 }
 
 /// The descendants of restored directories, by their paths after the undo.
-fn inside(place: &ApplyTarget<'_>, restores: &[Restore]) -> Result<Vec<PlacedDescendant>> {
+fn inside(target: &ApplyTarget<'_>, restores: &[Restore]) -> Result<Vec<PlacedDescendant>> {
     let mut inside = Vec::new();
     for restore in restores {
         let top = Staging::path_of(StagingDir::New, restore.slot);
         let mut made = Vec::new();
-        place.target.walk(&top, &mut |path, object| {
+        target.dir.walk(&top, &mut |path, object| {
             if *path != top {
                 made.push((path.clone(), object.clone()));
             }
@@ -227,7 +228,7 @@ fn inside(place: &ApplyTarget<'_>, restores: &[Restore]) -> Result<Vec<PlacedDes
             let below = &staged.as_bytes()[top.as_bytes().len()..];
             let path = [restore.path.as_bytes(), below].concat();
             let path = BasePath::from_bytes(&path).unwrap_or_default();
-            let digest = keep::digest(&place.target, &staged, &object)?;
+            let digest = keep::digest(&target.dir, &staged, &object)?;
             let TargetObject { seen, attrs, .. } = object;
             let (mode, owner) = (attrs.mode, Some((attrs.uid, attrs.gid)));
             inside.push(PlacedDescendant { path, seen, mode, owner, digest });
@@ -249,15 +250,15 @@ fn left_out(plan: &UndoPlan) -> Vec<(Option<usize>, Skipped)> {
 
 /// Copies the kept objects to staging; `Break` if `watch` broke it off.
 fn restore(
-    place: &ApplyTarget<'_>,
+    target: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
     plan: &UndoPlan,
     (staging, staged): (&Staging, &mut Staged),
     watch: &mut ApplyWatch<'_>,
 ) -> Result<ControlFlow<()>> {
-    let links = FurtherNames::find(place, record)?;
+    let links = FurtherNames::find(target, record)?;
     let later: HashSet<&BasePath> = record.before.iter().map(|before| &before.path).collect();
-    let puts = plan.steps.puts.iter().filter(|put| put.shelf == StagingDir::New);
+    let puts = plan.steps.puts.iter().filter(|put| put.dir == StagingDir::New);
     let changes: HashMap<_, _> = puts.map(|put| (put.slot, put.change)).collect();
     let mut cloner = Cloner::linking(staging);
     let all = plan.restores.len() as u64;
@@ -271,7 +272,7 @@ fn restore(
             later: &|path| later.contains(&below(&restore.path, path)),
             other_name: &|path| links.name_of(restore.kept, path),
         };
-        cloner.copy((dir.target(), &from), (&place.target, &to), hooks)?;
+        cloner.copy((dir.target(), &from), (&target.dir, &to), hooks)?;
         let refused = cloner
             .lost_links
             .drain(..)

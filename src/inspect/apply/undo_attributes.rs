@@ -20,7 +20,7 @@ impl UndoPlanner<'_> {
             let mut now = self.object(&path)?;
             if let Some(top) = now.as_mut().filter(|_| path.is_root()) {
                 // The staging changed its time.
-                top.attrs = self.place.host_top.clone();
+                top.attrs = self.target.host_top.clone();
             }
             let drift = match (&before.left, &now) {
                 (Some(left), _) if left.has_rights_of(&before.attrs) => None,

@@ -160,7 +160,7 @@ impl DirContents {
 
 /// Counts the descendants of directories that a plan restores or removes.
 pub(super) fn count_held(
-    place: &ApplyTarget<'_>,
+    target: &ApplyTarget<'_>,
     (dir, record): (&UndoDir, &Record),
     plan: &mut UndoPlan,
 ) -> Result<()> {
@@ -175,7 +175,7 @@ pub(super) fn count_held(
             UndoKind::Removed if going.as_ref().is_some_and(|dir| path.is_within(dir)) => {}
             UndoKind::Removed if *is_dir => {
                 going = Some(path.clone());
-                let held = DirContents::below(&place.target, &target_path(path), &moved)?;
+                let held = DirContents::below(&target.dir, &target_path(path), &moved)?;
                 plan.changes[at].held = held;
             }
             UndoKind::Restored => {

@@ -21,12 +21,12 @@ pub(super) struct FurtherNames<'a> {
 }
 
 impl<'a> FurtherNames<'a> {
-    pub fn find(place: &ApplyTarget<'_>, record: &'a Record) -> Result<Self> {
+    pub fn find(target: &ApplyTarget<'_>, record: &'a Record) -> Result<Self> {
         let mut kept: HashMap<_, HashMap<_, _>> = HashMap::new();
         for link in &record.shared {
             kept.entry(link.slot).or_default().insert(&link.below, link);
         }
-        Ok(Self { kept, found: other_names(place, record)? })
+        Ok(Self { kept, found: other_names(target, record)? })
     }
 
     /// A further name of the file at `path` in the kept object of `slot`.
@@ -43,14 +43,14 @@ impl<'a> FurtherNames<'a> {
 }
 
 /// The files of the target that are hard links of kept files, by inode number.
-fn other_names(place: &ApplyTarget<'_>, record: &Record) -> Result<HashMap<u64, BasePath>> {
+fn other_names(target: &ApplyTarget<'_>, record: &Record) -> Result<HashMap<u64, BasePath>> {
     let wanted: HashMap<u64, &SeenObject> =
         record.shared.iter().map(|shared| (shared.seen.ino, &shared.seen)).collect();
     let mut found = HashMap::new();
     if wanted.is_empty() {
         return Ok(found);
     }
-    place.target.walk(&BasePath::root(), &mut |path, object| {
+    target.dir.walk(&BasePath::root(), &mut |path, object| {
         if let Some(seen) = wanted.get(&object.seen.ino)
             && (seen.kind, seen.size, seen.mtime)
                 == (object.seen.kind, object.seen.size, object.seen.mtime)

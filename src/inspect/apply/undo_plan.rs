@@ -60,7 +60,7 @@ pub struct UndoPlan {
 impl UndoPlan {
     /// Current paths of the objects that are moved back.
     pub(super) fn moved(&self) -> impl Iterator<Item = &BasePath> {
-        let puts = self.steps.puts.iter().filter(|put| put.shelf == StagingDir::Taken);
+        let puts = self.steps.puts.iter().filter(|put| put.dir == StagingDir::Taken);
         let put: HashSet<StagingSlot> = puts.map(|put| put.slot).collect();
         let takes = self.steps.takes.iter();
         takes.filter(move |take| put.contains(&take.slot)).map(|take| &take.from)
@@ -86,7 +86,7 @@ const NO_DIRECTORY: &str = "its directory is gone since it was applied";
 
 /// Makes an [`UndoPlan`].
 pub(super) struct UndoPlanner<'a> {
-    pub(super) place: &'a ApplyTarget<'a>,
+    pub(super) target: &'a ApplyTarget<'a>,
     pub(super) record: &'a Record,
     options: &'a UndoOptions,
     pub(super) moves: Moves,
@@ -112,14 +112,14 @@ pub(super) struct UndoPlanner<'a> {
 
 impl<'a> UndoPlanner<'a> {
     pub fn new(
-        place: &'a ApplyTarget<'a>,
+        target: &'a ApplyTarget<'a>,
         record: &'a Record,
         options: &'a UndoOptions,
         opened: &'a [OpenedDir],
     ) -> Self {
         Self {
             opened: opened.iter().map(|opened| (&opened.path, &opened.attrs)).collect(),
-            place,
+            target,
             record,
             options,
             moves: record.moves(),
@@ -202,7 +202,7 @@ impl<'a> UndoPlanner<'a> {
                     // It keeps its mode, or gets the one that it had.
                     left.owner = None;
                 }
-                if !left.is_now(&self.place.target, &placed.path, now, going)? {
+                if !left.is_now(&self.target.dir, &placed.path, now, going)? {
                     // A directory is not replaced by a file.
                     let is_lost = now.is_dir() && placed.from.is_none() && placed.over.is_some();
                     self.note(&placed.path, CHANGED, is_lost, placed.change);
@@ -266,7 +266,7 @@ impl<'a> UndoPlanner<'a> {
                 && is_in_the_way
                 && let Some(object) = self.object(&path)?
             {
-                self.place.check_may_go(&path, false)?;
+                self.target.check_may_go(&path, false)?;
                 self.in_the_way.insert(path, (object, change));
             }
         }
@@ -289,7 +289,7 @@ impl<'a> UndoPlanner<'a> {
 
     /// The object at a path; `None` also if a parent is no directory.
     pub(super) fn object(&self, path: &BasePath) -> Result<Option<TargetObject>> {
-        match self.place.target.object(path) {
+        match self.target.dir.object(path) {
             Err(error) if error.is_of_object() => Ok(None),
             found => Ok(found?.map(|object| self.closed(path, object))),
         }
@@ -312,7 +312,7 @@ impl<'a> UndoPlanner<'a> {
         each: &mut dyn FnMut(BasePath, Option<&'static str>),
     ) -> Result<()> {
         let mut failed = None;
-        self.place.target.walk(&placed.path, &mut |path, object| {
+        self.target.dir.walk(&placed.path, &mut |path, object| {
             if *path == placed.path {
                 return true;
             }
@@ -325,7 +325,7 @@ impl<'a> UndoPlanner<'a> {
             };
             let left = LeftObject::from(*inside);
             let object = self.closed(path, object.clone());
-            let is_same = left.is_now(&self.place.target, path, &object, &self.going);
+            let is_same = left.is_now(&self.target.dir, path, &object, &self.going);
             let is_same = is_same.unwrap_or_else(|error| {
                 failed.get_or_insert(error);
                 false
@@ -353,9 +353,9 @@ impl<'a> UndoPlanner<'a> {
                 let from = placed.path.clone();
                 plan.steps.takes.push(Take { slot, from, stays: false, seen, change });
                 if let Some(to) = &placed.from {
-                    let (shelf, to) = (StagingDir::Taken, to.clone());
+                    let (dir, to) = (StagingDir::Taken, to.clone());
                     let (over, made) = (None, None);
-                    plan.steps.puts.push(PutStep { slot, shelf, to, over, made, change });
+                    plan.steps.puts.push(PutStep { slot, dir, to, over, made, change });
                 }
                 over = None;
             }
@@ -388,7 +388,7 @@ impl<'a> UndoPlanner<'a> {
         let (slot, name) = (self.slot(), kept_name(kept, &path));
         plan.steps.puts.push(PutStep {
             slot,
-            shelf: StagingDir::New,
+            dir: StagingDir::New,
             to: path.clone(),
             over,
             made: None,
@@ -422,14 +422,14 @@ impl<'a> UndoPlanner<'a> {
             let held = DirContents::default();
             lines.insert(path.clone(), UndoChange { path, kind, is_dir, held, change });
         };
-        let put: HashSet<_> = steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
+        let put: HashSet<_> = steps.puts.iter().map(|put| (put.dir, put.slot)).collect();
         let gone = steps.takes.iter().filter(|take| !put.contains(&(StagingDir::Taken, take.slot)));
         for take in gone.filter(|take| !restored.contains(&take.from)) {
             line(&take.from, UndoKind::Removed, take.seen.is_dir(), take.change);
         }
         let taken: HashSet<&BasePath> = steps.takes.iter().map(|take| &take.from).collect();
         for put in &steps.puts {
-            let take = from.get(&put.slot).filter(|_| put.shelf == StagingDir::Taken);
+            let take = from.get(&put.slot).filter(|_| put.dir == StagingDir::Taken);
             let kind = match take {
                 Some(take) => UndoKind::Moved(MergedPath::of_base(&take.from)),
                 None if put.over.is_some() || taken.contains(&put.to) => UndoKind::Changed,

@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::base::BasePath;
-use crate::delta::{AuditProcedure, MergedPath, Origin};
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::{AuditProcedure, InodeRow, MergedPath, Origin};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Time};
 
 use super::discard::{record_given_up, replace_marks_above, update_changed_dirs};
@@ -47,6 +47,9 @@ pub struct RebaseItem {
     pub base_ctime: Option<Time>,
     /// The base file had further hard links before `apply`.
     pub was_linked: bool,
+    /// Mode, owner and group that `apply` was to give a directory, if something else set others
+    /// meanwhile, which the directory keeps.
+    pub not_given: Option<[u32; 3]>,
 }
 
 impl Overlay {
@@ -110,7 +113,7 @@ fn drop_applied_rows(
     let (mut paths, mut kept) = (BTreeMap::new(), BTreeMap::new());
     for applied in applied {
         match change_since_applied(edit, applied)? {
-            Since::Same => drop(paths.insert(&applied.path, applied.was_linked)),
+            Since::Same => drop(paths.insert(&applied.path, applied)),
             Since::Changed => drop(kept.insert(&applied.path, applied)),
         }
     }
@@ -119,13 +122,13 @@ fn drop_applied_rows(
         advance_whiteout(edit, applied)?;
     }
     // A directory before its entries: their base paths depend on it.
-    for (path, &was_linked) in &paths {
+    for (path, applied) in &paths {
         replace_marks_above(edit, path)?;
         dirs.insert(path.parent());
         let Some(name) = path.name() else { continue };
         let Some(place) = visible_dir(edit, &path.parent())? else { continue };
         let keeps = |path: &MergedPath| !paths.contains_key(path);
-        if drop_applied_row(edit, &place, &name, (was_linked, &keeps))? {
+        if drop_applied_row(edit, &place, (&name, applied), &keeps)? {
             dirs.insert((*path).clone());
         }
     }
@@ -209,6 +212,27 @@ pub(super) fn advance_whiteout(edit: &mut Edit<'_>, applied: &RebaseItem) -> Res
     Ok(())
 }
 
+/// Makes an applied directory's origin the base's directory, and gives it the base's attributes
+/// where the session has no others. Of an attribute that something else set during the apply, the
+/// origin has what the apply was to set: what a client set since differs from both, and is drift.
+fn follow_applied_attributes(
+    row: &mut InodeRow,
+    (base, attr): (BasePath, &BaseAttr),
+    not_given: Option<[u32; 3]>,
+) {
+    let now = [attr.mode, attr.uid, attr.gid];
+    row.follow_base_attributes(now);
+    let own = [row.mode, row.uid, row.gid];
+    let mut known = not_given.unwrap_or(now);
+    for ((known, own), now) in known.iter_mut().zip(own).zip(now) {
+        if own == now {
+            *known = now;
+        }
+    }
+    row.origin = Some(Origin { attributes: Some(known), ..origin_of(base, attr) });
+    row.follow_base_attributes(now);
+}
+
 /// Whether an object changed since it was applied.
 fn change_since_applied(edit: &Edit<'_>, applied: &RebaseItem) -> Result<Since> {
     let found = TreeView { view: edit.view(), knows_base: true }.find(&applied.path)?;
@@ -236,13 +260,13 @@ fn change_since_applied(edit: &Edit<'_>, applied: &RebaseItem) -> Result<Since> 
 }
 
 /// Removes the row of one name; returns whether it is a directory that the base now has, whose
-/// row stays. Of the base file's further names, if it had some (`was_linked`), those that
-/// `keeps` accepts keep the session's file: it gets entries there.
+/// row stays. Of the base file's further names, if it had some, those that `keeps` accepts keep the
+/// session's file: it gets entries there.
 fn drop_applied_row(
     edit: &mut Edit<'_>,
     dir: &DirPlace,
-    name: &Name,
-    (was_linked, keeps): (bool, &dyn Fn(&MergedPath) -> bool),
+    (name, applied): (&Name, &RebaseItem),
+    keeps: &dyn Fn(&MergedPath) -> bool,
 ) -> Result<bool> {
     let path = dir.merged.join(name);
     let there = match &dir.base {
@@ -273,14 +297,13 @@ fn drop_applied_row(
         // Not if another directory was put there: its entries are as unknown as before.
         let is_other = |known: &Origin| known.path == base && known.fileid != attr.fileid;
         if !row.origin.as_ref().is_some_and(is_other) {
-            row.follow_base_attributes([attr.mode, attr.uid, attr.gid]);
-            row.origin = Some(origin_of(base, &attr));
+            follow_applied_attributes(&mut row, (base, &attr), applied.not_given);
         }
         edit.txn.put_inode(&row)?;
         edit.invalidate(Invalidation::All);
         return Ok(true);
     }
-    let is_alone = !was_linked && !is_linked(attr.kind, attr.nlink);
+    let is_alone = !applied.was_linked && !is_linked(attr.kind, attr.nlink);
     if is_alone
         && has_other_names(edit, &row, &path, keeps)?
         && is_as_applied(edit, &row, &path, (&base, &attr))?
@@ -305,7 +328,7 @@ fn drop_applied_row(
         detect_new_links(edit, &mut row)?;
         refresh_origin_ctime(&mut row, &attr);
     }
-    if !is_one && was_linked {
+    if !is_one && applied.was_linked {
         move_to_other_names(edit, &mut row, &base, keeps)?;
     }
     let is_from_here = row.origin.as_ref().is_some_and(|origin| origin.path == base);

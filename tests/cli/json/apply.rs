@@ -6,6 +6,7 @@ use rustix::fs::{XattrFlags, setxattr};
 
 use super::Seen;
 use super::looks::changed;
+use crate::cli::apply_interrupted::with_mode_of_a_person;
 use crate::cli::program::run as run_program;
 
 /// Lines from 1 on.
@@ -49,4 +50,6 @@ pub(super) fn run(seen: &mut Seen) {
     seen.run(dir, 1, &["apply", "s.db", "--undo", "--yes"]);
     seen.run(dir, 0, &["apply", "s.db", "--undo", "--yes", "--force"]);
     seen.run(dir, 1, &["apply", "s.db", "--yes", "--force", "--no-keep"]);
+    let moved = with_mode_of_a_person();
+    seen.run(moved.scratch(), 1, &["apply", moved.session().to_str().unwrap(), "--yes"]);
 }

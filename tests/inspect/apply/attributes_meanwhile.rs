@@ -52,7 +52,8 @@ fn time(path: &Path) -> i64 {
 }
 
 fn words(report: &Report) -> Vec<String> {
-    let words = report.skipped.iter().map(|s| format!("{}: {}", s.path.display(), s.why));
+    let all = report.skipped.iter().chain(&report.kept_attributes);
+    let words = all.map(|s| format!("{}: {}", s.path.display(), s.why));
     words.collect()
 }
 

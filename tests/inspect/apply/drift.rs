@@ -436,6 +436,7 @@ fn what_apply_itself_did_after_a_removal() {
             was_entry: true,
             base_ctime: is_as_left.then_some(left),
             was_linked: false,
+            not_given: None,
         };
         let kept = world.wait(world.overlay.rebase(&world.caller, vec![let_go])).unwrap();
         assert_eq!(kept, [super::path("dir/file")]);

@@ -5,6 +5,7 @@ mod attributes_meanwhile;
 mod chosen;
 mod consent;
 mod copies;
+mod dir_modes_meanwhile;
 pub mod drift;
 mod hard_links;
 mod history;

@@ -154,7 +154,7 @@ fn objects_of_rotated_directories_that_changed_places_too() {
             rotate(&world, &paths);
         }
         let changes = planned(&open(&world), None, &all()).unwrap().changes;
-        let most = AppliedChange::count_bound(&changes).max(1 + random.below(4));
+        let most = AppliedChange::count_inseparable(&changes).max(1 + random.below(4));
         if most < changes.len() {
             split += 1;
             assert_is_let_go(world, most);

@@ -14,21 +14,21 @@ impl Planner<'_> {
     /// The change, with the copy's object where the base has none, and without a base object that
     /// came later and that the copy lacks. `None` if nothing is left of it.
     pub(in crate::inspect::apply) fn as_in_copy(&self, change: Change) -> Result<Option<Change>> {
-        if !self.place.is_copy() {
+        if !self.target.is_copy() {
             return Ok(Some(change));
         }
         let mut change = self.before_same_move(change)?;
         if let Some(base) = change.replaced.as_ref().filter(|_| change.is_replaced_drifted)
-            && self.place.stat(&base.path)?.is_none()
+            && self.target.stat(&base.path)?.is_none()
         {
             (change.replaced, change.is_replaced_drifted) = (None, false);
         }
         match (&change.before, &change.after) {
             (Some(base), None) if change.is_drifted && change.original.is_none() => {
-                Ok(self.place.stat(&base.path)?.map(|_| change))
+                Ok(self.target.stat(&base.path)?.map(|_| change))
             }
             (Some(base), Some(after)) if after.origin().is_none() && change.original.is_none() => {
-                if !change.is_link && self.place.stat(&base.path)?.is_none() {
+                if !change.is_link && self.target.stat(&base.path)?.is_none() {
                     (change.before, change.is_drifted) = (None, false);
                 }
                 Ok(Some(change))
@@ -51,8 +51,8 @@ impl Planner<'_> {
         let Some(recorded) = recorded.filter(|recorded| *recorded != base.path) else {
             return Ok(change);
         };
-        let there = self.place.stat(&recorded)?.filter(|there| there.kind == base.attr.kind);
-        let (Some(attr), None) = (there, self.place.stat(&base.path)?) else { return Ok(change) };
+        let there = self.target.stat(&recorded)?.filter(|there| there.kind == base.attr.kind);
+        let (Some(attr), None) = (there, self.target.stat(&base.path)?) else { return Ok(change) };
         if change.after.is_none() {
             change.before = Some(BaseObject { path: recorded, attr });
             change.is_drifted &= change.original.is_none();
@@ -89,7 +89,7 @@ impl Planner<'_> {
     fn with_object_of_copy(&self, mut change: Change) -> Result<Change> {
         let origin = change.after.as_ref().and_then(|after| after.origin());
         let Some((after, origin)) = change.after.as_ref().zip(origin) else { return Ok(change) };
-        let attr = self.place.stat(&origin.path)?;
+        let attr = self.target.stat(&origin.path)?;
         let Some(attr) = attr.filter(|attr| attr.kind == after.attr().kind) else {
             return Ok(change);
         };
@@ -109,17 +109,17 @@ impl Planner<'_> {
 
     /// Whether only the copy, and not the base, has an object at a path.
     pub(in crate::inspect::apply) fn is_only_in_copy(&self, path: &BasePath) -> Result<bool> {
-        Ok(self.place.is_copy() && self.base_stat(path)?.is_none())
+        Ok(self.target.is_copy() && self.base_stat(path)?.is_none())
     }
 
     /// Adds the removals of objects that the copy has, and that the base has removed too.
     pub(in crate::inspect::apply) fn removals_in_copy(&mut self) -> Result<()> {
-        if !self.place.is_copy() {
+        if !self.target.is_copy() {
             return Ok(());
         }
         let hidden = self.view.hidden_without_base();
         for (path, base) in hidden.map_err(|source| diff::at(&MergedPath::root(), source))? {
-            let Some(attr) = self.place.stat(&base)? else { continue };
+            let Some(attr) = self.target.stat(&base)? else { continue };
             let base = BaseObject { path: base, attr };
             let known = self.view.original_of(&base).map_err(|source| diff::at(&path, source))?;
             let is_dir = base.attr.kind == FileKind::Directory;

@@ -6,7 +6,7 @@ use crate::inspect::error::Result;
 use crate::writeback::{Attrs, Staging, Target};
 
 /// Removes the staging of a run that changes nothing. The top gets its noted mtime again.
-pub(super) fn clear_up_unchanged(target: &Target, staging: Staging) -> Result<()> {
+pub(super) fn remove_unused_staging(target: &Target, staging: Staging) -> Result<()> {
     let root = BasePath::root();
     let top = match target.object(&root)? {
         Some(now) => {
@@ -16,12 +16,12 @@ pub(super) fn clear_up_unchanged(target: &Target, staging: Staging) -> Result<()
         }
         None => None,
     };
-    clear_up(target, staging, top)
+    remove_staging(target, staging, top)
 }
 
 /// Removes the staging. The top, which has the mtime of `top` now, has it afterwards too, unless
 /// something else changes the top; and the mode of `top`, if it has that, opened to its owner.
-pub(super) fn clear_up(target: &Target, staging: Staging, top: Option<Attrs>) -> Result<()> {
+pub(super) fn remove_staging(target: &Target, staging: Staging, top: Option<Attrs>) -> Result<()> {
     let root = BasePath::root();
     let now = target.object(&root)?.map(|now| now.attrs);
     let (Some(top), Some(now)) = (top, now) else {

@@ -6,7 +6,7 @@
 //! change is skipped. A taken object is put where the plan says even if the session has moved it
 //! again; the session follows it there.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::{Bound, ControlFlow};
 
 use super::dir_times::DirTimes;
@@ -26,7 +26,7 @@ use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::vfs::FileKind;
 use crate::writeback::{
-    Attrs, ChangedDir, SeenObject, Staging, StagingDir, StagingSlot, Target, TargetError,
+    Attrs, ChangedDir, SeenObject, Staging, StagingDir, StagingSlot, TargetError,
 };
 
 /// Why the removal of a directory is left out.
@@ -34,8 +34,7 @@ const MOVED_OUT_CHANGED: &str = "what was moved out of it changed after the plan
 
 /// The state of a run over the journal's steps.
 pub(super) struct StepRunner<'a> {
-    place: &'a ApplyTarget<'a>,
-    pub(super) target: &'a Target,
+    pub(super) target: &'a ApplyTarget<'a>,
     pub(super) staging: &'a Staging,
     pub(super) journal: &'a Journal,
     pub notes: Notes,
@@ -80,30 +79,29 @@ pub(super) fn steps_left(staging: &Staging, journal: &Journal) -> Result<usize> 
     }
     let mut left = to_take.len() + journal.steps.sets.len();
     for put in &journal.steps.puts {
-        let waits = put.shelf == StagingDir::Taken && to_take.contains(&put.slot);
-        left += usize::from(waits || staging.look(put.shelf, put.slot)?.is_some());
+        let waits = put.dir == StagingDir::Taken && to_take.contains(&put.slot);
+        left += usize::from(waits || staging.look(put.dir, put.slot)?.is_some());
     }
     Ok(left)
 }
 
 impl<'a> StepRunner<'a> {
     pub fn new(
-        place: &'a ApplyTarget<'a>,
+        target: &'a ApplyTarget<'a>,
         staging: &'a Staging,
         journal: &'a Journal,
         is_resumed: bool,
     ) -> Result<Self> {
         let notes = notes_of(staging)?;
         let noted = is_resumed.then_some(&*notes.dir_times);
-        let dir_times = DirTimes::new(journal, place, staging, noted)?;
+        let dir_times = DirTimes::new(journal, target, staging, noted)?;
         let skipped = notes.skipped.iter().filter_map(|(change, _)| *change).collect();
         let (not_set, done) = (NotSet::default(), 0);
-        let target = &place.target;
         let sources = journal.steps.takes.iter().filter_map(|take| take.from.split());
         let opened = journal.opened.iter().map(|opened| opened.path.clone());
         let source_dirs = sources.map(|(dir, _)| dir).chain(opened).collect();
         // A take without a put is a removal.
-        let put: HashSet<_> = journal.steps.puts.iter().map(|put| (put.shelf, put.slot)).collect();
+        let put: HashSet<_> = journal.steps.puts.iter().map(|put| (put.dir, put.slot)).collect();
         let (mut removed, mut moved) = (BTreeMap::new(), BTreeMap::new());
         for take in journal.steps.takes.iter().filter(|take| !take.stays) {
             match put.contains(&(StagingDir::Taken, take.slot)) {
@@ -115,7 +113,6 @@ impl<'a> StepRunner<'a> {
         let links = links.map(|take| take.slot).collect();
         let placed = journal.steps.puts.iter().map(|put| put.change).collect();
         Ok(Self {
-            place,
             target,
             staging,
             journal,
@@ -129,7 +126,7 @@ impl<'a> StepRunner<'a> {
             links,
             placed,
             source_dirs,
-            mounts: target.mounts_below(),
+            mounts: target.dir.mounts_below(),
             done,
         })
     }
@@ -153,9 +150,9 @@ impl<'a> StepRunner<'a> {
         let journal = self.journal;
         let (steps, all) = (&journal.steps, journal.steps.len());
         if !self.notes.is_taken {
-            locked_dirs::open(self.target, journal)?;
+            locked_dirs::open(&self.target.dir, journal)?;
         } else if self.notes.is_closing {
-            locked_dirs::open_again(self.target, journal)?;
+            locked_dirs::open_again(&self.target.dir, journal)?;
         }
         // An earlier run may have noted a skip and ended before the object was put back.
         for take in steps.takes.iter().filter(|take| !take.stays) {
@@ -181,7 +178,7 @@ impl<'a> StepRunner<'a> {
             self.done += 1;
         }
         if !self.notes.is_taken {
-            self.checked(self.target.sync().and_then(|()| self.staging.note(Notes::TAKEN)))?;
+            self.checked(self.target.dir.sync().and_then(|()| self.staging.note(Notes::TAKEN)))?;
             self.notes.is_taken = true;
         }
         for put in &steps.puts {
@@ -204,14 +201,14 @@ impl<'a> StepRunner<'a> {
             return Ok(false);
         }
         self.set_top()?;
-        self.checked(self.target.sync())?;
+        self.checked(self.target.dir.sync())?;
         Ok(watch(ApplyEvent::Step { done: self.done, all }) == ControlFlow::Continue(()))
     }
 
     /// Whether skipping this put loses nothing: it is of a new object, or of a hard link.
     fn is_new(&self, put: &PutStep) -> bool {
-        let is_there = self.staging.look(put.shelf, put.slot).is_ok_and(|seen| seen.is_some());
-        is_there && (put.shelf == StagingDir::New || self.links.contains(&put.slot))
+        let is_there = self.staging.look(put.dir, put.slot).is_ok_and(|seen| seen.is_some());
+        is_there && (put.dir == StagingDir::New || self.links.contains(&put.slot))
     }
 
     /// Sets attributes. `false` if the watcher stopped the run.
@@ -252,7 +249,7 @@ impl<'a> StepRunner<'a> {
         if self.staging.look(StagingDir::Taken, take.slot)?.is_some() {
             return Ok(());
         }
-        match self.target.look(&take.from)? {
+        match self.target.dir.look(&take.from)? {
             Some(now) if take.seen.is_as_seen(&now) => {
                 if let Some(mount) = mounted_below(&take.from, &self.mounts) {
                     return Err(StepFailure::Skip(mounted_at(mount)));
@@ -263,7 +260,7 @@ impl<'a> StepRunner<'a> {
                 }
                 let dir = self.enter(&take.from)?;
                 let to = (self.staging, take.slot);
-                let changed = self.target.take(&take.from, take.stays, to)?;
+                let changed = self.target.dir.take(&take.from, take.stays, to)?;
                 self.changed(dir, changed)
             }
             Some(_) => Err(StepFailure::Skip("it changed after the plan was made".to_owned())),
@@ -289,9 +286,9 @@ impl<'a> StepRunner<'a> {
         let skip = |error: BaseError| StepFailure::Skip(error.to_string());
         let mut open = vec![top.clone()];
         while let Some(dir) = open.pop() {
-            for entry in &self.place.reader().list(&dir).map_err(skip)?.entries {
+            for entry in &self.target.reader().list(&dir).map_err(skip)?.entries {
                 let path = dir.join(&entry.name);
-                let Some(attr) = stat_in(self.place.reader(), &path).map_err(skip)? else {
+                let Some(attr) = stat_in(self.target.reader(), &path).map_err(skip)? else {
                     continue;
                 };
                 let is_dir = attr.kind == FileKind::Directory;
@@ -327,10 +324,10 @@ impl<'a> StepRunner<'a> {
     }
 
     fn put(&mut self, put: &PutStep) -> std::result::Result<(), StepFailure> {
-        if self.staging.look(put.shelf, put.slot)?.is_none() {
+        if self.staging.look(put.dir, put.slot)?.is_none() {
             return Ok(());
         }
-        let replaces = match (self.target.look(&put.to)?, &put.over) {
+        let replaces = match (self.target.dir.look(&put.to)?, &put.over) {
             (None, None) => false,
             (Some(now), Some(over))
                 if over.is_as_seen(&now) || self.is_kept(put, over, &now)? =>
@@ -346,11 +343,11 @@ impl<'a> StepRunner<'a> {
             }
         };
         if replaces && self.journal.keeps {
-            self.target.keep_replaced(&put.to, (self.staging, put.slot))?;
+            self.target.dir.keep_replaced(&put.to, (self.staging, put.slot))?;
         }
         let dir = self.enter(&put.to)?;
-        let from = (self.staging, put.shelf, put.slot);
-        let changed = self.target.put(from, &put.to, replaces)?;
+        let from = (self.staging, put.dir, put.slot);
+        let changed = self.target.dir.put(from, &put.to, replaces)?;
         self.changed(dir, changed)
     }
 
@@ -381,13 +378,13 @@ impl<'a> StepRunner<'a> {
         }
     }
 
-    /// Notes that an attribute is left as it is, of an object whose change is made.
-    pub(super) fn note_left(&mut self, path: MergedPath, why: String) -> Result<()> {
-        let left = (None, Skipped { path, why });
+    /// Notes that an attribute stays as something else set it, of an object whose change is made.
+    pub(super) fn keep_attribute(&mut self, path: MergedPath, why: String) -> Result<()> {
+        let kept = Skipped { path, why };
         // An earlier run may have noted it.
-        if !self.notes.skipped.contains(&left) {
-            self.checked(self.staging.note(&Notes::skipped(None, &left.1)))?;
-            self.notes.skipped.push(left);
+        if !self.notes.kept_attributes.contains(&kept) {
+            self.checked(self.staging.note(&Notes::kept_attribute(&kept)))?;
+            self.notes.kept_attributes.push(kept);
         }
         Ok(())
     }
@@ -424,11 +421,11 @@ impl<'a> StepRunner<'a> {
         let from = (self.staging, StagingDir::Taken, take.slot);
         let dir = take.from.split().map(|(dir, _)| dir);
         self.checked_enter(dir.as_ref())?;
-        if let Ok(changed) = self.target.put(from, &take.from, false) {
+        if let Ok(changed) = self.target.dir.put(from, &take.from, false) {
             let noted = self.dir_times.changed(dir, changed, self.staging);
             return self.checked(noted);
         }
-        let kept = self.checked(self.target.keep(from, &take.from))?;
+        let kept = self.checked(self.target.dir.keep(from, &take.from))?;
         let why = format!("it could not be put back: moved to {}", kept.display());
         let skipped = Skipped { path: MergedPath::of_base(&take.from), why };
         self.checked(self.staging.note(&Notes::skipped(None, &skipped)))?;
@@ -443,7 +440,12 @@ impl<'a> StepRunner<'a> {
         let mut made: Vec<AppliedChange> = made.cloned().collect();
         // A directory above a skipped path is not whole.
         let mut holds_skipped: HashSet<MergedPath> = HashSet::new();
-        for (_, skipped) in &self.notes.skipped {
+        let sets = self.journal.steps.sets.iter();
+        let wanted: HashMap<_, _> =
+            sets.map(|set| (MergedPath::of_base(&set.path), &set.attrs)).collect();
+        let kept = &self.notes.kept_attributes;
+        let kept_at: HashSet<_> = kept.iter().map(|kept| &kept.path).collect();
+        for skipped in self.notes.skipped.iter().map(|(_, skipped)| skipped).chain(kept) {
             let mut above = skipped.path.clone();
             while holds_skipped.insert(above.clone()) && above != MergedPath::root() {
                 above = above.parent();
@@ -451,6 +453,8 @@ impl<'a> StepRunner<'a> {
         }
         for change in &mut made {
             change.is_whole &= !holds_skipped.contains(&change.path);
+            let wanted = wanted.get(&change.path).filter(|_| kept_at.contains(&change.path));
+            change.not_given = wanted.map(|attrs| [attrs.mode, attrs.uid, attrs.gid]);
         }
         made
     }
@@ -472,7 +476,7 @@ impl<'a> StepRunner<'a> {
         let has_name =
             |change: &&mut AppliedChange| change.was_entry() && change.path != MergedPath::root();
         for change in applied.iter_mut().filter(has_name) {
-            let now = self.target.look(&target_path(&change.path)).ok().flatten();
+            let now = self.target.dir.look(&target_path(&change.path)).ok().flatten();
             change.base_ctime = now.and_then(|seen| seen.ctime);
         }
     }

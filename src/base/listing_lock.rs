@@ -14,11 +14,11 @@ pub struct ListingLock {
 }
 
 /// Guard of a [`ListingLock`]; releases it when dropped.
-pub struct TurnTaken(Arc<ListingLock>);
+pub struct ListingLockGuard(Arc<ListingLock>);
 
 impl ListingLock {
     /// Acquires the mutex; `None` if it is not free within `wait`.
-    pub fn take(self: &Arc<Self>, wait: Duration) -> Option<TurnTaken> {
+    pub fn take(self: &Arc<Self>, wait: Duration) -> Option<ListingLockGuard> {
         let deadline = Instant::now() + wait;
         let mut is_taken = self.lock();
         while *is_taken {
@@ -26,7 +26,7 @@ impl ListingLock {
             self.freed.wait_for(&mut is_taken, left);
         }
         *is_taken = true;
-        Some(TurnTaken(Arc::clone(self)))
+        Some(ListingLockGuard(Arc::clone(self)))
     }
 
     fn lock(&self) -> MutexGuard<'_, bool> {
@@ -34,16 +34,16 @@ impl ListingLock {
     }
 }
 
-impl Drop for TurnTaken {
+impl Drop for ListingLockGuard {
     fn drop(&mut self) {
         *self.0.lock() = false;
         self.0.freed.notify_one();
     }
 }
 
-impl fmt::Debug for TurnTaken {
+impl fmt::Debug for ListingLockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TurnTaken")
+        f.write_str("ListingLockGuard")
     }
 }
 

@@ -26,7 +26,7 @@ pub use empty::Empty;
 pub use error::BaseError;
 pub use filtered::Hiding;
 pub use host_dir::{Beneath, HostDir, HostDirOptions, shown_mode};
-pub use listing_lock::{ListingLock, TurnTaken};
+pub use listing_lock::{ListingLock, ListingLockGuard};
 pub use path::BasePath;
 pub use watched::{MAX_STUCK_CALLS, WatchedBase};
 
@@ -146,7 +146,7 @@ pub struct Listing {
     /// The entries; names are unique.
     pub entries: Vec<ListedEntry>,
     /// Held by a large listing that is not in a cache, as long as the listing is in memory.
-    pub turn: Option<Arc<TurnTaken>>,
+    pub turn: Option<Arc<ListingLockGuard>>,
 }
 
 /// One entry of a [`Listing`].

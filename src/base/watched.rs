@@ -157,7 +157,7 @@ impl WatchedBase {
 impl WatchedCall<'_> {
     /// Stops the time measurement: the call does not access the base for a while.
     fn pause(&mut self) {
-        self.judge(now());
+        self.note_if_slow(now());
         self.count_from(PAUSED);
     }
 
@@ -173,7 +173,7 @@ impl WatchedCall<'_> {
         }
     }
 
-    fn judge(&self, now: u64) {
+    fn note_if_slow(&self, now: u64) {
         if self.is_small && now.saturating_sub(self.began) >= millis(SLOW_CALL) {
             self.watched.note_slow(now);
         }
@@ -185,7 +185,7 @@ impl Drop for WatchedCall<'_> {
         if let Some(slot) = self.slot {
             slot.store(0, Ordering::Release);
         }
-        self.judge(now());
+        self.note_if_slow(now());
     }
 }
 

@@ -53,7 +53,7 @@ impl Guarding {
     /// The overlay of the mount at `at`, with drafts if the export has guards.
     pub(super) fn before(&self, overlay: Overlay, at: &str) -> ValidatingOverlay {
         let at = MountPrefix::new(at);
-        let desk = (!self.guards.is_empty()).then(|| {
+        let drafts = (!self.guards.is_empty()).then(|| {
             DraftTable::new(DeskParts {
                 tree: GuardedMount { overlay: overlay.clone(), at: at.clone() },
                 guards: self.guards.clone(),
@@ -63,7 +63,7 @@ impl Guarding {
                 periods: self.periods,
             })
         });
-        ValidatingOverlay { overlay, desk, at }
+        ValidatingOverlay { overlay, drafts, at }
     }
 }
 

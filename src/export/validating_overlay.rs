@@ -26,7 +26,7 @@ const MAX_RENAMES: usize = 5;
 /// A mount's overlay, and the drafts of its guarded files.
 pub(super) struct ValidatingOverlay {
     pub(super) overlay: Overlay,
-    pub(super) desk: Option<Arc<DraftTable<GuardedMount>>>,
+    pub(super) drafts: Option<Arc<DraftTable<GuardedMount>>>,
     pub(super) at: MountPrefix,
 }
 
@@ -41,14 +41,14 @@ impl Deref for ValidatingOverlay {
 impl ValidatingOverlay {
     /// Publishes truncated or extended drafts with valid content, and discards the others.
     pub(super) async fn close(&self) {
-        if let Some(desk) = &self.desk {
-            desk.close().await;
+        if let Some(drafts) = &self.drafts {
+            drafts.close().await;
         }
     }
 
     fn show(&self, caller: &Caller, mut attr: Attr) -> Attr {
-        if let Some(desk) = &self.desk {
-            desk.show(caller, &mut attr);
+        if let Some(drafts) = &self.drafts {
+            drafts.show(caller, &mut attr);
         }
         attr
     }
@@ -65,7 +65,7 @@ impl ValidatingOverlay {
     /// SETATTR with a size of a guarded file: sets the other attributes, then the draft's size.
     async fn set_draft_size(
         &self,
-        desk: &Arc<DraftTable<GuardedMount>>,
+        drafts: &Arc<DraftTable<GuardedMount>>,
         caller: &Caller,
         object: &Locator,
         (set, size): (SetAttr, u64),
@@ -81,7 +81,7 @@ impl ValidatingOverlay {
             attr = others.context.after;
         }
         match attr {
-            Some(attr) => desk.set_size(caller, object, attr, size).await,
+            Some(attr) => drafts.set_size(caller, object, attr, size).await,
             None => FsError::Stale.into(),
         }
     }
@@ -89,7 +89,7 @@ impl ValidatingOverlay {
     /// CREATE with a size at a guarded path: creates the file, then sets the draft's size.
     async fn create_draft(
         &self,
-        desk: &Arc<DraftTable<GuardedMount>>,
+        drafts: &Arc<DraftTable<GuardedMount>>,
         caller: &Caller,
         (dir, name): (&Locator, &[u8]),
         how: CreateHow,
@@ -102,11 +102,11 @@ impl ValidatingOverlay {
         };
         let mut created = self.overlay.create(caller, dir, name, how).await;
         if let (Ok(made), Some(size)) = (&mut created.result, size) {
-            let cut = desk.set_size(caller, &made.object, made.attr.clone(), size).await;
+            let cut = drafts.set_size(caller, &made.object, made.attr.clone(), size).await;
             if let Err(error) = cut.result {
                 return Outcome::err(error, created.context);
             }
-            desk.show(caller, &mut made.attr);
+            drafts.show(caller, &mut made.attr);
         }
         created
     }
@@ -114,7 +114,7 @@ impl ValidatingOverlay {
     /// Validates the files that a RENAME would move to guarded paths.
     async fn validate(
         &self,
-        desk: &Arc<DraftTable<GuardedMount>>,
+        drafts: &Arc<DraftTable<GuardedMount>>,
         caller: &Caller,
         arrivals: &[Arrival],
     ) -> Result<(), FsError> {
@@ -122,21 +122,21 @@ impl ValidatingOverlay {
         for arrival in arrivals {
             let (_, content) = self.overlay.guarded_content(&arrival.file, MAX_DRAFT_BYTES).await?;
             let path = self.at.join(&arrival.path);
-            let fault = desk.validate(&path, &content.into()).await.err();
+            let fault = drafts.validate(&path, &content.into()).await.err();
             if let Some(NotAccepted::Busy) = fault {
                 return Err(FsError::TryLater);
             }
             if let Some(NotAccepted::Refused(violation)) = fault {
                 let reason = format!("as {}: {}", path.escape_ascii(), violation.reason);
                 let violation = Violation { reason, ..violation };
-                desk.refuse(caller, &arrival.file, &violation).await;
+                drafts.refuse(caller, &arrival.file, &violation).await;
                 // EPERM: programs take EINVAL for a rename of a directory into itself.
                 return Err(FsError::NotPermitted);
             }
             if start.elapsed() > MAX_ARRIVAL_CHECK_TIME {
                 let all = "what is moved cannot be checked within";
                 let violation = Violation::new(format_args!("{all} {MAX_ARRIVAL_CHECK_TIME:?}"));
-                desk.refuse(caller, &arrival.file, &violation).await;
+                drafts.refuse(caller, &arrival.file, &violation).await;
                 return Err(FsError::NotPermitted);
             }
         }
@@ -170,7 +170,7 @@ impl Vfs for ValidatingOverlay {
         set: SetAttr,
         guard: Option<Time>,
     ) -> Outcome<(), Wcc> {
-        let Some(desk) = &self.desk else {
+        let Some(drafts) = &self.drafts else {
             return self.overlay.setattr(caller, object, set, guard).await;
         };
         let mut guard = guard;
@@ -185,9 +185,9 @@ impl Vfs for ValidatingOverlay {
         match (set.size, &outcome.result) {
             (Some(size), Err(FsError::Guarded)) => {
                 let attr = outcome.context.after;
-                return self.set_draft_size(desk, caller, object, (set, size), attr).await;
+                return self.set_draft_size(drafts, caller, object, (set, size), attr).await;
             }
-            (Some(_), Ok(())) => desk.abandon(caller, object).await,
+            (Some(_), Ok(())) => drafts.abandon(caller, object).await,
             _ => {}
         }
         outcome.context = self.show_wcc(caller, outcome.context);
@@ -201,8 +201,8 @@ impl Vfs for ValidatingOverlay {
         name: &[u8],
     ) -> Outcome<LookedUp, Option<Attr>> {
         let mut outcome = self.overlay.lookup(caller, dir, name).await;
-        if let (Ok(found), Some(desk)) = (&mut outcome.result, &self.desk) {
-            desk.show(caller, &mut found.attr);
+        if let (Ok(found), Some(drafts)) = (&mut outcome.result, &self.drafts) {
+            drafts.show(caller, &mut found.attr);
         }
         outcome
     }
@@ -240,23 +240,23 @@ impl Vfs for ValidatingOverlay {
         data: Bytes,
         stability: Stability,
     ) -> Outcome<Written, Wcc> {
-        let Some(desk) = &self.desk else {
+        let Some(drafts) = &self.drafts else {
             return self.overlay.write(caller, object, offset, data, stability).await;
         };
         let outcome = self.overlay.write(caller, object, offset, data.clone(), stability).await;
         match outcome.result {
             Err(FsError::Guarded) if data.is_empty() => {
-                let (count, verifier) = (0, desk.verifier(self.overlay.verifier()));
+                let (count, verifier) = (0, drafts.verifier(self.overlay.verifier()));
                 let written = Written { count, committed: Stability::FileSync, verifier };
                 Outcome::ok(written, self.show_wcc(caller, outcome.context))
             }
             Err(FsError::Guarded) => {
                 let attr = outcome.context.after;
-                desk.write(caller, object, attr, (offset, data), stability).await
+                drafts.write(caller, object, attr, (offset, data), stability).await
             }
             Ok(written) => {
-                desk.abandon(caller, object).await;
-                let written = Written { verifier: desk.verifier(written.verifier), ..written };
+                drafts.abandon(caller, object).await;
+                let written = Written { verifier: drafts.verifier(written.verifier), ..written };
                 Outcome::ok(written, outcome.context)
             }
             Err(_) => {
@@ -274,12 +274,12 @@ impl Vfs for ValidatingOverlay {
         how: CreateHow,
     ) -> Outcome<Created, Wcc> {
         let mut outcome = self.overlay.create(caller, dir, name, how).await;
-        if let Some(desk) = &self.desk {
+        if let Some(drafts) = &self.drafts {
             if matches!(outcome.result, Err(FsError::Guarded)) {
-                return self.create_draft(desk, caller, (dir, name), how).await;
+                return self.create_draft(drafts, caller, (dir, name), how).await;
             }
             if let Ok(made) = &mut outcome.result {
-                desk.show(caller, &mut made.attr);
+                drafts.show(caller, &mut made.attr);
             }
         }
         outcome
@@ -311,7 +311,7 @@ impl Vfs for ValidatingOverlay {
         to: (&Locator, &[u8]),
     ) -> Outcome<(), (Wcc, Wcc)> {
         let mut outcome = self.overlay.rename(caller, from, to).await;
-        let Some(desk) = &self.desk else { return outcome };
+        let Some(drafts) = &self.drafts else { return outcome };
         for _ in 0..MAX_RENAMES {
             if !matches!(outcome.result, Err(FsError::Guarded)) {
                 return outcome;
@@ -322,7 +322,7 @@ impl Vfs for ValidatingOverlay {
             };
             // The ctimes are older than the contents read below, so the RENAME detects later
             // changes.
-            if let Err(error) = self.validate(desk, caller, &arrivals).await {
+            if let Err(error) = self.validate(drafts, caller, &arrivals).await {
                 return Outcome { result: Err(error), ..outcome };
             }
             outcome = self.overlay.rename_validated(caller, from, to, arrivals).await;
@@ -353,14 +353,15 @@ impl Vfs for ValidatingOverlay {
         with_attrs: bool,
         mut take: impl FnMut(&Entry) -> bool + Send + 'static,
     ) -> Outcome<DirPage, Option<Attr>> {
-        let Some(desk) = self.desk.as_ref().filter(|desk| !desk.is_idle() && with_attrs) else {
+        let Some(drafts) = self.drafts.as_ref().filter(|drafts| !drafts.is_idle() && with_attrs)
+        else {
             return self.overlay.readdir(caller, dir, cookie, with_attrs, take).await;
         };
-        let (desk, asking) = (Arc::clone(desk), caller.clone());
+        let (drafts, asking) = (Arc::clone(drafts), caller.clone());
         let take = move |entry: &Entry| {
             let mut entry = entry.clone();
             if let Some((_, attr)) = &mut entry.object {
-                desk.show(&asking, attr);
+                drafts.show(&asking, attr);
             }
             take(&entry)
         };
@@ -383,12 +384,12 @@ impl Vfs for ValidatingOverlay {
     }
 
     async fn commit(&self, caller: &Caller, object: &Locator) -> Outcome<WriteVerifier, Wcc> {
-        let Some(desk) = &self.desk else { return self.overlay.commit(caller, object).await };
-        if let Some(outcome) = desk.commit(caller, object).await {
+        let Some(drafts) = &self.drafts else { return self.overlay.commit(caller, object).await };
+        if let Some(outcome) = drafts.commit(caller, object).await {
             return outcome;
         }
         let Outcome { result, context } = self.overlay.commit(caller, object).await;
-        Outcome { result: result.map(|verifier| desk.verifier(verifier)), context }
+        Outcome { result: result.map(|verifier| drafts.verifier(verifier)), context }
     }
 }
 

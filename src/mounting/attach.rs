@@ -67,7 +67,7 @@ pub(crate) fn base_of(session: &Path, given: Option<&Path>) -> Result<Option<Pat
 /// until it is mounted.
 pub(crate) fn attach(
     wanted: &AttachOptions<'_>,
-    _turn: MountLock,
+    _lock: MountLock,
     tell: Observer<'_>,
 ) -> Result<MountedSession, MountError> {
     let (note, child) = find_or_start(wanted, None, tell)?;
@@ -92,7 +92,7 @@ pub(crate) fn attach(
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(crate) fn serve_for_run(
     wanted: &AttachOptions<'_>,
-    _turn: MountLock,
+    _lock: MountLock,
     tell: Observer<'_>,
 ) -> Result<MountedSession, MountError> {
     let pid = std::process::id();
@@ -285,7 +285,7 @@ pub(crate) enum MountState {
 pub(crate) fn again(
     wanted: &AttachOptions<'_>,
     mounted: &Mounted,
-    _turn: MountLock,
+    _lock: MountLock,
     tell: Observer<'_>,
 ) -> Result<MountState, MountError> {
     let note = Note::of(wanted.point.path());

@@ -107,7 +107,7 @@ pub(crate) fn release(
     in_use: bool,
     tell: Observer<'_>,
 ) -> Result<ServerFate, MountError> {
-    let _turn = MountLock::take(&note.session, tell)?;
+    let _lock = MountLock::take(&note.session, tell)?;
     #[cfg(target_os = "linux")]
     stage::clear(&note.dir);
     let pid = match &child {

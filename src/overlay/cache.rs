@@ -23,7 +23,7 @@ use super::limits::{
 use super::listings::{LargeListings, ListingCache, Page};
 use super::node::{DirId, DirPlace};
 use super::snapshot::DirChange;
-use super::trail::Searched;
+use super::trail::SearchedDirs;
 use super::weighted_lru::WeightedLru;
 
 /// What the delta records for a name. The base is not cached here.
@@ -67,7 +67,7 @@ pub(super) struct Caches {
     base_places: Mutex<WeightedLru<BasePath, Arc<DirPlace>>>,
     locations: Mutex<WeightedLru<FileId, Location>>,
     listed: Mutex<WeightedLru<PathDigest, Vec<BasePath>>>,
-    absent: Mutex<WeightedLru<(FileId, PathDigest), Arc<Searched>>>,
+    absent: Mutex<WeightedLru<(FileId, PathDigest), Arc<SearchedDirs>>>,
     listings: ListingCache,
 }
 
@@ -236,12 +236,12 @@ impl Caches {
     }
 
     /// The search that did not find a base object.
-    pub fn absent(&self, id: FileId, trail: &PathDigest) -> Option<Arc<Searched>> {
+    pub fn absent(&self, id: FileId, trail: &PathDigest) -> Option<Arc<SearchedDirs>> {
         lock(&self.absent).get(&(id, *trail)).cloned()
     }
 
     /// Adds or removes the negative entry of a base object.
-    pub fn put_absent(&self, id: FileId, trail: &PathDigest, searched: Option<Searched>) {
+    pub fn put_absent(&self, id: FileId, trail: &PathDigest, searched: Option<SearchedDirs>) {
         let mut absent = lock(&self.absent);
         match searched {
             Some(searched) => {

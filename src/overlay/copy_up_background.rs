@@ -150,7 +150,7 @@ impl Overlay {
             let keep = matches!(value, Ok(CopyOutcome::Copied(_)));
             // The full size was charged when the copy-up began; a piece can only lower it.
             let growth = if keep { txn.growth() } else { UsageDelta::default() };
-            let charge = core.ledger.charge(growth, None).unwrap_or_default();
+            let charge = core.quota.charge(growth, None).unwrap_or_default();
             OpResult {
                 value,
                 commit: keep,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::base::{ListingLock, TurnTaken};
+use crate::base::{ListingLock, ListingLockGuard};
 use crate::vfs::{FileId, Name};
 
 use super::limits::{
@@ -148,7 +148,7 @@ impl Page {
     }
 
     /// Waits for the permit to build a large listing; `None` after [`LARGE_LISTING_WAIT`].
-    pub fn take_turn(&self) -> Option<TurnTaken> {
+    pub fn lock_listing(&self) -> Option<ListingLockGuard> {
         self.large.turn.take(LARGE_LISTING_WAIT)
     }
 
@@ -367,7 +367,7 @@ mod tests {
         keep_many(&two, FileId(9), 2 * HALF);
         assert!(!is_kept(&two, FileId(8)) && is_kept(&two, FileId(9)));
         let pages = [one.begin(DIR), two.begin(DIR)];
-        let turn = pages[0].take_turn();
+        let turn = pages[0].lock_listing();
         assert!(turn.is_some() && large.turn.take(Duration::ZERO).is_none());
     }
 

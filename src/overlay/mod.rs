@@ -131,7 +131,7 @@ pub struct Overlay {
     core: Arc<Core>,
     scope: Arc<Scope>,
     /// Groups whose quotas apply to changes through this scope.
-    asked: Arc<[Arc<Membership>]>,
+    memberships: Arc<[Arc<Membership>]>,
 }
 
 /// State that the merge rules share across transactions.
@@ -153,7 +153,7 @@ struct Core {
     atimes: Atimes,
     buffers: ReadBufferPool,
     /// Usage of the session against its quota.
-    ledger: Arc<QuotaAccount>,
+    quota: Arc<QuotaAccount>,
     /// Operations of the previous server that were committed before it was killed, by call id: see
     /// [`edit::Edit::already_applied`].
     unacknowledged_ops: HashMap<CallId, FileId>,
@@ -187,7 +187,7 @@ impl Core {
             writer_memo: Arc::new(WriterMemo::new()),
             atimes: Atimes::default(),
             buffers: ReadBufferPool::default(),
-            ledger: Arc::new(QuotaAccount::new(Limits::default())),
+            quota: Arc::new(QuotaAccount::new(Limits::default())),
         }
     }
 }
@@ -220,11 +220,11 @@ impl Overlay {
             writer_memo: Arc::new(WriterMemo::new()),
             atimes: Atimes::default(),
             buffers: ReadBufferPool::default(),
-            ledger: Arc::new(QuotaAccount::new(parts.store.limits())),
+            quota: Arc::new(QuotaAccount::new(parts.store.limits())),
         };
         let scope = Arc::clone(&core.whole);
-        let asked = Arc::default();
-        Self { store: parts.store, worker: parts.worker, core: Arc::new(core), scope, asked }
+        let memberships = Arc::default();
+        Self { store: parts.store, worker: parts.worker, core: Arc::new(core), scope, memberships }
     }
 
     /// Returns the tree restricted to `scope`. All scopes share one session and one set of caches.

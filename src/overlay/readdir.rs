@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::{BaseError, Entries, TurnTaken};
+use crate::base::{BaseError, Entries, ListingLockGuard};
 use crate::delta::Ino;
 use crate::vfs::{
     Attr, Caller, Cookie, DirPage, Entry, FileId, FileKind, FsError, Locator, Name, Outcome,
@@ -118,7 +118,7 @@ fn collect(
     let current = || listing.find(state).filter(|f| f.is_current && f.snapshot.is_certain);
     let (mut entries, mut turn, mut found) = (Vec::new(), None, None);
     if is_large(view, place) {
-        turn = Some(listing.take_turn().ok_or(FsError::TryLater)?);
+        turn = Some(listing.lock_listing().ok_or(FsError::TryLater)?);
         found = current();
     }
     let mut is_late = false;
@@ -130,7 +130,7 @@ fn collect(
             let source = ino.map_or(EntrySource::Base, EntrySource::Delta);
             entries.push(SnapshotEntry { name, fileid, source });
             if entries.len() > SMALL_LISTING_ENTRIES && turn.is_none() {
-                turn = listing.take_turn();
+                turn = listing.lock_listing();
                 is_late = turn.is_none();
                 found = current();
             }
@@ -347,7 +347,7 @@ pub(super) fn has_entries(view: &View<'_>, place: &DirPlace) -> Result<bool> {
 /// Result of collecting a directory's entries.
 enum Collected {
     /// The entries, and the permit to collect a large listing.
-    Made(Vec<SnapshotEntry>, Option<TurnTaken>),
+    Made(Vec<SnapshotEntry>, Option<ListingLockGuard>),
     /// Another thread cached the same listing while this one waited for its permit.
     Found(Arc<DirSnapshot>),
 }

@@ -17,7 +17,7 @@ use super::limits::MAX_DEPTH;
 use super::memo::Memo;
 use super::node::{DirPlace, Node, is_linked};
 use super::scope::{Scope, is_in_scope};
-use super::trail::{Searched, digest_of, follow, parent_digest};
+use super::trail::{SearchedDirs, digest_of, follow, parent_digest};
 
 /// The merged tree in one transaction.
 pub(super) struct View<'a> {
@@ -204,7 +204,7 @@ impl View<'_> {
             self.core.caches.add_location(id, &path);
             return self.if_visible(path, attr);
         }
-        let (began, mut searched) = ((self.core.clock)(), Searched::default());
+        let (began, mut searched) = ((self.core.clock)(), SearchedDirs::default());
         let Some(path) = follow(&*self.core.base, id, trail, &mut searched)? else {
             if searched.is_certain(began) {
                 caches.put_absent(id, trail, Some(searched));

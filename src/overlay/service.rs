@@ -111,12 +111,12 @@ impl Overlay {
         self.check_writer()?;
         self.count_if_limited().await?;
         let (core, scope) = (self.core.clone(), self.scope.clone());
-        let asked = self.asked.clone();
+        let memberships = self.memberships.clone();
         let caller = caller.clone();
         let job = move |txn: &mut dyn WriteTxn| {
             let now = (core.clock)();
             let mut trial = core.writer_memo.begin();
-            txn.bound_audit(core.ledger.is_limited(&asked));
+            txn.bound_audit(core.quota.is_limited(&memberships));
             let mut edit = Edit::new(txn, &core, &scope, &caller, now);
             let done = reject_if_refused(|| f(&mut edit));
             let mut outcome = done.unwrap_or(FsError::TryLater.into());
@@ -134,8 +134,8 @@ impl Overlay {
             let is_unlimited = edit.is_unlimited;
             let is_made = outcome.result.is_ok();
             let growth = if is_made { txn.growth() } else { UsageDelta::default() };
-            let asked = (!is_unlimited).then_some(&*asked);
-            let (value, charge) = match core.ledger.charge(growth, asked) {
+            let memberships = (!is_unlimited).then_some(&*memberships);
+            let (value, charge) = match core.quota.charge(growth, memberships) {
                 Ok(charge) => (Ok(outcome), charge),
                 Err(error) => (Err(error), None),
             };
@@ -414,7 +414,7 @@ impl Vfs for Overlay {
     }
 
     async fn fsinfo(&self, caller: &Caller, object: &Locator) -> Outcome<FsInfo, Option<Attr>> {
-        let max_file_bytes = self.core.ledger.file_bytes(self.scope.file_bytes);
+        let max_file_bytes = self.core.quota.file_bytes(self.scope.file_bytes);
         let info = FsInfo { max_file_bytes, time_delta: Time { secs: 0, nanos: 1 } };
         match self.getattr(caller, object).await {
             Ok(attr) => Outcome::ok(info, Some(attr)),

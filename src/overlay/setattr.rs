@@ -75,7 +75,7 @@ fn setattr_node(
 /// [`FsError::TooLarge`] if a file would grow from `before` to `size` bytes beyond the limit. A
 /// file that does not grow may be larger: a limit can be lowered, and base files have none.
 pub(super) fn check_file_size(edit: &Edit<'_>, before: u64, size: u64) -> Result<()> {
-    if size > before && size > edit.core.ledger.file_bytes(edit.scope.file_bytes) {
+    if size > before && size > edit.core.quota.file_bytes(edit.scope.file_bytes) {
         return Err(FsError::TooLarge.into());
     }
     Ok(())

@@ -13,7 +13,7 @@ use super::limits::{MAX_ABSENT_DIRS, MAX_VISITED_DIRS};
 
 /// The directories that a search listed, with the state of each before the search.
 #[derive(Debug, Default)]
-pub(super) struct Searched {
+pub(super) struct SearchedDirs {
     dirs: Vec<(BasePath, DirTimes)>,
     /// Some directories are not recorded.
     is_partial: bool,
@@ -26,7 +26,7 @@ fn state_of(attr: &BaseAttr) -> DirTimes {
     (attr.fileid, attr.mtime, attr.ctime)
 }
 
-impl Searched {
+impl SearchedDirs {
     /// Records a directory before it is listed.
     fn note(&mut self, base: &dyn Base, dir: &BasePath) {
         match base.stat(dir) {
@@ -100,7 +100,7 @@ pub(super) fn follow(
     base: &dyn Base,
     id: FileId,
     trail: &PathDigest,
-    searched: &mut Searched,
+    searched: &mut SearchedDirs,
 ) -> Result<Option<BasePath>, BaseError> {
     let last = usize::from(trail.components).saturating_sub(1);
     let mut open = vec![(BasePath::root(), 0)];

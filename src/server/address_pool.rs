@@ -117,7 +117,7 @@ impl AddressPool {
         }
         let _counted = WaitCounter::new(waiting);
         let own = address.of(self.kind);
-        let _turn = own.turn.lock().await;
+        let _lock = own.turn.lock().await;
         loop {
             // Created before the check, so that a release in between is not missed.
             let returned = own.returned.notified();

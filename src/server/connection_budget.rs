@@ -164,7 +164,7 @@ impl ConnectionBudget {
         if bytes <= SMALL_REPLY_BYTES {
             return ReplyPermit::default();
         }
-        let _turn = self.turn.lock().await;
+        let _lock = self.turn.lock().await;
         loop {
             // Created before trying, so that a release in between is not missed.
             let returned = self.held.returned.notified();

@@ -183,7 +183,7 @@ impl ExportResources {
         };
         let is_alone = lock(&self.all.used).exports <= 1;
         let turn = turns.acquire(self.number, is_alone, wait).await;
-        let _turn = turn.ok_or(NotAccepted::Busy)?;
+        let _lock = turn.ok_or(NotAccepted::Busy)?;
         match validator.kind() {
             ValidatorKind::Program(program) => program.check(path, content).await?,
             ValidatorKind::Json(form, Some(schema)) => {

@@ -20,7 +20,7 @@ use super::wal_write_buffer::HEADER_BYTES;
 
 /// Bytes read at once: three pieces of the database, with pages of 4 KiB. A thread allocates them
 /// only while it checkpoints.
-const MAX_LOG_PIECE_BYTES: usize = 3 * PIECE_BYTES / 4096 * (HEADER_BYTES + 4096);
+const MAX_WAL_PIECE_BYTES: usize = 3 * PIECE_BYTES / 4096 * (HEADER_BYTES + 4096);
 
 /// The WAL that a thread checkpoints.
 struct WalPrefetch {
@@ -38,7 +38,7 @@ thread_local! {
 /// Begins: this thread checkpoints a WAL and has reached new pages.
 pub(super) fn begin() {
     COPIED.set(Some(WalPrefetch {
-        frames: ReadAhead::new(MAX_LOG_PIECE_BYTES),
+        frames: ReadAhead::new(MAX_WAL_PIECE_BYTES),
         last: 0,
         known: 0..0,
     }));

@@ -22,7 +22,7 @@ const SHARE_OF_LIMIT: u64 = 16;
 
 /// A directory that is open for `*at` calls.
 #[derive(Debug)]
-pub(super) struct Anchor {
+pub(super) struct OpenDir {
     /// Its descriptor (O_PATH).
     pub fd: OwnedFd,
     /// Whether names here, and those of its path, are matched byte for byte, without folding.
@@ -31,7 +31,7 @@ pub(super) struct Anchor {
     ctime: Time,
 }
 
-impl Anchor {
+impl OpenDir {
     /// A directory whose path was just walked; `attr` comes from the descriptor.
     pub(super) fn new(fd: OwnedFd, attr: &BaseAttr, is_exact: bool) -> Self {
         Self { fd, is_exact, walked: Instant::now(), ctime: attr.ctime }
@@ -45,7 +45,7 @@ impl Anchor {
 }
 
 /// The cache: directories by path, LRU.
-pub(super) struct DirFds(Mutex<LruCache<BasePath, Arc<Anchor>>>);
+pub(super) struct DirFds(Mutex<LruCache<BasePath, Arc<OpenDir>>>);
 
 impl DirFds {
     /// An empty cache, with a capacity derived from the process's limit.
@@ -54,15 +54,15 @@ impl DirFds {
     }
 
     /// The cached directory of `path`, if it was walked within [`TRUSTED_FOR`].
-    pub(super) fn get(&self, path: &[u8]) -> Option<Arc<Anchor>> {
-        let mut anchors = self.lock();
-        let anchor = anchors.get(path)?;
-        (anchor.walked.elapsed() < TRUSTED_FOR).then(|| Arc::clone(anchor))
+    pub(super) fn get(&self, path: &[u8]) -> Option<Arc<OpenDir>> {
+        let mut open_dirs = self.lock();
+        let open_dir = open_dirs.get(path)?;
+        (open_dir.walked.elapsed() < TRUSTED_FOR).then(|| Arc::clone(open_dir))
     }
 
-    /// Caches `anchor` for `path`.
-    pub(super) fn put(&self, path: BasePath, anchor: Arc<Anchor>) {
-        let evicted = self.lock().push(path, anchor);
+    /// Caches `open_dir` for `path`.
+    pub(super) fn put(&self, path: BasePath, open_dir: Arc<OpenDir>) {
+        let evicted = self.lock().push(path, open_dir);
         // Closed here, with the lock released.
         drop(evicted);
     }
@@ -72,7 +72,7 @@ impl DirFds {
         self.lock().clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, LruCache<BasePath, Arc<Anchor>>> {
+    fn lock(&self) -> MutexGuard<'_, LruCache<BasePath, Arc<OpenDir>>> {
         self.0.lock()
     }
 }

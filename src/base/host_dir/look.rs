@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::HostDir;
 use super::acl::AclSource;
 use super::attr::{base_attr, covered, path_error};
-use super::dir_fds::Anchor;
+use super::dir_fds::OpenDir;
 use super::listings::DirStamp;
 use super::local::Local;
 use super::walk::Reached;
@@ -31,20 +31,20 @@ impl HostDir {
         if self.hidden.holds(path) {
             return Err(BaseError::NotFound);
         }
-        if let Some(anchor) = self.dir_fds.get(path.as_bytes()).filter(|dir| dir.is_exact) {
-            let attr = self.attr_of_dir(anchor.fd.as_fd())?;
-            if anchor.is_in_place(&attr) {
-                let attr = self.limited(attr, AclSource::Open(anchor.fd.as_fd()));
+        if let Some(open_dir) = self.dir_fds.get(path.as_bytes()).filter(|dir| dir.is_exact) {
+            let attr = self.attr_of_dir(open_dir.fd.as_fd())?;
+            if open_dir.is_in_place(&attr) {
+                let attr = self.limited(attr, AclSource::Open(open_dir.fd.as_fd()));
                 self.recent_attrs.note(&attr);
                 return Ok((attr, false));
             }
         }
         let (parent, name) = path.split_bytes();
-        let anchor = self.anchor(parent)?;
-        if !anchor.as_ref().map_or_else(|| self.is_exact(b""), |dir| Ok(dir.is_exact))? {
+        let open_dir = self.open_dir(parent)?;
+        if !open_dir.as_ref().map_or_else(|| self.is_exact(b""), |dir| Ok(dir.is_exact))? {
             self.check_spelling(path)?;
         }
-        let dir = anchor.as_ref().map_or(self.walker.root(), |anchor| anchor.fd.as_fd());
+        let dir = open_dir.as_ref().map_or(self.walker.root(), |open_dir| open_dir.fd.as_fd());
         match local.stat(self.root_dev, dir, name)? {
             Reached::Object(attr) => {
                 let attr = self.limited(attr, AclSource::Entry(dir, name));
@@ -90,12 +90,12 @@ impl HostDir {
     }
 
     /// The open directory `path`; `None` for the root, which is always open.
-    fn anchor(&self, path: &[u8]) -> Result<Option<Arc<Anchor>>, BaseError> {
+    fn open_dir(&self, path: &[u8]) -> Result<Option<Arc<OpenDir>>, BaseError> {
         if path.is_empty() {
             return Ok(None);
         }
-        if let Some(anchor) = self.dir_fds.get(path) {
-            return Ok(Some(anchor));
+        if let Some(open_dir) = self.dir_fds.get(path) {
+            return Ok(Some(open_dir));
         }
         let path = BasePath::from_bytes(path).ok_or(BaseError::NotFound)?;
         let opened = match self.walker.open_anchor(&path) {
@@ -111,9 +111,9 @@ impl HostDir {
         };
         let attr = self.attr_of_dir(fd.as_fd())?;
         let is_exact = self.is_exact(path.as_bytes())?;
-        let anchor = Arc::new(Anchor::new(fd, &attr, is_exact));
-        self.dir_fds.put(path, Arc::clone(&anchor));
-        Ok(Some(anchor))
+        let open_dir = Arc::new(OpenDir::new(fd, &attr, is_exact));
+        self.dir_fds.put(path, Arc::clone(&open_dir));
+        Ok(Some(open_dir))
     }
 
     fn attr_of_dir(&self, fd: BorrowedFd<'_>) -> Result<BaseAttr, BaseError> {
@@ -127,15 +127,15 @@ impl HostDir {
         let (attr, covered) = self.look_at(path)?;
         let shows_all = self.hidden.names_in(path).is_empty();
         let local = self.walker.local().filter(|_| !covered && shows_all);
-        let anchor = match local {
-            Some(_) => self.anchor(path.as_bytes())?,
+        let open_dir = match local {
+            Some(_) => self.open_dir(path.as_bytes())?,
             None => None,
         };
         Ok(OpenEntries {
             base: self,
             path: path.clone(),
             local,
-            anchor,
+            open_dir,
             settled: DirStamp::from(&attr).is_settled(began),
         })
     }
@@ -148,7 +148,7 @@ pub(super) struct OpenEntries<'a> {
     /// Set if entries can be looked at with one call.
     local: Option<Local>,
     /// The open directory; `None` for the root.
-    anchor: Option<Arc<Anchor>>,
+    open_dir: Option<Arc<OpenDir>>,
     /// Whether the directory's last change is so old that a later one would change its times.
     settled: bool,
 }
@@ -161,7 +161,7 @@ impl Entries for OpenEntries<'_> {
             return Ok(attr);
         }
         if let Some(local) = self.local {
-            let dir = self.anchor.as_ref().map_or(self.base.walker.root(), |a| a.fd.as_fd());
+            let dir = self.open_dir.as_ref().map_or(self.base.walker.root(), |a| a.fd.as_fd());
             if let Reached::Object(attr) = local.stat(self.base.root_dev, dir, name.as_bytes())? {
                 let attr = self.base.limited(attr, AclSource::Entry(dir, name.as_bytes()));
                 self.base.recent_attrs.note(&attr);

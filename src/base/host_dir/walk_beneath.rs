@@ -77,16 +77,16 @@ fn covered(from: BorrowedFd<'_>, path: &[u8]) -> Result<Reached<OwnedFd>, Errno>
 
 fn open_in_pieces(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut rest = path;
-    let mut anchor: Option<OwnedFd> = None;
+    let mut open_dir: Option<OwnedFd> = None;
     while rest.len() > PIECE_BYTES {
         let Some(at) = rest[..PIECE_BYTES].iter().rposition(|&b| b == b'/') else {
             return Err(Errno::NAMETOOLONG);
         };
-        let start = anchor.as_ref().map_or(from, AsFd::as_fd);
-        anchor = Some(open_piece(start, &rest[..at], ANCHOR)?);
+        let start = open_dir.as_ref().map_or(from, AsFd::as_fd);
+        open_dir = Some(open_piece(start, &rest[..at], ANCHOR)?);
         rest = &rest[at + 1..];
     }
-    open_piece(anchor.as_ref().map_or(from, AsFd::as_fd), rest, flags)
+    open_piece(open_dir.as_ref().map_or(from, AsFd::as_fd), rest, flags)
 }
 
 fn open_piece(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {

@@ -64,8 +64,8 @@ pub(super) fn stat(
     mount: &MountIdentity,
     path: &[u8],
 ) -> Result<Reached<Stat>, Errno> {
-    let (anchor, name) = parent(from, mount, path)?;
-    let dir = anchor.as_ref().map_or(from, AsFd::as_fd);
+    let (open_dir, name) = parent(from, mount, path)?;
+    let dir = open_dir.as_ref().map_or(from, AsFd::as_fd);
     let stat = rustix::fs::statat(dir, name, AS_IT_IS)?;
     Ok(match mount.holds(dir, name, &stat) {
         true => Reached::Object(stat),
@@ -79,8 +79,8 @@ pub(super) fn read_link(
     mount: &MountIdentity,
     path: &[u8],
 ) -> Result<Reached<Vec<u8>>, Errno> {
-    let (anchor, name) = parent(from, mount, path)?;
-    let dir = anchor.as_ref().map_or(from, AsFd::as_fd);
+    let (open_dir, name) = parent(from, mount, path)?;
+    let dir = open_dir.as_ref().map_or(from, AsFd::as_fd);
     // Nothing can be mounted over a symbolic link.
     let target = rustix::fs::readlinkat(dir, name, Vec::new())?;
     Ok(Reached::Object(target.into_bytes()))
@@ -93,8 +93,8 @@ pub(super) fn open(
     path: &[u8],
     flags: OFlags,
 ) -> Result<Reached<OwnedFd>, Errno> {
-    let (anchor, name) = parent(from, mount, path)?;
-    let dir = anchor.as_ref().map_or(from, AsFd::as_fd);
+    let (open_dir, name) = parent(from, mount, path)?;
+    let dir = open_dir.as_ref().map_or(from, AsFd::as_fd);
     let fd = retry(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?;
     Ok(match MountIdentity::of(fd.as_fd())? == *mount {
         true => Reached::Object(fd),
@@ -109,16 +109,16 @@ fn parent<'p>(
     mount: &MountIdentity,
     path: &'p [u8],
 ) -> Result<(Option<OwnedFd>, &'p [u8]), Errno> {
-    let mut anchor: Option<OwnedFd> = None;
+    let mut open_dir: Option<OwnedFd> = None;
     let mut rest = path;
     while let Some(at) = rest.iter().position(|&b| b == b'/') {
-        let dir = anchor.as_ref().map_or(from, AsFd::as_fd);
+        let dir = open_dir.as_ref().map_or(from, AsFd::as_fd);
         let next = retry(|| rustix::fs::openat(dir, &rest[..at], ANCHOR, Mode::empty()))?;
         if MountIdentity::of(next.as_fd())? != *mount {
             return Err(Errno::NOENT);
         }
-        anchor = Some(next);
+        open_dir = Some(next);
         rest = &rest[at + 1..];
     }
-    Ok((anchor, rest))
+    Ok((open_dir, rest))
 }

@@ -8,8 +8,8 @@
 //! Counting starts with the first limit: [`Overlay::join`], [`Overlay::set_limits`], or a limit
 //! stored in the session. Without limits it costs nothing.
 
+mod account;
 mod group;
-mod ledger;
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::worker::{Cost, OpResult};
 use super::Overlay;
 use super::error::{from_store, from_work};
 
+pub(super) use account::{Membership, QuotaAccount, QuotaReservation};
 pub use group::Group;
-pub(super) use ledger::{Membership, QuotaAccount, QuotaReservation};
 
 /// Size of a change of limits in the writer's queue, in bytes.
 const LIMITS_BYTES: usize = 512;
@@ -35,8 +35,8 @@ impl Overlay {
     /// The session cannot be read or accepts no changes.
     pub async fn join(&mut self, group: &Arc<Group>) -> Result<(), FsError> {
         self.count_usage().await?;
-        let membership = Arc::new(self.core.ledger.join(group).ok_or(FsError::Fault)?);
-        self.asked = self.asked.iter().cloned().chain([membership]).collect();
+        let membership = Arc::new(self.core.quota.join(group).ok_or(FsError::Fault)?);
+        self.memberships = self.memberships.iter().cloned().chain([membership]).collect();
         Ok(())
     }
 
@@ -47,12 +47,12 @@ impl Overlay {
     #[cfg(feature = "internals")]
     pub async fn quota(&self) -> Result<(Usage, Limits), FsError> {
         self.count_usage().await?;
-        Ok(self.core.ledger.quota())
+        Ok(self.core.quota.quota())
     }
 
     /// As [`Self::quota`], but only if the usage is already counted.
     pub fn counted(&self) -> (Option<Usage>, Limits) {
-        self.core.ledger.counted()
+        self.core.quota.counted()
     }
 
     /// Applies `change` to the session's own limits and syncs them. Returns usage and new limits.
@@ -67,39 +67,39 @@ impl Overlay {
             return Err(FsError::ReadOnly);
         }
         self.count_usage().await?;
-        let ledger = Arc::clone(&self.core.ledger);
+        let account = Arc::clone(&self.core.quota);
         let job = move |txn: &mut dyn WriteTxn| {
             let limits = txn.limits().map(&change);
             let value = limits.and_then(|limits| txn.put_limits(limits).map(|()| limits));
             let limits = value.as_ref().ok().copied();
-            let ledger = Arc::clone(&ledger);
-            let after_commit = move || limits.into_iter().for_each(|limits| ledger.set(limits));
+            let account = Arc::clone(&account);
+            let after_commit = move || limits.into_iter().for_each(|limits| account.set(limits));
             OpResult { commit: value.is_ok(), value, after_commit: Some(Box::new(after_commit)) }
         };
         let done = self.worker.write(Cost::Inline, LIMITS_BYTES, true, job).await;
         done.map_err(|error| from_work(&error))?.value.map_err(|error| from_store(&error))?;
-        Ok(self.core.ledger.quota())
+        Ok(self.core.quota.quota())
     }
 
     /// Counts the session's usage, unless that was done.
     async fn count_usage(&self) -> Result<(), FsError> {
-        if self.core.ledger.is_counted() {
+        if self.core.quota.is_counted() {
             return Ok(());
         }
-        let ledger = Arc::clone(&self.core.ledger);
-        let counted = self.worker.count_usage(move |sum: UsageDelta| ledger.begin(sum)).await;
+        let account = Arc::clone(&self.core.quota);
+        let counted = self.worker.count_usage(move |sum: UsageDelta| account.begin(sum)).await;
         counted.map_err(|error| from_work(&error))
     }
 
     /// As [`Self::count_usage`], if the session has a limit of bytes or files.
     pub(super) async fn count_if_limited(&self) -> Result<(), FsError> {
-        if self.core.ledger.wants_count() { self.count_usage().await } else { Ok(()) }
+        if self.core.quota.wants_count() { self.count_usage().await } else { Ok(()) }
     }
 
     /// Reduces FSSTAT's figures of the disk to what the limits leave.
     pub(super) async fn limited(&self, disk: FsStat) -> FsStat {
         match self.count_if_limited().await {
-            Ok(()) => self.core.ledger.shown(disk, &self.asked),
+            Ok(()) => self.core.quota.shown(disk, &self.memberships),
             // The session is not writable in this case.
             Err(_) => disk,
         }

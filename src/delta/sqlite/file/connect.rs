@@ -28,7 +28,7 @@ const STATEMENTS: usize = 96;
 
 /// WAL length at which a program beside the server checkpoints it, in bytes. A server keeps its
 /// WAL shorter, so this happens only where no server runs.
-const BESIDE_LOG_BYTES: u64 = 64 << 20;
+const BESIDE_WAL_BYTES: u64 = 64 << 20;
 
 /// What a connection is allowed to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +127,7 @@ pub fn no_checkpoint_on_close(conn: &Connection) -> Result<()> {
 pub fn prepare_beside(conn: &Connection) -> Result<()> {
     conn.pragma_update(None, "fullfsync", true)?;
     conn.pragma_update(None, "checkpoint_fullfsync", true)?;
-    let pages = BESIDE_LOG_BYTES / page_bytes(conn)?.max(1);
+    let pages = BESIDE_WAL_BYTES / page_bytes(conn)?.max(1);
     conn.pragma_update(None, "wal_autocheckpoint", pages.cast_signed())?;
     set_full(conn, true)
 }

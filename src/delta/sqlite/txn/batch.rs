@@ -37,19 +37,19 @@ pub(super) struct OpenBatch {
     /// Allocates inode numbers.
     pub numbers: InodeNumbers,
     /// Allocates entry ids.
-    pub entries: DentryIds,
+    pub dentry_ids: DentryIds,
     /// Directories without whiteouts or BLOB names.
-    pub absent: NegativeCache,
+    pub negative: NegativeCache,
     /// The last row of the audit log.
-    pub tail: LastAuditRow,
+    pub last_audit: LastAuditRow,
     /// The last row of the audit log at the last savepoint.
-    pub tail_before: LastAuditRow,
+    pub last_audit_before: LastAuditRow,
     /// Bounds the length of the audit log.
     pub audit_bound: AuditBound,
     /// Cached text forms of client addresses.
     pub clients: ClientTexts,
     /// Free disk space.
-    pub room: DiskReserve,
+    pub disk_reserve: DiskReserve,
     /// Whether the current operation has changed anything, or tried to.
     pub has_changed: bool,
     /// Whether an earlier operation of the batch has.
@@ -71,21 +71,21 @@ impl Snapshot for OpenBatch {
     }
 
     fn absent(&self) -> Option<&NegativeCache> {
-        Some(&self.absent)
+        Some(&self.negative)
     }
 }
 
 impl OpenBatch {
     /// Resets the caches after a rollback of the operation, or of the `whole` transaction.
     pub(super) fn rolled_back(&mut self, whole: bool) {
-        self.absent.clear();
-        self.entries.rolled_back();
+        self.negative.clear();
+        self.dentry_ids.rolled_back();
         self.audit_bound.rolled_back(whole);
     }
 
     pub(super) fn begin(&mut self) {
         self.failure = None;
-        self.room.begin();
+        self.disk_reserve.begin();
         self.audit_bound.begin_batch();
         self.begin_operation();
         self.had_changed = false;
@@ -160,9 +160,9 @@ impl WriteTxn for OpenBatch {
     }
 
     fn insert_dentry(&mut self, parent: Ino, name: &Name, ino: Ino) -> Result<()> {
-        self.room.add(&self.conn, ENTRY_BYTES)?;
+        self.disk_reserve.add(&self.conn, ENTRY_BYTES)?;
         self.has_changed = true;
-        let id = self.entries.allocate(&self.conn)?;
+        let id = self.dentry_ids.allocate(&self.conn)?;
         self.change(|conn| dentry::insert(conn, id, parent, name, ino))
     }
 
@@ -175,13 +175,13 @@ impl WriteTxn for OpenBatch {
     }
 
     fn delete_dentry(&mut self, parent: Ino, name: &Name) -> Result<()> {
-        let may_be_blob = self.absent.may_have_blobs(&self.conn, parent)?;
+        let may_be_blob = self.negative.may_have_blobs(&self.conn, parent)?;
         self.change(|conn| dentry::delete(conn, parent, name, may_be_blob))
     }
 
     fn write_data(&mut self, inode: &mut InodeRow, offset: u64, data: &[u8]) -> Result<()> {
         let (chunk_bytes, is_ours) = (self.chunk_bytes, self.numbers.is_ours(inode.ino));
-        self.room.add(&self.conn, data.len())?;
+        self.disk_reserve.add(&self.conn, data.len())?;
         self.change(|conn| {
             Chunks::to_change(conn, inode.ino, chunk_bytes, is_ours).write(inode, offset, data)
         })
@@ -204,8 +204,8 @@ impl WriteTxn for OpenBatch {
 
     fn add_whiteout(&mut self, path: &MergedPath, now: Time) -> Result<()> {
         let path_bytes = path.as_bytes().len();
-        self.room.add(&self.conn, path_bytes.saturating_mul(WHITEOUT_COPIES))?;
-        self.absent.hides(path.parent());
+        self.disk_reserve.add(&self.conn, path_bytes.saturating_mul(WHITEOUT_COPIES))?;
+        self.negative.hides(path.parent());
         if self.change(|conn| whiteout::add(conn, path, now))? {
             self.count(Usage::default(), Usage::of_whiteouts(whiteout_files(path_bytes)));
         }
@@ -213,7 +213,7 @@ impl WriteTxn for OpenBatch {
     }
 
     fn remove_whiteout(&mut self, path: &MergedPath) -> Result<Option<i64>> {
-        if !self.absent.may_hide(&self.conn, path.parent())? {
+        if !self.negative.may_hide(&self.conn, path.parent())? {
             return Ok(None);
         }
         let created_at = self.change(|conn| whiteout::remove(conn, path))?;
@@ -232,10 +232,10 @@ impl WriteTxn for OpenBatch {
     }
 
     fn move_whiteouts_below(&mut self, from: &MergedPath, to: &MergedPath) -> Result<()> {
-        self.absent.may_hide_anything();
+        self.negative.may_hide_anything();
         let moved = whiteout::below(&self.conn, from, None)?.bytes;
         let moved = usize::try_from(moved).unwrap_or(usize::MAX);
-        self.room.add(&self.conn, moved.saturating_mul(WHITEOUT_COPIES))?;
+        self.disk_reserve.add(&self.conn, moved.saturating_mul(WHITEOUT_COPIES))?;
         let before = self.whiteouts_usage(&[from, to])?;
         self.change(|conn| whiteout::move_below(conn, from, to))?;
         self.count(before, self.whiteouts_usage(&[from, to])?);
@@ -269,7 +269,7 @@ impl WriteTxn for OpenBatch {
     fn put_original(&mut self, original: &Original, content: Option<&[u8]>) -> Result<bool> {
         // If the disk is full, the change succeeds without its original.
         let bytes = content.map_or(0, <[u8]>::len).saturating_add(original.path.as_bytes().len());
-        if self.room.add(&self.conn, bytes.saturating_mul(2)).is_err() {
+        if self.disk_reserve.add(&self.conn, bytes.saturating_mul(2)).is_err() {
             return Ok(false);
         }
         self.change(|conn| original::put(conn, original, content))
@@ -308,24 +308,24 @@ impl WriteTxn for OpenBatch {
     }
 
     fn record(&mut self, row: &AuditRow) -> Result<()> {
-        if self.room.is_in_memory() {
+        if self.disk_reserve.is_in_memory() {
             // The log of a session in memory would end with the server.
             return Ok(());
         }
-        let mut tail = std::mem::take(&mut self.tail);
-        let result = if let Some(length) = tail.joined(row) {
-            self.change(|conn| tail.lengthen(conn, length))
+        let mut last_audit = std::mem::take(&mut self.last_audit);
+        let result = if let Some(length) = last_audit.joined(row) {
+            self.change(|conn| last_audit.lengthen(conn, length))
         } else {
             let client = self.clients.text(row.client);
             let mut bound = std::mem::take(&mut self.audit_bound);
             let result = self.change(|conn| {
-                tail.write(conn, row, &client)?;
+                last_audit.write(conn, row, &client)?;
                 bound.added(conn, audit_bound::bytes_of(row, &client))
             });
             self.audit_bound = bound;
             result
         };
-        self.tail = tail;
+        self.last_audit = last_audit;
         result
     }
 }

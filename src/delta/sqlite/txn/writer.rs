@@ -86,12 +86,12 @@ pub struct SqliteWriter {
     checkpoint_owed: bool,
     poison: Poison,
     wal: Wal,
-    _turn: WriterToken,
+    _token: WriterToken,
     _lock: Option<Arc<SessionLock>>,
 }
 
 impl SqliteWriter {
-    pub fn new(session: &Session, mut conn: Connection, turn: WriterToken) -> Result<Self> {
+    pub fn new(session: &Session, mut conn: Connection, token: WriterToken) -> Result<Self> {
         let read_only = session.mode != OpenMode::Serve;
         let poison = Poison::default();
         let wal = Wal::of(&session.path, &mut conn, read_only, &poison)?;
@@ -113,20 +113,20 @@ impl SqliteWriter {
             batch: OpenBatch {
                 chunk_bytes: session.config.chunk_bytes,
                 numbers: InodeNumbers::load(&conn)?,
-                entries: DentryIds::load(&conn)?,
-                absent: NegativeCache::new(),
+                dentry_ids: DentryIds::load(&conn)?,
+                negative: NegativeCache::new(),
                 conn,
-                tail: LastAuditRow::default(),
-                tail_before: LastAuditRow::default(),
+                last_audit: LastAuditRow::default(),
+                last_audit_before: LastAuditRow::default(),
                 clients: ClientTexts::new(),
                 audit_bound: AuditBound::default(),
-                room: DiskReserve::of(&session.path, session.memory.clone()),
+                disk_reserve: DiskReserve::of(&session.path, session.memory.clone()),
                 has_changed: false,
                 had_changed: false,
                 growth: None,
                 failure: None,
             },
-            _turn: turn,
+            _token: token,
             _lock: session.lock.clone(),
         })
     }
@@ -236,7 +236,7 @@ impl SqliteWriter {
         self.durable = durable;
         self.is_inline = is_inline;
         self.batch.begin();
-        self.batch.tail = LastAuditRow::default();
+        self.batch.last_audit = LastAuditRow::default();
     }
 
     /// Checkpoints if a commit failed because the disk was full.
@@ -249,7 +249,7 @@ impl SqliteWriter {
 
     /// Truncates the WAL's file once commits are no longer large. `is_copied` says that the whole
     /// WAL was just copied.
-    fn cut_log_if_long(&mut self, is_copied: bool) -> Result<()> {
+    fn cut_wal_if_long(&mut self, is_copied: bool) -> Result<()> {
         if !self.wal.prepare_cut(&self.batch.conn, is_copied)? {
             return Ok(());
         }
@@ -284,8 +284,8 @@ impl Writer for SqliteWriter {
         self.take_over_wal()?;
         self.copy_if_owed();
         self.poison.check()?;
-        self.poison.keep(self.wal.make_room(&self.batch.conn, &mut self.batch.room))?;
-        self.batch.room.check_memory(&self.batch.conn)?;
+        self.poison.keep(self.wal.make_room(&self.batch.conn, &mut self.batch.disk_reserve))?;
+        self.batch.disk_reserve.check_memory(&self.batch.conn)?;
         if (self.clean || self.batch.numbers.due().is_some())
             && let Err(error) = self.begin_writing()
         {
@@ -307,7 +307,7 @@ impl Writer for SqliteWriter {
         if has_first || !self.wal.is_ready() {
             return Ok(false);
         }
-        if self.wal.wants_room(&self.batch.conn, &mut self.batch.room)? {
+        if self.wal.wants_room(&self.batch.conn, &mut self.batch.disk_reserve)? {
             return Ok(false);
         }
         self.set_full(false)?;
@@ -337,7 +337,7 @@ impl Writer for SqliteWriter {
     fn savepoint(&mut self) -> Result<()> {
         self.require_transaction()?;
         self.batch.begin_operation();
-        self.batch.tail_before = self.batch.tail.clone();
+        self.batch.last_audit_before = self.batch.last_audit.clone();
         self.run("SAVEPOINT operation")
     }
 
@@ -350,7 +350,7 @@ impl Writer for SqliteWriter {
         self.require_transaction()?;
         self.run("ROLLBACK TO operation")?;
         self.batch.rolled_back(false);
-        self.batch.tail = self.batch.tail_before.clone();
+        self.batch.last_audit = self.batch.last_audit_before.clone();
         self.run("RELEASE operation")
     }
 
@@ -411,7 +411,7 @@ impl Writer for SqliteWriter {
         }
         let done = self.wal.checkpoint_if_due(&self.batch.conn);
         // A failure makes the next batch fail.
-        let done = done.and_then(|is_copied| self.cut_log_if_long(is_copied));
+        let done = done.and_then(|is_copied| self.cut_wal_if_long(is_copied));
         let _ = self.poison.keep(done);
     }
 

@@ -39,13 +39,13 @@ struct Joined {
 
 /// Keeps a session in a group; the session leaves with the last membership.
 pub(in super::super) struct Membership {
-    ledger: Arc<QuotaAccount>,
+    quota: Arc<QuotaAccount>,
     group: Arc<Group>,
 }
 
 /// The charge of a change until its commit. A drop before that reverts the charge.
 pub(in super::super) struct QuotaReservation {
-    ledger: Arc<QuotaAccount>,
+    quota: Arc<QuotaAccount>,
     more: UsageDelta,
     less: UsageDelta,
     is_committed: bool,
@@ -72,9 +72,9 @@ impl QuotaAccount {
         self.state().used.is_some()
     }
 
-    /// Whether the session or one of the `asked` groups has a limit of bytes or files.
-    pub fn is_limited(&self, asked: &[Arc<Membership>]) -> bool {
-        self.state().limits.is_some() || asked.iter().any(|of| of.group.limits().is_some())
+    /// Whether the session or one of the `memberships` groups has a limit of bytes or files.
+    pub fn is_limited(&self, memberships: &[Arc<Membership>]) -> bool {
+        self.state().limits.is_some() || memberships.iter().any(|of| of.group.limits().is_some())
     }
 
     /// Sets the initial usage. Runs on the writer's thread, so no change is missed.
@@ -122,10 +122,10 @@ impl QuotaAccount {
                 state.groups.insert(at, Joined { group: Arc::clone(group), times: 1 });
             }
         }
-        Some(Membership { ledger: Arc::clone(self), group: Arc::clone(group) })
+        Some(Membership { quota: Arc::clone(self), group: Arc::clone(group) })
     }
 
-    /// Charges a change, if the limits of the session and of the `asked` groups allow it. With
+    /// Charges a change, if the limits of the session and of the `memberships` groups allow it. With
     /// `None`, limits are not checked.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl QuotaAccount {
     pub fn charge(
         self: &Arc<Self>,
         growth: UsageDelta,
-        asked: Option<&[Arc<Membership>]>,
+        memberships: Option<&[Arc<Membership>]>,
     ) -> Result<Option<QuotaReservation>, FsError> {
         // Growth is also zero if usage is not counted.
         if growth.is_zero() {
@@ -143,10 +143,11 @@ impl QuotaAccount {
         let mut state = self.state();
         let used = state.used.unwrap_or_default();
         let is_asked = |group: &Arc<Group>| {
-            asked.is_some_and(|asked| asked.iter().any(|m| Arc::ptr_eq(&m.group, group)))
+            memberships
+                .is_some_and(|memberships| memberships.iter().any(|m| Arc::ptr_eq(&m.group, group)))
         };
         // Holds the locks of all groups from the check to the charge.
-        let is_charged = (asked.is_none() || state.limits.allow(used, growth))
+        let is_charged = (memberships.is_none() || state.limits.allow(used, growth))
             && state.with_accounts(more, |group, account| {
                 !is_asked(group) || account.limits.allow(account.used, growth)
             });
@@ -156,7 +157,7 @@ impl QuotaAccount {
         if let Some(used) = &mut state.used {
             *used += more;
         }
-        Ok(Some(QuotaReservation { ledger: Arc::clone(self), more, less, is_committed: false }))
+        Ok(Some(QuotaReservation { quota: Arc::clone(self), more, less, is_committed: false }))
     }
 
     /// Adds to the session's usage.
@@ -172,11 +173,11 @@ impl QuotaAccount {
     }
 
     /// FSSTAT's figures: those of the disk, or of the tightest limit if that is lower.
-    pub fn shown(&self, disk: FsStat, asked: &[Arc<Membership>]) -> FsStat {
+    pub fn shown(&self, disk: FsStat, memberships: &[Arc<Membership>]) -> FsStat {
         let state = self.state();
         let own = state.used.map(|used| (state.limits, used));
         drop(state);
-        let shared = asked.iter().map(|membership| {
+        let shared = memberships.iter().map(|membership| {
             let account = membership.group.account();
             (account.limits, account.used)
         });
@@ -232,13 +233,13 @@ impl QuotaReservation {
 
 impl Drop for QuotaReservation {
     fn drop(&mut self) {
-        self.ledger.add(if self.is_committed { self.less } else { -self.more });
+        self.quota.add(if self.is_committed { self.less } else { -self.more });
     }
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        let mut state = self.ledger.state();
+        let mut state = self.quota.state();
         let used = state.used.unwrap_or_default();
         let at = state.groups.iter().position(|joined| Arc::ptr_eq(&joined.group, &self.group));
         let Some(at) = at else { return };

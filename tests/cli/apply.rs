@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -375,7 +376,9 @@ fn a_program_of_somebody_else_is_not_made_set_user_id() {
     assert!(err.contains("the owner of"), "{err}");
 }
 
-/// Killed whenever it may be: what is there then is finished, or begun anew.
+const KILLS: u32 = 24;
+
+/// Killed at moments all over its run: what is there then is finished, or begun again.
 #[test]
 fn a_kill_costs_nothing() {
     let world = World::new(TREE);
@@ -385,19 +388,24 @@ fn a_kill_costs_nothing() {
     world.rename("dir", "moved").unwrap();
     let wanted = merged(&world.session(), Some(&world.base()));
     let session = world.session();
-    let mut ended = 0;
-    for delay_ms in (0..).step_by(7) {
-        let to = world.scratch().join(format!("copy-{delay_ms}"));
+    let begin = |number: u32| {
+        let to = world.scratch().join(format!("copy-{number}"));
         copy(&world.base(), &to);
         let args = ["apply", session.to_str().unwrap(), "--yes", "--to", to.to_str().unwrap()];
-        let mut child = acetate(world.scratch(), &args).stdout(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(delay_ms));
+        (acetate(world.scratch(), &args).stdout(Stdio::null()).spawn().unwrap(), to)
+    };
+    let begun = Instant::now();
+    assert!(begin(KILLS).0.wait().unwrap().success());
+    let whole = begun.elapsed();
+    let mut kills = 0;
+    for number in 0..KILLS {
+        let (mut child, to) = begin(number);
+        std::thread::sleep(whole * number / KILLS);
         child.kill().unwrap();
         let killed = !child.wait().unwrap().success();
         if killed {
+            kills += 1;
             finish(&world, &to);
-        } else {
-            ended += 1;
         }
         let mut got = on_host(&to);
         if killed && let Some(top) = got.get_mut(&b""[..]) {
@@ -405,10 +413,8 @@ fn a_kill_costs_nothing() {
             top.mtime = wanted[&b""[..]].mtime;
         }
         assert_same(&got, &wanted);
-        if ended > 1 || delay_ms > 5000 {
-            break;
-        }
     }
+    assert!(kills > KILLS / 2, "only {kills} of {KILLS} were killed");
 }
 
 /// Runs it again. Where all was done, what is there is not as the base any more.

@@ -228,8 +228,8 @@ fn idle_clients_leave_room_for_others() {
 
 /// A record of one fragment: a call of WRITE with a forged handle and a megabyte of data.
 #[cfg(target_os = "linux")]
-fn forged_write() -> Vec<u8> {
-    let head = [1_u32, 0, 2, 100_003, 3, 7, 0, 0, 0, 0, 4, 0, 0, 0, 1 << 20, 0, 1 << 20];
+fn forged_write(xid: u32) -> Vec<u8> {
+    let head = [xid, 0, 2, 100_003, 3, 7, 0, 0, 0, 0, 4, 0, 0, 0, 1 << 20, 0, 1 << 20];
     let mut record: Vec<u8> = head.iter().flat_map(|word| word.to_be_bytes()).collect();
     record.resize(record.len() + (1 << 20), 7);
     let mark = record.len() as u32 | 1 << 31;
@@ -242,9 +242,10 @@ fn forged_write() -> Vec<u8> {
 fn connections_that_sent_much_keep_little() {
     let dir = tempdir().unwrap();
     let server = Serving::start(dir.path(), 1, &["s.db", "--insecure"]);
-    let record = forged_write();
     let mut idle = Vec::new();
-    for _ in 0..240 {
+    for xid in 0..240 {
+        // An equal call would wait: it may be a retransmission.
+        let record = forged_write(xid);
         let mut stream = TcpStream::connect(server.addresses[0]).unwrap();
         // What follows has begun, so that the connection is not idle either.
         stream.write_all(&[&record[..], &[0]].concat()).unwrap();

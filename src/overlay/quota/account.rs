@@ -125,8 +125,8 @@ impl QuotaAccount {
         Some(Membership { quota: Arc::clone(self), group: Arc::clone(group) })
     }
 
-    /// Charges a change, if the limits of the session and of the `memberships` groups allow it. With
-    /// `None`, limits are not checked.
+    /// Charges a change, if the limits of the session and of the groups of `memberships` allow it.
+    /// With `None`, limits are not checked.
     ///
     /// # Errors
     /// [`FsError::Quota`]: a limit would be exceeded, and nothing is charged.

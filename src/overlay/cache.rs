@@ -101,9 +101,9 @@ impl Caches {
 
     /// Removes what a commit invalidated. Must run after the commit and before its replies are
     /// sent.
-    pub fn forget(&self, touched: &[Invalidation]) {
-        for touch in touched {
-            match touch {
+    pub fn forget(&self, changed: &[Invalidation]) {
+        for one in changed {
+            match one {
                 Invalidation::Child(dir, name) => {
                     lock(&self.children).pop(&(*dir, name.clone()));
                     self.listings.forget_source(dir.fileid, name);

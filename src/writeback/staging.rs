@@ -144,8 +144,8 @@ impl Target {
     }
 
     /// Removes the staging and its content. The journal is removed first, so that an interrupted
-    /// removal does not leave work to be resumed; the mtime of the top is removed last. Returns the
-    /// top, which loses the staging.
+    /// removal does not leave work to be resumed; the note of the top's mtime is removed last.
+    /// Returns the top, which loses the staging.
     ///
     /// # Errors
     /// The host refuses.

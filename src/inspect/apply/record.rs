@@ -53,7 +53,7 @@ pub(super) struct Placed {
     pub from: Option<BasePath>,
     /// Slot of the kept file that it replaced.
     pub over: Option<StagingSlot>,
-    /// The object after the apply; `None` if it disappeared at once.
+    /// The object as the apply put it; `None` if its state is not known.
     pub left: Option<Left>,
     /// Number of its change.
     pub change: usize,
@@ -92,7 +92,8 @@ pub(super) struct PlacedDescendant {
     pub digest: Option<Vec<u8>>,
 }
 
-/// Attributes, before the first step, of an object that steps set or moved.
+/// Attributes of an object that steps set or moved, as they were before: what something else set
+/// meanwhile counts as before.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Before {
     /// Path before.

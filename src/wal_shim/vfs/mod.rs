@@ -30,7 +30,7 @@ use super::tells_each_write;
 use super::wal_write_buffer::{CALL_BYTES, WriteAt};
 
 /// The name under which the VFS is registered.
-const NAME: &CStr = c"acetate-gather";
+const NAME: &CStr = c"acetate";
 
 /// The system's VFS.
 struct System {

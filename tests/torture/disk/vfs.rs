@@ -51,7 +51,7 @@ pub fn install() {
             let vfs = ffi::sqlite3_vfs_find(std::ptr::null());
             assert!(!vfs.is_null(), "SQLite has no VFS");
             // The library's own layer calls whichever was the default when it was installed.
-            let above = ffi::sqlite3_vfs_find(c"acetate-gather".as_ptr());
+            let above = ffi::sqlite3_vfs_find(c"acetate".as_ptr());
             assert!(above.is_null(), "a session was opened before this layer was there");
             let name = CString::new("openDirectory").unwrap();
             let found = (*vfs).xGetSystemCall.unwrap()(vfs, name.as_ptr()).unwrap();

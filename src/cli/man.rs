@@ -40,11 +40,17 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let failed = |error: std::io::Error| CliError::caused(args.dir.display(), &error);
     std::fs::create_dir_all(&args.dir).map_err(failed)?;
-    let mut command = Cli::command();
+    let mut command = with_all_texts(Cli::command());
     command.build();
     write(&command, &[], &args.dir).map_err(failed)?;
     output::line(format_args!("wrote the manual pages to {}", args.dir.display()));
     Ok(Ending::Done)
+}
+
+/// Lets each option show its text. `clap_mangen` takes the long text of an option that the short
+/// help leaves out, and prints none if it has only a short one.
+fn with_all_texts(command: Command) -> Command {
+    command.mut_args(|arg| arg.hide_short_help(false)).mut_subcommands(with_all_texts)
 }
 
 /// Writes the page of the command at this path, and the pages of its subcommands.

@@ -130,6 +130,22 @@ fn there_is_a_manual_page_for_each_command() {
 }
 
 #[test]
+fn each_option_of_a_manual_page_has_a_text() {
+    let dir = tempdir().unwrap();
+    assert!(run(dir.path(), &["man", "."]).status.success());
+    for words in all_commands() {
+        let name = [&["acetate".to_owned()], &words[..]].concat().join("-");
+        let page = std::fs::read_to_string(dir.path().join(format!("{name}.1"))).unwrap();
+        let Some((_, options)) = page.split_once(".SH OPTIONS\n") else { continue };
+        let options = options.split("\n.SH ").next().unwrap();
+        for option in options.split(".TP\n").skip(1) {
+            let (title, text) = option.split_once('\n').unwrap_or((option, ""));
+            assert!(!text.trim().is_empty(), "{name}: {title}");
+        }
+    }
+}
+
+#[test]
 fn help_is_a_command_too() {
     let help = |args: &[&str]| text(&[&["help"], args].concat());
     assert_eq!(help(&[]), text(&["--help"]));

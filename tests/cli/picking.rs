@@ -1,9 +1,13 @@
 //! Choosing changes and hunks: `--hunk`, `-p`, `-i`.
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use acetate::inspect::diff::{DiffOptions, diff};
+use acetate::inspect::hunks::whole_id;
+use acetate::inspect::opened::OpenSession;
 use serde_json::Value;
 
 use super::program::{Serving, failure, run, said};
@@ -118,6 +122,24 @@ fn hunks_are_listed_and_applied_by_their_ids() {
     };
     assert!(fails(id(1)).contains("no such hunk"));
     assert!(fails("").contains("no such hunk"));
+}
+
+#[test]
+fn a_file_with_hunks_has_no_id_of_its_own() {
+    let world = changed();
+    let mut id = String::new();
+    let opened = OpenSession::open(&world.session(), None).unwrap();
+    diff(&opened, &DiffOptions::default(), &mut |_, difference| {
+        if difference.change.path.as_bytes() == b"/a" {
+            id = whole_id(&difference).to_string();
+        }
+        Ok(ControlFlow::Continue(()))
+    })
+    .unwrap();
+    for command in ["apply", "discard"] {
+        let (_, err) = said(&ask(&world, &[command, "--yes", "--hunk", &id]), 2);
+        assert!(err.contains("no such hunk"), "{err}");
+    }
 }
 
 #[test]

@@ -111,10 +111,10 @@ fn find<'g>(
     opened.with_tree(|view| {
         for difference in differences {
             let path = &difference.change.path;
-            let mut ids = vec![(whole_id(difference), None)];
-            if let DiffPieces::File(file) = pieces(opened, view, difference)? {
-                ids.extend(file.ids().map(|id| (id, Some(id))));
-            }
+            let ids: Vec<_> = match pieces(opened, view, difference)? {
+                DiffPieces::Whole(id) => vec![(id, None)],
+                DiffPieces::File(file) => file.ids().map(|id| (id, Some(id))).collect(),
+            };
             for (id, hunk) in ids {
                 let id = id.to_string();
                 for (given, found) in &mut found {

@@ -31,8 +31,8 @@
 //!                  delta  writeback  the writable upper layer │ a host directory for `apply`
 //! ```
 //!
-//! [`json`], `escape` (text for a terminal), [`pattern`] (globs of paths) and `run_queue` (woken
-//! calls) belong to no layer.
+//! [`json`], `escape` (text for a terminal), `system_error` (words for errors of the system),
+//! [`pattern`] (globs of paths) and `run_queue` (woken calls) belong to no layer.
 //!
 //! # Life of a WRITE
 //!
@@ -52,6 +52,7 @@ pub mod workspace;
 mod escape;
 mod mounting;
 mod run_queue;
+mod system_error;
 mod wal_shim;
 
 // Public for tests and benchmarks alone: without the feature the compiler finds what the program

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::system_error::words;
+
 /// A failure of the lower layer.
 #[derive(Debug, thiserror::Error)]
 pub enum BaseError {
@@ -24,6 +26,6 @@ pub enum BaseError {
     #[error("the base does not answer")]
     Unresponsive,
     /// The host reports an I/O error.
-    #[error("cannot read the base: {0}")]
+    #[error("cannot read the base: {}", words(.0))]
     Io(#[from] io::Error),
 }

@@ -14,6 +14,7 @@ use super::error::CliError;
 use super::output;
 use super::signals::is_ignored;
 use crate::mounting::user::{User, acting_as};
+use crate::system_error::words;
 
 /// The exit codes of a shell for a command that cannot be run, and for one that is not found.
 const CANNOT_RUN: u8 = 126;
@@ -114,7 +115,7 @@ fn not_caught(error: std::io::Error) -> CliError {
 }
 
 fn not_run(program: &OsStr, error: &std::io::Error) -> Ended {
-    let what = format!("cannot run {}: {error}", program.display());
+    let what = format!("cannot run {}: {}", program.display(), words(error));
     output::error(&CliError::new(&what));
     let is_missing = error.kind() == ErrorKind::NotFound;
     Ended { outcome: Err(what), code: if is_missing { NOT_FOUND } else { CANNOT_RUN } }

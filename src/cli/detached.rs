@@ -13,6 +13,7 @@ use rustix::stdio::dup2_stderr;
 
 use super::output;
 use crate::delta::sqlite::LOG_SUFFIXES;
+use crate::system_error::words;
 
 /// A larger log is renamed to `.log.old`, which replaces an earlier one.
 const MAX_BYTES: u64 = 1 << 20;
@@ -58,7 +59,7 @@ impl LogFile {
         let log = Self { path, old };
         log.put_long_one_aside();
         if let Err(error) = log.open().and_then(|file| Ok(dup2_stderr(file)?)) {
-            output::line(format_args!("no log: {}: {error}", log.path.display()));
+            output::line(format_args!("no log: {}: {}", log.path.display(), words(&error)));
             let nowhere = OpenOptions::new().write(true).open("/dev/null");
             let _closed = nowhere.map(dup2_stderr);
         }

@@ -14,6 +14,7 @@ use crate::inspect::InspectError;
 use crate::mounting::error::with_causes;
 use crate::server::BindError;
 use crate::server::rpcbind::RpcbindError;
+use crate::system_error::words;
 use crate::worker::WorkError;
 use crate::workspace::Error as WorkspaceError;
 
@@ -52,7 +53,7 @@ impl CliError {
             ErrorKind::BrokenPipe => CliErrorKind::Closed,
             _ => CliErrorKind::Other,
         };
-        Self { kind, ..Self::new(format_args!("cannot print: {error}")) }
+        Self { kind, ..Self::new(format_args!("cannot print: {}", words(error))) }
     }
 
     /// What the caller decides by.
@@ -75,7 +76,7 @@ impl CliError {
     }
 
     /// A failure with the chain of its causes.
-    pub(super) fn caused(what: impl fmt::Display, cause: &dyn std::error::Error) -> Self {
+    pub(super) fn caused(what: impl fmt::Display, cause: &(dyn std::error::Error + 'static)) -> Self {
         Self::new(with_causes(what, cause))
     }
 
@@ -99,7 +100,9 @@ impl CliError {
     pub(super) fn base(path: &Path, error: &BaseError) -> Self {
         let path = path.display();
         let (what, kind) = match error {
-            BaseError::Io(source) => (format!("base {path}: {source}"), Some(source.kind())),
+            BaseError::Io(source) => {
+                (format!("base {path}: {}", words(source)), Some(source.kind()))
+            }
             BaseError::NotFound => (format!("base {path}: {error}"), Some(ErrorKind::NotFound)),
             BaseError::Denied => {
                 (format!("base {path}: {error}"), Some(ErrorKind::PermissionDenied))

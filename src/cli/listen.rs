@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
+use crate::system_error::words;
+
 /// The port of NFS.
 const NFS_PORT: u16 = 2049;
 
@@ -34,7 +36,7 @@ pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
         !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-._".contains(c));
     let port = port.filter(|_| is_name).ok_or_else(expected)?;
     let found = (name, port).to_socket_addrs();
-    let found: Vec<_> = found.map_err(|error| format!("{name}: {error}"))?.collect();
+    let found: Vec<_> = found.map_err(|error| format!("{name}: {}", words(&error)))?.collect();
     let best = found.iter().find(|address| address.is_ipv4()).or(found.first());
     best.copied().ok_or_else(|| format!("{name}: has no address"))
 }

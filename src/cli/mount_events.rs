@@ -5,6 +5,7 @@ use crate::delta::PendingCopies;
 use crate::mounting::detach::{ServerFate, ServerUse};
 use crate::mounting::event::MountEvent;
 use crate::mounting::mount_users::named;
+use crate::system_error::words;
 
 /// Prints a line for an event.
 pub(super) fn tell(event: MountEvent) {
@@ -62,7 +63,7 @@ fn line(event: &MountEvent) -> Option<String> {
         }
         MountEvent::BaseReachable { base, at, error } => {
             let at = text::name(at.as_os_str().as_encoded_bytes());
-            format!("{} can still be reached at {at}: {error}", base.display())
+            format!("{} can still be reached at {at}: {}", base.display(), words(error))
         }
     })
 }

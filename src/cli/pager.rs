@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use super::output;
 use super::selecting::git_config;
+use crate::system_error::{ending_words, words};
 
 /// When output has colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -83,7 +84,7 @@ impl Pager {
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
-                tell_failed(&name, &error);
+                tell_failed(&name, &words(&error));
                 return None;
             }
         };
@@ -103,7 +104,7 @@ impl Pager {
         let status = self.child.wait()?;
         // A signal is not a failure: the user ended a running pager.
         if let (Some(1..), Some(kept)) = (status.code(), self.kept.take()) {
-            tell_failed(&self.name, &status);
+            tell_failed(&self.name, &ending_words(status));
             self.has_failed = true;
             self.stdout.write_all(&kept)?;
         }
@@ -122,7 +123,7 @@ fn command(pager: &OsStr) -> Command {
     command
 }
 
-fn tell_failed(pager: &OsStr, why: &dyn std::fmt::Display) {
+fn tell_failed(pager: &OsStr, why: &str) {
     let pager = pager.display();
     output::line(format_args!("cannot show this with the pager {pager}: {why}"));
 }

@@ -38,6 +38,8 @@ pub use tokens::{Token, tokens_file};
 use limits::MAX_FILE_BYTES;
 use written::SourceText;
 
+use crate::system_error::words;
+
 /// How [`read`] treats exports whose token does not exist yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
@@ -53,7 +55,7 @@ pub enum Missing {
 /// The file cannot be read, or has a fault: the first one is reported.
 pub fn read(file: &Path, missing: Missing) -> Result<Config> {
     let text = read_text(file)?;
-    let absolute = std::path::absolute(file).map_err(|error| ConfigError::of_file(file, error))?;
+    let absolute = std::path::absolute(file).map_err(|error| ConfigError::of_file(file, words(&error)))?;
     let folder = absolute.parent().map(Path::to_owned).unwrap_or_else(|| PathBuf::from("/"));
     let source = SourceText { file, folder, text: &text };
     let mut all = exports::check(&source, &source.parse()?)?;
@@ -72,7 +74,7 @@ pub fn read(file: &Path, missing: Missing) -> Result<Config> {
 
 /// The text of the file, at most [`MAX_FILE_BYTES`].
 fn read_text(file: &Path) -> Result<String> {
-    let failed = |error: std::io::Error| ConfigError::of_file(file, error);
+    let failed = |error: std::io::Error| ConfigError::of_file(file, words(&error));
     let opened = File::open(file).map_err(failed)?;
     let mut bytes = Vec::new();
     opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use super::error::{ConfigError, Position, Result};
 use super::limits::MAX_TOKENS_BYTES;
 
+use crate::system_error::words;
+
 /// Size of a token, in bytes.
 const TOKEN_BYTES: usize = 16;
 
@@ -80,7 +82,7 @@ fn companion_path(file: &Path, suffix: &str) -> PathBuf {
 /// Reads the tokens of `file`; empty if there is no token file.
 pub(super) fn read(file: &Path) -> Result<Tokens> {
     let path = tokens_file(file);
-    let failed = |error: &std::io::Error| ConfigError::of_file(&path, error);
+    let failed = |error: &std::io::Error| ConfigError::of_file(&path, words(error));
     let opened = match File::open(&path) {
         Ok(opened) => opened,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Tokens::new()),
@@ -131,7 +133,7 @@ pub(super) fn make(file: &Path, names: &[&str]) -> Result<Tokens> {
     }
     // The exports file is locked during generation, so that two starting servers get the same
     // tokens.
-    let failed = |error: &std::io::Error| ConfigError::of_file(&tokens_file(file), error);
+    let failed = |error: &std::io::Error| ConfigError::of_file(&tokens_file(file), words(error));
     let lock = File::open(file).map_err(|error| failed(&error))?;
     lock.try_lock().map_err(|_| {
         let what = "another server is making tokens";

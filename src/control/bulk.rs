@@ -17,6 +17,7 @@ use super::refusal::Refusal;
 use super::request::{Answer, ItemKind, MakeItem, WriteHow};
 use crate::delta::MergedPath;
 use crate::overlay::{self, Removal};
+use crate::system_error::words;
 use crate::vfs::{Cookie, Entry, FileKind, FsError, Locator, SetAttr};
 
 impl CallerFiles<'_> {
@@ -165,7 +166,8 @@ async fn split(items: &[MakeItem], content: &mut dyn ContentSource) -> Result<Ve
     }
     let mut all = BytesMut::new();
     loop {
-        let failed = |error| Refusal::new(format!("the content cannot be read: {error}"));
+        let failed =
+            |error| Refusal::new(format!("the content cannot be read: {}", words(&error)));
         match content.next().await.map_err(failed)? {
             ContentPart::Data(piece) if piece.is_empty() => break,
             ContentPart::Data(piece) if (all.len() + piece.len()) as u64 <= bytes => {

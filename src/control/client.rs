@@ -11,6 +11,8 @@ use super::refusal::Refusal;
 use super::request::{Answer, Request};
 use super::socket;
 
+use crate::system_error::words;
+
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
@@ -18,7 +20,7 @@ pub enum ControlError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The connection broke, or the process there is not an acetate server.
-    #[error("the session's server: {0}")]
+    #[error("the session's server: {}", words(.0))]
     Broken(#[from] io::Error),
 }
 

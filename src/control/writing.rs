@@ -14,6 +14,7 @@ use super::limits::{PIECE_BYTES, WHOLE_BYTES};
 use super::refusal::Refusal;
 use super::request::{AttrChanges, WriteHow};
 use crate::delta::MergedPath;
+use crate::system_error::words;
 use crate::vfs::{
     Attr, CreateHow, FileId, FileKind, FsError, Locator, Name, SetAttr, Stability, Time, Vfs,
 };
@@ -347,7 +348,8 @@ async fn read_head(
 async fn next(path: &MergedPath, content: &mut dyn ContentSource) -> Result<ContentPart> {
     let part = content.next().await;
     part.map_err(|error| {
-        Refusal::new(format!("{}: the content cannot be read: {error}", path.display()))
+        let (path, why) = (path.display(), words(&error));
+        Refusal::new(format!("{path}: the content cannot be read: {why}"))
     })
 }
 

@@ -7,6 +7,7 @@ use crate::base::BaseError;
 use crate::delta::sqlite::OpenError;
 use crate::delta::{MergedPath, StoreError};
 use crate::overlay::ChangesError;
+use crate::system_error::words;
 use crate::vfs::FsError;
 use crate::writeback::TargetError;
 
@@ -50,7 +51,7 @@ pub enum InspectError {
         session: PathBuf,
     },
     /// An output file cannot be written.
-    #[error("{}: {source}", .path.display())]
+    #[error("{}: {}", .path.display(), words(.source))]
     Write {
         /// The file.
         path: PathBuf,

@@ -10,6 +10,8 @@ use super::error::{MountError, SystemAdvice};
 use super::point::MountPoint;
 use super::privilege::MountMethod;
 
+use crate::system_error::words;
+
 /// The parameters of a mount.
 #[derive(Debug)]
 pub(super) struct MountCall<'a> {
@@ -149,7 +151,7 @@ mod own {
             let said = match errno {
                 // The message of mount.nfs for this error.
                 Errno::NODEV => "No such device (this kernel has no NFS)".to_owned(),
-                errno => io::Error::from(errno).to_string(),
+                errno => words(&errno.into()),
             };
             call.refused(&said)
         })

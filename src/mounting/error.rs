@@ -8,6 +8,7 @@ use crate::base::BaseError;
 use crate::control::ConnectError;
 use crate::delta::PendingCopies;
 use crate::inspect::InspectError;
+use crate::system_error::words;
 
 /// A failure to mount, to unmount, or to serve a session for a mount.
 #[derive(Debug, thiserror::Error)]
@@ -137,12 +138,15 @@ impl From<SystemAdvice> for MountAdvice {
 }
 
 /// A message with the chain of causes behind it.
-pub(crate) fn with_causes(what: impl fmt::Display, cause: &dyn std::error::Error) -> String {
+pub(crate) fn with_causes(
+    what: impl fmt::Display,
+    cause: &(dyn std::error::Error + 'static),
+) -> String {
     let mut what = what.to_string();
     let mut cause = Some(cause);
     while let Some(error) = cause {
         what.push_str(": ");
-        what.push_str(&error.to_string());
+        what.push_str(&error.downcast_ref().map_or_else(|| error.to_string(), words));
         cause = error.source();
     }
     what
@@ -155,7 +159,7 @@ impl MountError {
     }
 
     /// A failure with the chain of its causes.
-    pub(super) fn caused(what: impl fmt::Display, cause: &dyn std::error::Error) -> Self {
+    pub(super) fn caused(what: impl fmt::Display, cause: &(dyn std::error::Error + 'static)) -> Self {
         Self::new(with_causes(what, cause))
     }
 

@@ -8,10 +8,12 @@ use super::error::{MountError, PlaceAdvice};
 use super::point::{MountPoint, cannot};
 use super::user::User;
 
+use crate::system_error::words;
+
 /// The absolute path of an existing session file, or of one to be created.
 pub(crate) fn session(path: &Path) -> Result<PathBuf, MountError> {
     let failed = |error: io::Error| {
-        let failed = MountError::new(format_args!("{}: {error}", path.display()));
+        let failed = MountError::new(format_args!("{}: {}", path.display(), words(&error)));
         failed.with_advice(PlaceAdvice::MakeSessionDirectory)
     };
     if path.symlink_metadata().is_ok() {

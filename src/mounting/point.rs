@@ -12,6 +12,7 @@ use super::user::User;
 #[cfg(target_os = "linux")]
 use super::walk::{Walked, walk};
 use crate::escape;
+use crate::system_error::words;
 
 /// A directory that is or will be a mount point. An existing mount is never accessed, because its
 /// server may not respond.
@@ -32,7 +33,7 @@ impl MountPoint {
 /// The error if `dir` cannot be a mount point.
 pub(super) fn cannot(dir: &Path, error: &io::Error) -> MountError {
     let shown = escape::name(dir.as_os_str().as_encoded_bytes());
-    let failed = MountError::new(format_args!("{shown}: {error}"));
+    let failed = MountError::new(format_args!("{shown}: {}", words(error)));
     match error.kind() {
         ErrorKind::NotFound => failed.with_advice(PlaceAdvice::MakeDirectory(dir.to_owned())),
         ErrorKind::NotADirectory => failed.with_advice(PlaceAdvice::CheckPath),

@@ -16,6 +16,8 @@ use super::limits::MAX_PROGRAM_BYTES;
 use super::limits::{KEPT_OUTPUT_BYTES, OUTPUT_GRACE};
 use super::violation::Violation;
 
+use crate::system_error::words;
+
 /// Environment variable with the path of the file in the export.
 const PATH_VARIABLE: &str = "ACETATE_GUARDED_PATH";
 
@@ -52,14 +54,16 @@ impl ValidatorProgram {
         let name = self.argv[0].to_string_lossy();
         let mut child = self.start(path).map_err(|error| {
             tracing::error!(program = ?self.argv[0], %error, "cannot run the program of a guard");
-            Violation::new(format_args!("`{name}` cannot be run: {error}"))
+            Violation::new(format_args!("`{name}` cannot be run: {}", words(&error)))
         })?;
         let mut said = ProgramOutput::default();
         let ended = timeout(self.timeout, talk(&mut child, content, &mut said)).await;
         match ended {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => Err(said.refusal(&name, status)),
-            Ok(Err(error)) => Err(Violation::new(format_args!("`{name}` is lost: {error}"))),
+            Ok(Err(error)) => {
+                Err(Violation::new(format_args!("`{name}` is lost: {}", words(&error))))
+            }
             Err(_) => {
                 end(&mut child).await;
                 let limit = self.timeout;

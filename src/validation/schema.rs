@@ -15,6 +15,8 @@ use super::limits::{MAX_FAULT_CHARS, MAX_PLACE_CHARS, MAX_SCHEMA_BYTES, MAX_SHOW
 use super::recursion::find_recursion;
 use super::violation::{Violation, cut};
 
+use crate::system_error::words;
+
 /// Why a schema cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the JSON Schema {}: {what}", path.display())]
@@ -42,7 +44,8 @@ impl JsonSchema {
     /// to a built-in meta-schema.
     pub(super) fn load(path: &Path) -> Result<Self, SchemaError> {
         let failed = |what: String| SchemaError { path: path.to_owned(), what };
-        let cannot_read = |error: std::io::Error| failed(format!("cannot be read: {error}"));
+        let cannot_read =
+            |error: std::io::Error| failed(format!("cannot be read: {}", words(&error)));
         let mut text = Vec::new();
         // Opening a FIFO would block.
         if !std::fs::metadata(path).map_err(cannot_read)?.is_file() {

@@ -12,6 +12,7 @@ use crate::export::MountError;
 use crate::inspect::InspectError;
 use crate::pattern::PatternError;
 use crate::server::BindError;
+use crate::system_error::words;
 use crate::vfs::FsError;
 use crate::worker::WorkError;
 
@@ -95,7 +96,7 @@ pub enum Error {
         source: WorkError,
     },
     /// The directory for sessions in memory cannot be created.
-    #[error("cannot make a directory for sessions in memory: {0}")]
+    #[error("cannot make a directory for sessions in memory: {}", words(.0))]
     Memory(io::Error),
     /// The session's usage cannot be counted.
     #[error("{}: cannot count what the session takes: {source}", .session.display())]
@@ -155,7 +156,7 @@ pub enum Error {
     #[error(transparent)]
     Bind(#[from] BindError),
     /// Threads cannot be started.
-    #[error("cannot start threads: {0}")]
+    #[error("cannot start threads: {}", words(.0))]
     Threads(io::Error),
 }
 

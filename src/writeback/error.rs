@@ -3,9 +3,11 @@
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
+use crate::system_error::words;
+
 /// A failed operation on the host.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {source}", .path.display())]
+#[error("{}: {}", .path.display(), words(.source))]
 pub struct TargetError {
     /// The path.
     pub path: PathBuf,

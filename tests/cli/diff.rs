@@ -355,9 +355,9 @@ fn a_pager_that_cannot_run_or_fails_loses_nothing() {
     world.put("new", &"line\n".repeat(100_000));
     for (pager, why) in [
         ("no-such-pager", "No such file or directory"),
-        ("false", "exit status: 1"),
-        ("exec no-such-pager", "exit status: 127"),
-        ("read line; exit 3", "exit status: 3"),
+        ("false", "exit status 1"),
+        ("exec no-such-pager", "exit status 127"),
+        ("read line; exit 3", "exit status 3"),
     ] {
         for form in ["", "-p"] {
             let shown =

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 
 use tempfile::tempdir;
 
-use super::program::{Serving, failure, run};
+use super::program::{Serving, acetate, failure, run, said};
 
 /// Asserts that `args` fail with one `error:` line that has all of `parts`, and one `hint:`
 /// line that has `hint`.
@@ -18,6 +19,34 @@ fn check(directory: &std::path::Path, args: &[&str], parts: &[&str], hint: &str)
     assert!(lines[1].starts_with("hint: "), "{said}");
     assert!(parts.iter().all(|part| lines[0].contains(part)), "{said}");
     assert!(lines[1].contains(hint), "{said}");
+}
+
+#[test]
+fn errors_of_the_system_are_said_in_words() {
+    let dir = tempdir().unwrap();
+    fs::create_dir(dir.path().join("base")).unwrap();
+    fs::write(dir.path().join("base/file"), "x").unwrap();
+    assert!(run(dir.path(), &["init", "s.db", "--base", "base"]).status.success());
+    let fails = |args: &[&str], what: &str| {
+        let said = failure(dir.path(), args);
+        assert_eq!(said.lines().next().unwrap(), what, "{args:?}: {said}");
+    };
+    if Path::new("/dev/full").exists() {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = acetate(dir.path(), &["ls", "s.db"]).stdout(full).output().unwrap();
+        assert_eq!(said(&output, 2).1, "error: cannot print: No space left on device\n");
+    }
+    fails(&["cp", "s.db", "missing", ":/z"], "error: missing: No such file or directory");
+    fails(&["cp", "s.db", ":file", "none/x"], "error: none/x: No such file or directory");
+    let exports = "[[export]]\npath = \"/\"\n[[export.mount]]\nat = \"/\"\nsession = \"s.db\"\n\
+                   [[export.guard]]\npath = \"/log\"\njsonl_schema = \"none.json\"\n";
+    fs::write(dir.path().join("exports.toml"), exports).unwrap();
+    let (found, _) = said(&run(dir.path(), &["config", "check", "exports.toml"]), 1);
+    assert!(found.contains("none.json: cannot be read: No such file or directory\n"), "{found}");
+    fs::rename(dir.path().join("base"), dir.path().join("moved")).unwrap();
+    let said = failure(dir.path(), &["ls", "s.db"]);
+    let first = said.lines().next().unwrap();
+    assert!(first.ends_with(": cannot read the base: No such file or directory"), "{first}");
 }
 
 #[test]

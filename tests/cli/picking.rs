@@ -372,7 +372,7 @@ fn a_list_in_the_editor_chooses() {
     let wrong = edited("echo squash 12 /a > \"$1\"\n", "", "apply -i");
     assert!(wrong.contains("line 1 of the list: `squash` is neither"), "{wrong}");
     let failed = edited("exit 3\n", "", "apply -i");
-    assert!(failed.contains("ended with exit status: 3"), "{failed}");
+    assert!(failed.contains("ended with exit status 3"), "{failed}");
 
     let some = edited("sed -i -e '/ .a$/d' -e '/gone/s/pick/drop/' \"$1\"\n", "y\n", "apply -i");
     assert!(is_applied(&some), "{some}");

@@ -9,19 +9,21 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("json", &[]),
     ("escape", &[]),
+    ("system_error", &[]),
     ("run_queue", &[]),
     ("wal_shim", &[]),
     ("pattern", &[]),
     // Over any tree of files.
     ("context", &["json"]),
-    ("base", &["vfs", "pattern"]),
+    ("base", &["vfs", "pattern", "system_error"]),
     // What a row says about the base: a path in it, and which numbers are not the base's.
-    ("delta", &["vfs", "pattern", "wal_shim", "base::BasePath", "base::DELTA_IDS"]),
+    ("delta", &["vfs", "pattern", "system_error", "wal_shim", "base::BasePath", "base::DELTA_IDS"]),
     // What a base is made of, and the way to what is in it.
     (
         "writeback",
         &[
             "vfs",
+            "system_error",
             "base::BaseAttr",
             "base::BasePath",
             "base::Beneath",
@@ -31,7 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "base::shown_mode",
         ],
     ),
-    ("config", &["vfs", "pattern"]),
+    ("config", &["vfs", "pattern", "system_error"]),
     // A handle is bound to the mount that gave it out; numbers are in ranges by what has them.
     (
         "export",
@@ -47,18 +49,32 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nfs::FileHandle",
         ],
     ),
-    ("validation", &["vfs", "pattern", "json"]),
+    ("validation", &["vfs", "pattern", "system_error", "json"]),
     ("worker", &["vfs", "delta", "run_queue"]),
     ("overlay", &["vfs", "worker", "base", "delta"]),
     ("nfs", &["vfs", "wire"]),
     ("server", &["vfs", "wire", "nfs", "run_queue"]),
-    ("inspect", &["vfs", "pattern", "json", "overlay", "worker", "base", "delta", "writeback"]),
-    ("control", &["vfs", "overlay", "delta"]),
+    (
+        "inspect",
+        &[
+            "vfs",
+            "pattern",
+            "system_error",
+            "json",
+            "overlay",
+            "worker",
+            "base",
+            "delta",
+            "writeback",
+        ],
+    ),
+    ("control", &["vfs", "system_error", "overlay", "delta"]),
     (
         "workspace",
         &[
             "vfs",
             "pattern",
+            "system_error",
             "nfs",
             "server",
             "overlay",
@@ -79,6 +95,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "vfs",
             "pattern",
+            "system_error",
             "escape",
             "control",
             "inspect",
@@ -92,6 +109,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "vfs",
             "pattern",
+            "system_error",
             "escape",
             "wire",
             "nfs",

@@ -9,6 +9,7 @@ use crate::config::MountConfig;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::opened::{OpenSession, find};
+use crate::system_error::words;
 use crate::vfs::{FileKind, FsError};
 
 /// The tree behind a mount.
@@ -93,7 +94,7 @@ impl MountTree {
 /// The message if the directory cannot be opened.
 pub(super) fn open_base(dir: &Path) -> Result<Arc<dyn Base>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("base {}: {error}", dir.display());
-    let real = fs::canonicalize(dir).map_err(|error| failed(&error))?;
+    let real = fs::canonicalize(dir).map_err(|error| failed(&words(&error)))?;
     if !real.is_dir() {
         return Err(failed(&"not a directory"));
     }

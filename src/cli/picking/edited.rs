@@ -15,6 +15,7 @@ use crate::cli::diff;
 use crate::cli::error::CliError;
 use crate::inspect::fold::FoldedLine;
 use crate::inspect::hunks::{ChosenHunks, whole_id};
+use crate::system_error::ending_words;
 
 /// Lets the user edit the list.
 pub(super) fn pick(offer: &Offer<'_>) -> Result<ChosenHunks, CliError> {
@@ -73,7 +74,8 @@ fn edit(text: &str) -> Result<String, CliError> {
     let shown = editor.display();
     let status = status.map_err(|error| CliError::caused(format_args!("{shown}"), &error))?;
     if !status.success() {
-        let error = CliError::new(format!("the editor {shown} ended with {status}"));
+        let ending = ending_words(status);
+        let error = CliError::new(format!("the editor {shown} ended with {ending}"));
         return Err(error.with_hint("nothing was done; $VISUAL or $EDITOR names another editor"));
     }
     let read = fs::read_to_string(&file.0);

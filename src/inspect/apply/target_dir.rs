@@ -11,6 +11,7 @@ use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, 
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::{OpenSession, below};
+use crate::system_error::words;
 use crate::writeback::{Attrs, Target, Xattrs};
 
 /// The target, and the paths in it that must not be written.
@@ -39,7 +40,7 @@ impl<'a> ApplyTarget<'a> {
         let real = match (fs::canonicalize(&given), to) {
             (Ok(real), _) => real,
             (Err(error), Some(_)) => {
-                let what = format!("{}: {error}", given.display());
+                let what = format!("{}: {}", given.display(), words(&error));
                 return Err(InspectError::Refused { what, advice: ApplyAdvice::MakeCopy });
             }
             (Err(error), None) => return Err(base_error(&given, error.into())),

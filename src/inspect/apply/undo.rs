@@ -28,6 +28,7 @@ use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
+use crate::system_error::words;
 use crate::writeback::{Cloner, Hooks, Staging, StagingDir, TargetObject, UndoDir};
 
 /// Plans the undo of the last apply; `None` if no apply is kept.
@@ -276,7 +277,7 @@ fn restore(
         let refused = cloner
             .lost_links
             .drain(..)
-            .map(|(path, error)| (path, format!("the host refuses a hard link: {error}")));
+            .map(|(path, error)| (path, format!("the host refuses a hard link: {}", words(&error))));
         staged.losses.extend(cloner.lost.drain(..).map(|(path, names)| Loss {
             path: MergedPath::of_base(&below(&restore.path, &path)),
             names,

@@ -21,6 +21,7 @@ use rustix::thread::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::mounting::error::{MountError, SystemAdvice};
+use crate::system_error::words;
 
 /// The least Landlock ABI: since Linux 5.19, files can be renamed to other directories.
 const LEAST: ABI = ABI::V2;
@@ -55,8 +56,10 @@ fn no_landlock(error: &RulesetError) -> MountError {
     let mut cause: Option<&dyn Error> = Some(error);
     let refusal = loop {
         match cause {
-            Some(error) if error.is::<io::Error>() => break format!(": {error}"),
-            Some(error) => cause = error.source(),
+            Some(error) => match error.downcast_ref::<io::Error>() {
+                Some(error) => break format!(": {}", words(error)),
+                None => cause = error.source(),
+            },
             None => break String::new(),
         }
     };

@@ -4,6 +4,7 @@
 use parking_lot::{Mutex, MutexGuard};
 
 use super::process::{CheckVerdict, Process, ValidatorCommand};
+use crate::system_error::words;
 use crate::validation::limits::{ChildLimits, MAX_KEPT_CONTENT_BYTES};
 use crate::validation::lines::Form;
 use crate::validation::schema::JsonSchema;
@@ -58,7 +59,8 @@ impl ValidatorPool {
     async fn start(&self) -> Result<Process, Violation> {
         Process::start(&self.command, self.limits).await.map_err(|error| {
             tracing::error!(%error, "cannot start a validator process");
-            Violation::new(format_args!("cannot be checked: no validator process starts: {error}"))
+            let why = words(&error);
+            Violation::new(format_args!("cannot be checked: no validator process starts: {why}"))
         })
     }
 

@@ -4,12 +4,13 @@ use std::io;
 use std::path::Path;
 
 use crate::delta::{Result, StoreError};
+use crate::system_error::words;
 use crate::vfs::FsStat;
 
 /// Size and free space of the filesystem that holds `path`, from statvfs(3).
 pub fn usage(path: &Path) -> Result<FsStat> {
     let figures = rustix::fs::statvfs(path)
-        .map_err(|error| StoreError::Io(format!("statvfs {}: {error}", path.display())))?;
+        .map_err(|error| StoreError::Io(format!("statvfs {}: {}", path.display(), words(&error.into()))))?;
     Ok(FsStat {
         total_bytes: figures.f_blocks.saturating_mul(figures.f_frsize),
         free_bytes: figures.f_bfree.saturating_mul(figures.f_frsize),

@@ -8,6 +8,7 @@ use rusqlite::ErrorCode;
 use crate::delta::StoreError;
 
 use crate::delta::sqlite::table::schema::SPEC_VERSION;
+use crate::system_error::words;
 
 /// A session cannot be created or opened; the file is unchanged.
 #[derive(Debug, thiserror::Error)]
@@ -174,7 +175,7 @@ pub enum OpenError {
         source: StoreError,
     },
     /// The system cannot read or write the file.
-    #[error("{}: {source}", .path.display())]
+    #[error("{}: {}", .path.display(), words(.source))]
     Io {
         /// The file.
         path: PathBuf,

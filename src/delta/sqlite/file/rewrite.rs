@@ -20,6 +20,7 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 
 use crate::delta::{Compacted, Result, StoreError};
+use crate::system_error::words;
 
 use super::connect::{self, Role, companion_path};
 use super::disk::{self, byte_len};
@@ -63,7 +64,9 @@ impl Rewritten {
 /// is synced.
 pub fn by_writer(conn: &mut Connection, path: &Path) -> Result<Rewritten> {
     let copy = FileCopy::beside(path);
-    let io = |error: std::io::Error| StoreError::Io(format!("{}: {error}", copy.path.display()));
+    let io = |error: std::io::Error| {
+        StoreError::Io(format!("{}: {}", copy.path.display(), words(&error)))
+    };
     copy.remove().map_err(io)?;
     let before_bytes = whole_length(path);
     let used = UsedPages::of(conn)?;

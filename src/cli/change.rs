@@ -10,8 +10,9 @@ use super::source::SessionSource;
 use super::tree_paths::TreePaths;
 use super::{Ending, hints, text};
 use crate::control::{
-    Answer, ConnectError, ControlConnection, ControlError, PathText, Reading, Refusal, Request,
+    Answer, ConnectError, ControlConnection, ControlError, Reading, Refusal, Request,
 };
+use crate::delta::MergedPath;
 use crate::workspace::Workspace;
 
 /// Attempts to find a server that holds the session but does not answer yet, or no longer.
@@ -112,15 +113,16 @@ pub(super) fn ask_for_each(
     source: &SessionSource,
     given: &[OsString],
     json: Option<(&str, &str)>,
-    mut ask: impl FnMut(&mut SessionChanger, PathText) -> Result<Answer, CliError>,
+    mut ask: impl FnMut(&mut SessionChanger, &MergedPath) -> Result<Answer, CliError>,
 ) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let mut several = PathResults::default();
-    let paths = TreePaths::of_source(source, given)?.all(given)?;
+    let paths = TreePaths::of_source(source, given)?.each(given)?;
     with_session_changer(source, |changer| {
         for path in paths {
-            let answer = several.take(ask(changer, (&path).into()))?;
-            if let (Some(answer), Some((what, key))) = (answer, json) {
+            let answer = path.and_then(|path| Ok((ask(changer, &path)?, path)));
+            let answer = several.take(answer)?;
+            if let (Some((answer, path)), Some((what, key))) = (answer, json) {
                 let count = if let Answer::Objects(count) = answer { count } else { 1 };
                 let mut object = text::json(what);
                 text::put_path(&mut object, "path", path.as_bytes());

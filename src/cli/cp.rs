@@ -9,7 +9,7 @@ use super::copying::{CopyPath, CopyReport, Copying, SourceArg};
 use super::error::CliError;
 use super::operands::OperandPaths;
 use super::output::{self, Out, ProgressLine};
-use super::tree_paths::TreePaths;
+use super::tree_paths::{TreePaths, has_slash};
 use super::{Ending, text};
 use crate::inspect::apply::check_finished;
 
@@ -45,6 +45,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, from) = args.paths.split()?;
     let opened = args.paths.source.open()?;
     let paths = TreePaths::of(&opened);
+    let is_slashed = has_slash(to);
     let to = place(&paths, to)?;
     let from = from.iter().map(|path| named(&paths, path)).collect::<Result<Vec<_>, _>>()?;
     let is_outside = |place: &CopyPath| matches!(place, CopyPath::Host(_));
@@ -58,10 +59,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let progress = ProgressLine::new("copying", std::io::stderr().is_terminal());
     let (copied, several) = match to {
         CopyPath::Host(_) => {
-            Copying::new(&opened, None, args.recursive, progress).all(&from, &to)?
+            Copying::new(&opened, None, args.recursive, progress).all(&from, (&to, is_slashed))?
         }
         CopyPath::Tree(_) => with_session_changer(&args.paths.source, |changer| {
-            Copying::new(&opened, Some(changer), args.recursive, progress).all(&from, &to)
+            Copying::new(&opened, Some(changer), args.recursive, progress).all(&from, (&to, is_slashed))
         })?,
     };
     let shown = show(args, &copied)?;

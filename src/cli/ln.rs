@@ -7,7 +7,7 @@ use super::change::{PathResults, SessionChanger, with_session_changer};
 use super::error::CliError;
 use super::operands::{LastOperand, OperandPaths, kind};
 use super::output::Out;
-use super::tree_paths::TreePaths;
+use super::tree_paths::{TreePaths, has_slash};
 use super::{Ending, text};
 use crate::control::{Answer, AttrChanges, PathText, Request};
 use crate::delta::MergedPath;
@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, targets) = args.paths.split()?;
     let opened = args.paths.source.open_warned()?;
     let paths = TreePaths::of(&opened);
-    let place = LastOperand::of(&opened, paths.one(to)?, targets.len())?;
+    let place = LastOperand::of(&opened, (paths.one(to)?, has_slash(to)), targets.len())?;
     let mut out = Out::new();
     let mut several = PathResults::default();
     let source = &args.paths.source;
@@ -73,6 +73,7 @@ fn link(
     place: &LastOperand,
     (paths, target): (&TreePaths, &OsStr),
 ) -> Result<MergedPath, CliError> {
+    place.check_link()?;
     let bytes = target.as_bytes();
     // The target of a symbolic link need not be a path of the tree; only its last component counts.
     let last = bytes.rsplit(|byte| *byte == b'/').find(|name| !name.is_empty());

@@ -36,6 +36,6 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let meta = AttrChanges { mode: args.mode, ..AttrChanges::default() };
     let (parents, json) = (args.parents, args.json.then_some(("mkdir", "made")));
     ask_for_each(&args.source, &args.paths, json, |changer, path| {
-        changer.ask(Request::MakeDir { path, meta, parents })
+        changer.ask(Request::MakeDir { path: path.into(), meta, parents })
     })
 }

@@ -4,7 +4,7 @@ use super::change::{PathResults, with_session_changer};
 use super::error::CliError;
 use super::operands::{LastOperand, OperandPaths};
 use super::output::Out;
-use super::tree_paths::TreePaths;
+use super::tree_paths::{TreePaths, has_slash};
 use super::{Ending, text};
 use crate::control::Request;
 
@@ -36,18 +36,19 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (to, from) = args.paths.split()?;
     let opened = args.paths.source.open_warned()?;
     let paths = TreePaths::of(&opened);
-    let (to, from) = (paths.one(to)?, paths.all(from)?);
+    let (to, from) = ((paths.one(to)?, has_slash(to)), paths.each(from)?);
     let target = LastOperand::of(&opened, to, from.len())?;
     let mut out = Out::new();
     let mut several = PathResults::default();
     let source = &args.paths.source;
     with_session_changer(source, |changer| {
         for path in from {
+            let Some(path) = several.take(path)? else { continue };
             let to = target.for_source(&path);
             if args.no_clobber && target.is_there(&opened, &to)? {
                 continue;
             }
-            let checked = check(&path, &to);
+            let checked = check(&path, &to).and_then(|()| target.check_kind(&opened, &path));
             let request = Request::Rename { from: (&path).into(), to: (&to).into() };
             let moved = several.take(checked.and_then(|()| changer.ask(request)))?;
             if moved.is_some() && args.json {

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use super::error::CliError;
 use super::source::SessionSource;
 use super::text;
+use super::tree_paths::not_a_directory;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::opened::OpenSession;
@@ -32,16 +33,19 @@ impl OperandPaths {
 pub(super) struct LastOperand {
     path: MergedPath,
     is_dir: bool,
+    /// Whether the path has a slash at its end, and nothing is there.
+    is_new_dir: bool,
 }
 
 impl LastOperand {
-    /// Looks up the target `path` of this number of sources.
+    /// Looks up the target `path` of this number of sources. `has_slash` says whether it was given
+    /// with a slash at its end.
     ///
     /// # Errors
     /// There are several sources and `path` is not a directory.
     pub(super) fn of(
         opened: &OpenSession,
-        path: MergedPath,
+        (path, has_slash): (MergedPath, bool),
         sources: usize,
     ) -> Result<Self, CliError> {
         let kind = kind(opened, &path)?;
@@ -51,7 +55,24 @@ impl LastOperand {
             let what = format!("{path}: not a directory, and there are {sources} sources");
             return Err(CliError::new(what));
         }
-        Ok(Self { path, is_dir })
+        Ok(Self { path, is_dir, is_new_dir: has_slash && !is_dir })
+    }
+
+    /// Refuses another source than a directory for a target that is to become a directory.
+    pub(super) fn check_kind(
+        &self,
+        opened: &OpenSession,
+        source: &MergedPath,
+    ) -> Result<(), CliError> {
+        match self.is_new_dir && kind(opened, source)? != Some(FileKind::Directory) {
+            true => Err(not_a_directory(&self.path)),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a target that is to become a directory, for links.
+    pub(super) fn check_link(&self) -> Result<(), CliError> {
+        if self.is_new_dir { Err(not_a_directory(&self.path)) } else { Ok(()) }
     }
 
     /// The path that a source gets.

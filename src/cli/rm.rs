@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let is_shown = !args.json && std::io::stderr().is_terminal();
     let (mut progress, mut all) = (ProgressLine::new("removing", is_shown), 0);
     let ended = ask_for_each(&args.source, &args.paths, json, |changer, path| {
-        let request = Request::Remove { path, recursive: args.recursive, by_turns };
+        let request = Request::Remove { path: path.into(), recursive: args.recursive, by_turns };
         let mut objects = 0;
         loop {
             let answer = changer.ask(request.clone()).inspect_err(|_| progress.end())?;

@@ -31,6 +31,6 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let json = args.json.then_some(("rmdir", "removed"));
     ask_for_each(&args.source, &args.paths, json, |changer, path| {
-        changer.ask(Request::RemoveDir { path })
+        changer.ask(Request::RemoveDir { path: path.into() })
     })
 }

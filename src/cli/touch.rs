@@ -9,7 +9,7 @@ use super::error::CliError;
 use super::operands::kind;
 use super::output::Out;
 use super::source::SessionSource;
-use super::tree_paths::TreePaths;
+use super::tree_paths::{TreePaths, has_slash, not_a_directory};
 use super::{Ending, text, time_args};
 use crate::control::{AttrChanges, Reading, Request, WriteHow};
 
@@ -63,9 +63,15 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let mut several = PathResults::default();
     with_session_changer(&args.source, |changer| {
-        for path in TreePaths::of(&opened).all(&args.paths)? {
+        let paths = TreePaths::of(&opened).each(&args.paths)?;
+        for (path, given) in paths.into_iter().zip(&args.paths) {
+            let Some(path) = several.take(path)? else { continue };
             let is_there = kind(&opened, &path)?.is_some();
             if !is_there && args.no_create {
+                continue;
+            }
+            if !is_there && has_slash(given) {
+                several.take::<()>(Err(not_a_directory(&path)))?;
                 continue;
             }
             let request = |path| match is_there {

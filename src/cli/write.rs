@@ -55,7 +55,7 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let path = TreePaths::of_source(&args.source, &[&args.path])?.one(&args.path)?;
+    let path = TreePaths::of_source(&args.source, &[&args.path])?.one_file(&args.path)?;
     let content = match &args.from {
         Some(file) => {
             let open = File::open(file).and_then(not_a_directory).and_then(Reading::file);

@@ -1,4 +1,8 @@
-//! Relative paths begin at the current directory in the base, in every command with paths.
+//! Relative paths begin at the current directory in the base, in every command with paths; a slash
+//! at the end of a path means a directory.
+
+use std::fs;
+use std::process::{Command, Stdio};
 
 use super::change::in_both;
 use super::program::run;
@@ -53,5 +57,78 @@ fn relative_paths_begin_at_the_current_directory() {
             let said = place.says(2, command, &[""]);
             assert!(said.starts_with("error: an empty path names nothing"), "{command}: {said}");
         }
+    });
+}
+
+/// Each of these commands does, or refuses, the same as the program of that name on the host.
+#[test]
+fn a_slash_at_the_end_means_a_directory() {
+    in_both(|place| {
+        let host = place.host("host");
+        fs::create_dir_all(host.join("dir/sub")).unwrap();
+        for (path, content) in [("dir/file", "content"), ("dir/sub/deep", "deep"), ("kept", "kept")]
+        {
+            fs::write(host.join(path), content).unwrap();
+        }
+        std::os::unix::fs::symlink("dir/file", host.join("link")).unwrap();
+        let names = || {
+            let mut find = Command::new("find");
+            let found = find.args([".", "-mindepth", "1"]).current_dir(&host).output().unwrap();
+            let found = String::from_utf8(found.stdout).unwrap();
+            let mut names: Vec<_> = found.lines().map(|name| name[1..].to_owned()).collect();
+            names.sort();
+            names
+        };
+        for (line, is_done) in [
+            ("mv kept none/", false),
+            ("mv kept dir/file/", false),
+            ("mv kept/ other", false),
+            ("ln -s kept none/", false),
+            ("ln kept none/", false),
+            ("touch none/", false),
+            ("touch kept/", false),
+            ("touch -c none/", true),
+            ("rm kept/", false),
+            ("rm link/", false),
+            ("rmdir kept/", false),
+            ("chmod 600 kept/", false),
+            ("mkdir made/", true),
+            ("mv dir/sub moved/", true),
+            ("mv kept dir/", true),
+            ("rmdir made/", true),
+            ("rm -r moved/", true),
+        ] {
+            let (program, rest) = line.split_once(' ').unwrap();
+            let mut on_host = Command::new(program);
+            on_host.args(rest.split(' ')).current_dir(&host).stderr(Stdio::null());
+            assert_eq!(on_host.status().unwrap().success(), is_done, "{line} on the host");
+            let args: Vec<_> = rest.split(' ').collect();
+            let said = place.says(if is_done { 0 } else { 2 }, program, &args);
+            assert_eq!(!is_done, said.contains(": not a directory"), "{line}: {said}");
+            let found = place.says(0, "find", &["/"]);
+            assert_eq!(found.lines().skip(1).collect::<Vec<_>>(), names(), "{line}");
+        }
+        let copied = place.host("copied");
+        fs::write(&copied, "x").unwrap();
+        for args in [
+            &["cp", "copied", ":none/"][..],
+            &["cp", ":dir/kept/", "out"],
+            &["cp", ":dir/kept", ":none/"],
+            &["cp", ":dir/kept", "none/"],
+            &["write", "none/"],
+            &["write", "dir/kept/"],
+            &["cat", "dir/kept/"],
+        ] {
+            let said = place.says(2, args[0], &args[1..]);
+            assert!(said.contains(": not a directory\n"), "{args:?}: {said}");
+        }
+        assert!(place.says(2, "write", &["dir/"]).contains("is a directory"));
+        place.does("cp", &["-r", "host", ":made/"]);
+        place.does("cp", &["-r", ":made", "out/"]);
+        assert!(host.join("../out/dir/kept").exists());
+        // The other paths are removed all the same.
+        let said = place.says(1, "rm", &["dir/kept/", "dir/file"]);
+        assert_eq!(said, "error: /dir/kept: not a directory\n");
+        assert_eq!(place.says(0, "ls", &["dir"]), "kept\n");
     });
 }

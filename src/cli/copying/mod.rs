@@ -66,6 +66,8 @@ pub(super) struct Copying<'a> {
     opened: &'a OpenSession,
     changer: Option<&'a mut SessionChanger>,
     recursive: bool,
+    /// Whether the target has a slash at its end, and no directory is there.
+    is_new_dir: bool,
     copied: CopyReport,
     /// The index of the current source.
     source: usize,
@@ -90,6 +92,7 @@ impl<'a> Copying<'a> {
             opened,
             changer,
             recursive,
+            is_new_dir: false,
             copied: CopyReport::default(),
             source: 0,
             bulk: Bulk::default(),
@@ -101,20 +104,21 @@ impl<'a> Copying<'a> {
     }
 
     /// Copies each of `from` to or into `to`; returns the result of each. What was copied before a
-    /// failure stays.
+    /// failure stays. `has_slash` says whether `to` was given with a slash at its end.
     ///
     /// # Errors
     /// A failure after which no source can be copied.
     pub(super) fn all(
         mut self,
         from: &[SourceArg],
-        to: &CopyPath,
+        (to, has_slash): (&CopyPath, bool),
     ) -> Result<(CopyReport, PathResults), CliError> {
         let into = self.is_dir(to)?;
         if from.len() > 1 && !into {
             let what = format!("{to}: not a directory, and there are {} sources", from.len());
             return Err(CliError::new(what));
         }
+        self.is_new_dir = has_slash && !into;
         let mut several = PathResults::default();
         let copied = self.each(from, to, into, &mut several);
         // Queued objects are written also after a failure.
@@ -175,6 +179,8 @@ impl<'a> Copying<'a> {
         let object = self.object(source)?;
         if object.kind == FileKind::Directory {
             self.check_dir(source, &target)?;
+        } else if self.is_new_dir {
+            return Err(CliError::new(format!("{target}: not a directory")).about_path());
         }
         self.tree(object, target)
     }

@@ -37,6 +37,7 @@ mod hiding;
 mod hints;
 mod init;
 mod kv;
+mod links;
 mod listen;
 mod ln;
 mod log;

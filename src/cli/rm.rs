@@ -9,6 +9,10 @@ use super::output::ProgressLine;
 use super::source::SessionSource;
 use super::{Ending, text};
 use crate::control::{Answer, Request};
+use crate::delta::MergedPath;
+use crate::inspect::InspectError;
+use crate::inspect::opened::OpenSession;
+use crate::vfs::FsError;
 
 /// Remove files and directories from a session's merged tree.
 ///
@@ -27,6 +31,10 @@ pub(super) struct Args {
     #[arg(short, long)]
     recursive: bool,
 
+    /// Say nothing about paths that are not there.
+    #[arg(short, long)]
+    force: bool,
+
     /// Print a JSON object for each: path, removed (how many objects).
     #[arg(long)]
     json: bool,
@@ -37,7 +45,13 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (by_turns, json) = (args.recursive, args.json.then_some(("rm", "removed")));
     let is_shown = !args.json && std::io::stderr().is_terminal();
     let (mut progress, mut all) = (ProgressLine::new("removing", is_shown), 0);
+    let opened = args.force.then(|| args.source.open()).transpose()?;
     let ended = ask_for_each(&args.source, &args.paths, json, |changer, path| {
+        if let Some(opened) = &opened
+            && is_free(opened, path)?
+        {
+            return Ok(Answer::Objects(0));
+        }
         let request = Request::Remove { path: path.into(), recursive: args.recursive, by_turns };
         let mut objects = 0;
         loop {
@@ -54,4 +68,13 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     });
     progress.end();
     ended
+}
+
+/// Whether nothing is at a path.
+fn is_free(opened: &OpenSession, path: &MergedPath) -> Result<bool, CliError> {
+    let found = opened.with_tree(|view| match view.find(path) {
+        Err(FsError::NotDirectory) => Ok(None),
+        found => found.map_err(|source| InspectError::at(path, source)),
+    });
+    Ok(found?.is_none())
 }

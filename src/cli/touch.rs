@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::change::{PathResults, with_session_changer};
 use super::error::CliError;
+use super::links::followed;
 use super::operands::kind;
 use super::output::Out;
 use super::source::SessionSource;
@@ -15,7 +16,7 @@ use crate::control::{AttrChanges, Reading, Request, WriteHow};
 
 /// Set times in a session's merged tree, or make empty files.
 ///
-/// Without -a and -m, both times are set.
+/// Without -a and -m, both times are set. Symbolic links are followed within the tree.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   acetate touch work.db new.txt
@@ -31,6 +32,10 @@ pub(super) struct Args {
     /// Do not make files.
     #[arg(short = 'c', long)]
     no_create: bool,
+
+    /// Set the times of symbolic links themselves.
+    #[arg(long)]
+    no_dereference: bool,
 
     /// Set the time of the last read.
     #[arg(short = 'a', long)]
@@ -65,6 +70,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     with_session_changer(&args.source, |changer| {
         let paths = TreePaths::of(&opened).each(&args.paths)?;
         for (path, given) in paths.into_iter().zip(&args.paths) {
+            let path = path.and_then(|path| match args.no_dereference {
+                true => Ok(path),
+                false => followed(&opened, &path),
+            });
             let Some(path) = several.take(path)? else { continue };
             let is_there = kind(&opened, &path)?.is_some();
             if !is_there && args.no_create {

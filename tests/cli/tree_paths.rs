@@ -4,6 +4,8 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 use super::change::in_both;
 use super::program::run;
 
@@ -130,5 +132,46 @@ fn a_slash_at_the_end_means_a_directory() {
         let said = place.says(1, "rm", &["dir/kept/", "dir/file"]);
         assert_eq!(said, "error: /dir/kept: not a directory\n");
         assert_eq!(place.says(0, "ls", &["dir"]), "kept\n");
+    });
+}
+
+#[test]
+fn touch_follows_links_within_the_tree() {
+    in_both(|place| {
+        let time = |path: &str| {
+            let said = place.says(0, "stat", &[path, "--json"]);
+            serde_json::from_str::<Value>(&said).unwrap()["mtime"].clone()
+        };
+        let at = |year: u32| format!("{year}-02-03T04:05:06Z");
+        for (target, link) in
+            [("dir/../link", "again"), ("sub", "dir/in"), ("none", "dir/dangling"), ("/x", "out")]
+        {
+            place.does("ln", &["-s", target, link]);
+        }
+        place.does("ln", &["-s", "loop", "loop"]);
+        let before = time("link");
+        place.does("touch", &["-d", &at(2001), "again", "dir/dangling"]);
+        place.does("touch", &["-d", &at(2002), "dir/in/deep"]);
+        assert_eq!(time("dir/file"), at(2001));
+        assert_eq!(time("dir/sub/deep"), at(2002));
+        assert_eq!(time("link"), before);
+        assert_eq!(place.cat("dir/none"), "");
+        place.does("touch", &["--no-dereference", "-d", &at(2003), "link"]);
+        assert_eq!((time("link"), time("dir/file")), (at(2003).into(), at(2001).into()));
+        assert!(place.says(2, "touch", &["out"]).contains("/out: a symbolic link leads out of"));
+        assert!(place.says(2, "touch", &["loop"]).contains("/loop: too many levels of symbolic"));
+    });
+}
+
+#[test]
+fn rm_with_force_says_nothing_about_paths_that_are_not_there() {
+    in_both(|place| {
+        place.does("rm", &["-f", "none", "none/x", "kept/x", "kept", "kept"]);
+        place.does("rm", &["-rf", "dir/sub", "dir/none"]);
+        place.does("rm", &["--force", "none"]);
+        assert_eq!(place.says(0, "find", &["/"]), "/\n/dir\n/dir/file\n/link\n");
+        assert!(place.says(2, "rm", &["-f", "dir"]).contains("/dir: is a directory"));
+        let said = place.says(0, "rm", &["-f", "none", "--json"]);
+        assert!(said.contains("\"removed\":0"), "{said}");
     });
 }

@@ -25,7 +25,10 @@ impl Planner<'_> {
     /// Adds the steps for a difference to the plan.
     pub(super) fn add(&mut self, difference: &Difference) -> Result<()> {
         let change = &difference.change;
-        let merge = self.note_drift(difference)?.or_else(|| self.made_of_part(difference));
+        let merge = match self.note_drift(difference)? {
+            None => self.made_of_part(difference)?,
+            merge => merge,
+        };
         let before = change.before.as_ref().filter(|_| !change.is_link);
         let moves = difference.kind == DifferenceKind::Renamed && !change.moved_with_parent;
         let Some(after) = &change.after else {
@@ -61,7 +64,7 @@ impl Planner<'_> {
         };
         let attrs = match &merge {
             Some(merge) => merge.attrs.clone(),
-            None => self.attrs_of_both(change, after),
+            None => self.attrs_of_both(change, after)?,
         };
         if kept && let Some(base) = &change.before {
             return self.keep(base, (after, attrs), (to, replaced), (moves, change.is_link));
@@ -101,8 +104,7 @@ impl Planner<'_> {
     /// The target's directory that stays or moves with a change.
     pub(super) fn dir_there(&self, change: &Change) -> Result<Option<BaseAttr>> {
         let there = match change.before.as_ref().filter(|_| !change.is_link) {
-            Some(base) if self.target.is_copy() => self.target.stat(&base.path)?,
-            Some(base) => Some(base.attr.clone()),
+            Some(base) => self.attr_there(base)?,
             None => self.only_in_copy(change)?.map(|there| there.attr),
         };
         Ok(there.filter(|there| there.kind == FileKind::Directory))

@@ -50,18 +50,21 @@ impl Planner<'_> {
     }
 
     /// Content and attributes of a partly applied file whose base file did not change.
-    pub(super) fn made_of_part(&self, difference: &Difference) -> Option<Merge> {
+    pub(super) fn made_of_part(&self, difference: &Difference) -> Result<Option<Merge>> {
         let change = &difference.change;
-        let (part, after) = (self.part_of(change)?, change.after.as_ref()?);
-        let base = change.before.as_ref()?;
-        let attrs = self.attrs_of_both(change, after);
-        Some(match part.has_lines {
-            true => Merge { content: StepContent::Given(part.content.clone()), attrs },
-            false => {
-                let attrs = Attrs { mtime: base.attr.mtime, ..attrs };
-                Merge { content: StepContent::Base, attrs }
-            }
-        })
+        let (Some(part), Some(after), Some(base)) =
+            (self.part_of(change), &change.after, &change.before)
+        else {
+            return Ok(None);
+        };
+        let attrs = self.attrs_of_both(change, after)?;
+        if part.has_lines {
+            let content = StepContent::Given(part.content.clone());
+            return Ok(Some(Merge { content, attrs }));
+        }
+        let mtime = self.attr_there(base)?.map_or(attrs.mtime, |there| there.mtime);
+        let attrs = Attrs { mtime, ..attrs };
+        Ok(Some(Merge { content: StepContent::Base, attrs }))
     }
 }
 

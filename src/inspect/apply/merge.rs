@@ -170,21 +170,30 @@ impl Planner<'_> {
     }
 
     /// The attributes of an object that did not drift: the session's where the session changed
-    /// them, else the base's present ones, such as after a `chown` or `touch` on the host.
-    pub(super) fn attrs_of_both(&self, change: &Change, after: &TreeObject) -> Attrs {
+    /// them, else the target's present ones, such as after a `chown` or `touch` on the host.
+    pub(super) fn attrs_of_both(&self, change: &Change, after: &TreeObject) -> Result<Attrs> {
         let ours = side_attrs(after, self.part_of(change));
         let number = self.plan.changes.len().saturating_sub(1);
         let is_overwritten = self.drifted_changes.last().is_some_and(|(last, _)| *last == number)
+            || self.is_forced && self.target.is_copy()
             || self.sides.session.iter().any(|named| change.path.is_within(named));
-        match (&change.original, &change.before) {
-            (Some(original), Some(base))
-                if !is_overwritten && [original.kind, base.attr.kind] == [ours.kind; 2] =>
-            {
-                let is_same = ours.mtime == original.mtime;
-                let mtime = if is_same { base.attr.mtime } else { ours.mtime };
-                Attrs { mtime, ..merged_attrs(original, &base.attr, ours) }
-            }
-            _ => ours,
+        let (Some(original), Some(base)) = (&change.original, &change.before) else {
+            return Ok(ours);
+        };
+        let there = self.attr_there(base)?.filter(|there| there.kind == ours.kind);
+        let Some(there) = there.filter(|_| !is_overwritten && original.kind == ours.kind) else {
+            return Ok(ours);
+        };
+        let mtime = if ours.mtime == original.mtime { there.mtime } else { ours.mtime };
+        Ok(Attrs { mtime, ..merged_attrs(original, &there, ours) })
+    }
+
+    /// The attributes that the target has at the path of a base object. A copy may have others than
+    /// the base, which may have got its own after the copy was made.
+    pub(super) fn attr_there(&self, base: &BaseObject) -> Result<Option<BaseAttr>> {
+        match self.target.is_copy() {
+            true => self.target.stat(&base.path),
+            false => Ok(Some(base.attr.clone())),
         }
     }
 }
@@ -202,10 +211,7 @@ impl Planner<'_> {
         if is_named || !is_dir(original.kind) {
             return Ok(ours);
         }
-        let there = match self.target.is_copy() {
-            true => self.target.stat(&base.path)?.filter(|there| is_dir(there.kind)),
-            false => Some(base.attr.clone()),
-        };
+        let there = self.attr_there(base)?.filter(|there| is_dir(there.kind));
         Ok(there.map_or(ours.clone(), |there| merged_attrs(original, &there, ours)))
     }
 }

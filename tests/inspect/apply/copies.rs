@@ -1,10 +1,10 @@
 //! Copies that are not what the base is now, such as a fresh worktree.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use acetate::inspect::apply::{ApplyOptions, DriftReason};
 
@@ -95,4 +95,39 @@ fn what_was_removed_in_a_directory_that_moved_goes_from_a_later_copy() {
     assert_eq!(plan.left_out, []);
     assert_eq!(applied(&open(&world), Some(&to), &all()).unwrap().skipped, []);
     assert!(to.join("moved/text").exists() && !to.join("moved/old").exists());
+}
+
+/// The mode, the owner and the time in seconds of a file.
+fn attributes(dir: &Path, name: &str) -> (u32, u32, u32, i64) {
+    let meta = fs::metadata(dir.join(name)).unwrap();
+    (meta.mode() & 0o7777, meta.uid(), meta.gid(), meta.mtime())
+}
+
+#[test]
+fn attributes_that_the_base_got_later_do_not_reach_a_copy() {
+    let mut world = World::new(TREE);
+    world.write("dir/text", 0, b"ONE").unwrap();
+    world.rename("dir/gone", "dir/went").unwrap();
+    world.chmod("dir/old/one", 0o600).unwrap();
+    let to = copy(&world, "start");
+    let old = ["dir/text", "dir/gone", "dir/old/one"].map(|name| attributes(&to, name));
+    let base = world.change_base();
+    for name in ["dir/text", "dir/gone", "dir/old/one"] {
+        let file = base.join(name);
+        if name != "dir/old/one" {
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        if rustix::process::geteuid().is_root() {
+            chown(&file, Some(1234), Some(4321)).unwrap();
+        }
+        let touched = UNIX_EPOCH + Duration::from_secs(1_000_000);
+        fs::File::open(&file).unwrap().set_modified(touched).unwrap();
+    }
+    assert_eq!(drift(&world, &to, &all()), []);
+    assert_eq!(applied(&open(&world), Some(&to), &all()).unwrap().skipped, []);
+    let new = ["dir/text", "dir/went", "dir/old/one"].map(|name| attributes(&to, name));
+    assert_eq!((new[0].0, new[0].1, new[0].2), (old[0].0, old[0].1, old[0].2));
+    assert_eq!(new[1], old[1]);
+    assert_eq!(new[2], (0o600, old[2].1, old[2].2, old[2].3));
+    assert!(read(&to, "dir/text").starts_with("ONE\n"));
 }

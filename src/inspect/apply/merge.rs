@@ -55,6 +55,13 @@ pub(super) enum StepContent {
     },
 }
 
+impl StepContent {
+    /// Whether it is text that neither the session nor the base had.
+    pub(super) fn is_new_text(&self) -> bool {
+        matches!(self, Self::Given(_) | Self::Both { .. })
+    }
+}
+
 /// The result of an attempt to merge.
 pub(super) enum MergeOutcome {
     /// The file can be merged.

@@ -13,7 +13,7 @@ use crate::inspect::diff;
 use crate::inspect::error::Result;
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
-use crate::writeback::{Staging, StagingSlot, TargetError, Unset, Xattrs};
+use crate::writeback::{Attrs, Staging, StagingDir, StagingSlot, TargetError, Unset, Xattrs};
 
 /// Numbers of objects on which an attribute could not be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -133,13 +133,25 @@ impl StagingRun<'_, '_> {
         };
         // The plan already lists these as losses.
         carried.take_bound();
-        let (unset, names) = self.staging.set(make.slot, &make.attrs, &carried)?;
+        let (unset, names) = self.staging.set(make.slot, &self.attrs(make)?, &carried)?;
         self.staged.not_set.add(unset);
         if !names.is_empty() {
             let (path, why) = (make.path.clone(), "the host refuses them");
             self.staged.losses.push(Loss { path, names, why });
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// The attributes of a made object. Text that neither side had keeps the time at which it was
+    /// written: by an older one, a build would take it as up to date.
+    fn attrs(&self, make: &Make) -> Result<Attrs> {
+        let attrs = make.attrs.clone();
+        if !make.content.is_new_text() {
+            return Ok(attrs);
+        }
+        let path = Staging::path_of(StagingDir::New, make.slot);
+        let made = self.target.dir.object(&path)?;
+        Ok(Attrs { mtime: made.map_or(attrs.mtime, |made| made.attrs.mtime), ..attrs })
     }
 
     /// Writes merged content, or the chosen part of the session's content.

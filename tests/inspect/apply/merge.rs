@@ -55,6 +55,23 @@ fn lines_that_only_one_side_changed_are_merged() {
     assert_eq!(world.sql_value::<i64>("SELECT count(*) FROM acetate_original"), 0);
 }
 
+/// A build that compares times makes again what depends on a text that neither side had. A text of
+/// the session alone has the session's time.
+#[test]
+fn a_merged_text_has_the_time_of_the_apply() {
+    let mut world = World::new(TREE);
+    change_first_line(&world);
+    world.write("dir/other", 0, b"mine!\n").unwrap();
+    let base = world.change_base();
+    fs::write(base.join("dir/text"), "one\ntwo\nthree\nfour\nFIVE\n").unwrap();
+    let (of_session, since) = (world.now(), fs::metadata(base.join("dir/text")).unwrap().mtime());
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    assert_eq!(base_text(&world), "ONE\ntwo\nthree\nfour\nFIVE\n");
+    let time = |name: &str| fs::metadata(base.join(name)).unwrap().mtime();
+    assert!((since..since + 60).contains(&time("dir/text")), "{}", time("dir/text"));
+    assert_eq!(time("dir/other"), of_session);
+}
+
 /// git merges it, too: the person's lines go to where the agent moved the file.
 #[test]
 fn a_file_that_moved_gets_what_the_base_saved_at_its_old_name() {

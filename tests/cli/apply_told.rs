@@ -221,12 +221,17 @@ fn what_is_left_to_the_base_is_not_listed_as_removed() {
     let (out, _) = said(&apply(&world, &["--dry-run", "--skip-drifted", "gone"]), 1);
     assert!(!out.contains("D /gone") && out.contains("! /gone/x: "), "{out}");
     assert!(
-        out.contains("- /gone: holds /gone/x: the base changed since it was deleted\n"),
+        out.contains(
+            "- /gone: holds /gone/x: created or changed in the base since /gone was deleted\n"
+        ),
         "{out}"
     );
     let (out, _) = said(&apply(&world, &["--yes", "--take", "base", "gone"]), 0);
     assert!(!out.contains("D /gone"), "{out}");
-    assert!(out.contains("! /gone/x: the base changed since it was deleted; stays"), "{out}");
+    assert!(
+        out.contains("! /gone/x: created or changed in the base since /gone was deleted; stays"),
+        "{out}"
+    );
     assert!(world.base().join("gone/k.o").exists());
 }
 
@@ -242,7 +247,10 @@ fn one_file_of_a_removed_directory_is_left_to_the_base_alone() {
         fs::write(base.join(name), "a person's").unwrap();
     }
     let (out, _) = said(&apply(&world, &["--yes", "--take", "base", "d/f2"]), 1);
-    assert!(out.contains("! /d/sub/f4: the base changed since it was deleted\n"), "{out}");
+    assert!(
+        out.contains("! /d/sub/f4: created or changed in the base since /d was deleted\n"),
+        "{out}"
+    );
     let sides = ["--yes", "--take", "base", "d/f2", "--take", "base", "d/sub"];
     let (out, err) = said(&apply(&world, &sides), 1);
     assert!(out.contains("- /d: holds /d/f2, which stays as the base has it"), "{out}");

@@ -25,15 +25,31 @@ pub struct Drifted {
     pub reason: DriftReason,
     /// How a copy of the base differs from the base.
     pub in_copy: Option<String>,
+    /// The directory that the session deleted or replaced, if the object is in it.
+    pub inside: Option<GoneDir>,
+}
+
+/// A directory that the session deleted or replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GoneDir {
+    /// Its path.
+    pub path: MergedPath,
+    /// Another object took its place.
+    pub is_replaced: bool,
 }
 
 impl Drifted {
     fn new(path: MergedPath, reason: DriftReason) -> Self {
-        Self { path, reason, in_copy: None }
+        Self { path, reason, in_copy: None, inside: None }
     }
 
     /// The kind of drift and its detail, for the user.
     pub fn why(&self) -> String {
+        if let Some(GoneDir { path, is_replaced }) = &self.inside {
+            let how = if *is_replaced { "replaced" } else { "deleted" };
+            let path = path.display();
+            return format!("created or changed in the base since {path} was {how}");
+        }
         let why = self.reason.as_str();
         self.in_copy.as_ref().map_or_else(|| why.to_owned(), |what| format!("{why}: {what}"))
     }

@@ -71,7 +71,7 @@ use target_dir::ApplyTarget;
 
 pub use advice::ApplyAdvice;
 pub use consent::{Consent, ShowPlan};
-pub use drift::{DriftReason, Drifted};
+pub use drift::{DriftReason, Drifted, GoneDir};
 pub use finish_copy_up::pending_copies;
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
 pub use keep_checks::{check_not_taken_back, keep_nothing};

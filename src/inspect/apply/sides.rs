@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::Skipped;
 use super::advice::ApplyAdvice;
-use super::drift::{DriftReason, Drifted};
+use super::drift::{DriftReason, Drifted, GoneDir};
 use super::plan::{KeptExtent, KeptInBase};
 use super::planner::Planner;
 use crate::delta::MergedPath;
@@ -26,6 +26,9 @@ impl Planner<'_> {
         for (change, drifted) in &mut drifts {
             if drifted.reason == DriftReason::Copy {
                 drifted.in_copy = self.difference_in_copy(*change, &drifted.path)?;
+            }
+            if drifted.reason == DriftReason::ChangedSinceDeleted {
+                drifted.inside = self.gone_dir_of(*change, drifted);
             }
         }
         let (overruled, drifts): (Vec<_>, Vec<_>) =
@@ -86,6 +89,16 @@ impl Planner<'_> {
         self.plan.changes.get(change).is_none_or(|change| {
             change.path == drifted.path || change.from.as_ref() == Some(&drifted.path)
         })
+    }
+
+    /// The directory that a change deletes or replaces, if the drifted object is in it.
+    fn gone_dir_of(&self, change: usize, drifted: &Drifted) -> Option<GoneDir> {
+        let change = self.plan.changes.get(change)?;
+        let is_replaced = change.object.is_some();
+        let old = change.from.as_ref().filter(|_| !is_replaced);
+        let path = old.unwrap_or(&change.path).clone();
+        let is_inside = drifted.path != path && drifted.path.is_within(&path);
+        is_inside.then_some(GoneDir { path, is_replaced })
     }
 
     /// Refuses to leave one object to the base in a directory that the session replaced or moved,

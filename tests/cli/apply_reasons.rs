@@ -24,6 +24,32 @@ fn done(dir: &Path, args: &[&str]) -> String {
     said(&run(dir, args), 0).0
 }
 
+/// Gives a file of the session a content.
+fn put(dir: &Path, path: &str, content: &str) {
+    fs::write(dir.join("agent"), content).unwrap();
+    done(dir, &["cp", "s.db", "agent", &format!(":/{path}")]);
+}
+
+#[test]
+fn a_file_without_its_original_is_said_to_lack_it() {
+    let text = "line\n".repeat(300_000);
+    let dir = session_over("big", &text);
+    put(dir.path(), "big", &format!("{text}agent\n"));
+    sleep(Duration::from_millis(1100));
+    fs::write(dir.path().join("base/big"), format!("person\n{text}")).unwrap();
+    let (out, err) = said(&run(dir.path(), &["apply", "s.db", "--yes"]), 1);
+    let why = "the base changed it too: what it had before is not kept, so it cannot be merged";
+    assert!(out.contains(&format!("! /big: {why}\n")), "{out}");
+    let hint = "--keep-originals=SIZE of serve, mount and run keeps larger files to merge later";
+    assert!(err.contains(hint), "{err}");
+    // The hint is for these files alone.
+    let dir = session_over("f", "1\n");
+    put(dir.path(), "f", "2\n");
+    fs::write(dir.path().join("base/f"), "3\n").unwrap();
+    let (_, err) = said(&run(dir.path(), &["apply", "s.db", "--yes"]), 1);
+    assert!(!err.contains("--keep-originals"), "{err}");
+}
+
 #[test]
 fn an_object_in_a_deleted_directory_is_not_said_to_be_deleted_itself() {
     let dir = session_over("dir/one", "1\n");

@@ -35,7 +35,7 @@ use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
 use crate::workspace::layers::check_base;
 use forgetting::{Forgetting, with_changer};
-use next_steps::{command, has_rest, note_next, overwriting, without_git};
+use next_steps::{command, has_rest, keeping_originals, note_next, overwriting, without_git};
 use printing::PlanPrinter;
 use progress::ApplyProgress;
 use report::tell;
@@ -203,9 +203,10 @@ fn tell_stopped(
     let rest = if has_rest { "--skip-drifted applies the rest; " } else { "" };
     output::line(format_args!(
         "nothing was written, because of {marked} marked with `!`: {rest}for each of them, \
-         --take base PATH keeps what the base has{}{}",
+         --take base PATH keeps what the base has{}{}{}",
         overwriting(plan),
         without_git(plan),
+        keeping_originals(plan),
     ));
     Ok(Ending::Findings)
 }

@@ -58,13 +58,22 @@ pub(super) fn without_git(plan: &ApplyPlan) -> String {
     }
 }
 
+/// The option that keeps larger originals, if one is missing.
+pub(super) fn keeping_originals(plan: &ApplyPlan) -> &'static str {
+    match plan.drifted.iter().any(|drifted| drifted.reason == DriftReason::NoOriginal) {
+        true => "; --keep-originals=SIZE of serve, mount and run keeps larger files to merge later",
+        false => "",
+    }
+}
+
 /// Prints the options for drifted objects that were left out.
 pub(super) fn note_next(args: &Args, plan: &ApplyPlan) {
     let command = command(args);
     let gives_up = if args.to.is_none() { " and gives up what the session has" } else { "" };
     output::line(format_args!(
-        "for each that drifted: `{command} --take base PATH` keeps what is there{gives_up}{}{}",
+        "for each that drifted: `{command} --take base PATH` keeps what is there{gives_up}{}{}{}",
         overwriting(plan),
         without_git(plan),
+        keeping_originals(plan),
     ));
 }

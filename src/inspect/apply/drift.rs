@@ -72,6 +72,8 @@ pub enum DriftReason {
     Attributes,
     /// Both changed it, and it is not text, or is too large to be merged.
     NotText,
+    /// Both changed it, and its original is not kept.
+    NoOriginal,
     /// Both changed it, and it is git's own.
     Git,
     /// The copy has another object there, which cannot be merged.
@@ -89,6 +91,9 @@ impl DriftReason {
             Self::Conflict => "the base changed the same lines",
             Self::Attributes => "the base changed its mode or owner too",
             Self::NotText => "the base changed it too: not text, so it cannot be merged",
+            Self::NoOriginal => {
+                "the base changed it too: what it had before is not kept, so it cannot be merged"
+            }
             Self::Git => "the base changed it too, and git's own files are not merged",
             Self::Copy => "the copy is not as the base there",
         }

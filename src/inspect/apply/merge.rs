@@ -79,12 +79,18 @@ impl Planner<'_> {
     ) -> Result<MergeOutcome> {
         let change = &difference.change;
         let conflict = |why| Ok(MergeOutcome::Conflict(why));
-        let original = change.original.as_ref().filter(|original| original.digest.is_some());
-        let (Some(original), Some(base), Some(after)) = (original, there, &change.after) else {
+        let (Some(base), Some(after)) = (there, &change.after) else {
             return conflict(DriftReason::Changed);
         };
-        let is_file = |kind| kind == FileKind::Regular;
-        if ![original.kind, base.attr.kind, after.attr().kind].into_iter().all(is_file) {
+        let are_files = [base.attr.kind, after.attr().kind] == [FileKind::Regular; 2];
+        let original = change.original.as_ref().filter(|original| original.digest.is_some());
+        let Some(original) = original else {
+            return conflict(match are_files && after.origin().is_some() {
+                true => DriftReason::NoOriginal,
+                false => DriftReason::Changed,
+            });
+        };
+        if !are_files || original.kind != FileKind::Regular {
             return conflict(DriftReason::Changed);
         }
         let part = self.part_of(change);

@@ -32,6 +32,7 @@ mod planner;
 mod record;
 mod refused;
 mod remove_staging;
+mod removed_dir_check;
 mod report;
 mod session_check;
 mod set_attributes;

@@ -7,20 +7,21 @@
 //! again; the session follows it there.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use super::dir_times::DirTimes;
 use super::journal::{Journal, Notes};
 use super::locked_dirs;
 use super::plan::target_path;
 use super::refused::{mounted_at, mounted_below};
+use super::removed_dir_check::TouchedFiles;
 use super::session_check::{CHANGED, SessionCheck};
 use super::stage::NotSet;
 use super::step_failure::StepFailure;
 use super::steps::{AppliedChange, PutStep, Take};
-use super::target_dir::{ApplyTarget, stat_in};
+use super::target_dir::ApplyTarget;
 use super::{ApplyEvent, ApplyWatch, LostLink, Skipped};
-use crate::base::{BaseError, BasePath};
+use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
@@ -30,7 +31,8 @@ use crate::writeback::{
 };
 
 /// Why the removal of a directory is left out.
-const MOVED_OUT_CHANGED: &str = "what was moved out of it changed after the plan was made";
+pub(super) const MOVED_OUT_CHANGED: &str =
+    "what was moved out of it changed after the plan was made";
 
 /// The state of a run over the journal's steps.
 pub(super) struct StepRunner<'a> {
@@ -47,13 +49,15 @@ pub(super) struct StepRunner<'a> {
     /// Takes without a put: the object is removed with all below it. By path.
     removed: BTreeMap<BasePath, &'a Take>,
     /// Takes with a put: the object moves. By its old path.
-    moved: BTreeMap<BasePath, StagingSlot>,
+    pub(super) moved: BTreeMap<BasePath, StagingSlot>,
     /// Slots of takes that only add a hard link.
     links: HashSet<StagingSlot>,
     /// Changes with a put.
     pub(super) placed: HashSet<usize>,
     /// Directories that takes or openings change: their new ctimes are our own work.
-    source_dirs: HashSet<BasePath>,
+    pub(super) source_dirs: HashSet<BasePath>,
+    /// Files of which a step moves, removes or adds a name, which changes their ctimes.
+    pub(super) touched_files: TouchedFiles,
     /// Mount points in the target, as this run began.
     mounts: BTreeSet<BasePath>,
     /// Steps that are done or skipped.
@@ -126,6 +130,7 @@ impl<'a> StepRunner<'a> {
             links,
             placed,
             source_dirs,
+            touched_files: TouchedFiles::of(journal),
             mounts: target.dir.mounts_below(),
             done,
         })
@@ -266,46 +271,6 @@ impl<'a> StepRunner<'a> {
             Some(_) => Err(StepFailure::Skip("it changed after the plan was made".to_owned())),
             None => Err(StepFailure::Skip("it was removed after the plan was made".to_owned())),
         }
-    }
-
-    /// Refuses to remove a directory that still holds an object which was to move out first.
-    fn check_moved_out(&self, top: &BasePath) -> std::result::Result<(), StepFailure> {
-        let below = [top.as_bytes(), b"/"].concat();
-        let from = (Bound::Excluded(below.as_slice()), Bound::Unbounded);
-        let inside = self.moved.range::<[u8], _>(from);
-        for (_, slot) in inside.take_while(|(path, _)| path.as_bytes().starts_with(&below)) {
-            if self.staging.look(StagingDir::Taken, *slot)?.is_none() {
-                return Err(StepFailure::Skip(MOVED_OUT_CHANGED.to_owned()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses to remove a directory in which something changed since the plan was begun.
-    fn check_unseen(&self, top: &BasePath) -> std::result::Result<(), StepFailure> {
-        let skip = |error: BaseError| StepFailure::Skip(error.to_string());
-        let mut open = vec![top.clone()];
-        while let Some(dir) = open.pop() {
-            for entry in &self.target.reader().list(&dir).map_err(skip)?.entries {
-                let path = dir.join(&entry.name);
-                let Some(attr) = stat_in(self.target.reader(), &path).map_err(skip)? else {
-                    continue;
-                };
-                let is_dir = attr.kind == FileKind::Directory;
-                // Our own steps may have set these ctimes.
-                let is_ours =
-                    if is_dir { self.source_dirs.contains(&path) } else { attr.nlink > 1 };
-                if is_dir {
-                    open.push(path);
-                }
-                if !is_ours && attr.ctime > self.journal.begun {
-                    return Err(StepFailure::Skip(
-                        "something in it changed after the plan was made".to_owned(),
-                    ));
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Continues in the directory of `path`, in which a step moves an entry.

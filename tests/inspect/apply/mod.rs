@@ -11,6 +11,7 @@ mod hard_links;
 mod history;
 mod kinds;
 mod left_out;
+mod linked_meanwhile;
 mod meanwhile;
 mod merge;
 mod modes_killed;

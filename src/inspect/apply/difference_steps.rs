@@ -66,6 +66,7 @@ impl Planner<'_> {
             Some(merge) => merge.attrs.clone(),
             None => self.attrs_of_both(change, after)?,
         };
+        self.note_special(change, &attrs, kept)?;
         if kept && let Some(base) = &change.before {
             return self.keep(base, (after, attrs), (to, replaced), (moves, change.is_link));
         }

@@ -77,6 +77,8 @@ pub(super) struct Planner<'a> {
     pub(super) counts: BTreeMap<usize, ChangeSize>,
     /// The changes of directories that stay where they are, by number.
     pub(super) attributes_of_dirs: HashSet<usize>,
+    /// Changes that make a special object, by number.
+    pub(super) special_changes: Vec<(usize, &'static str)>,
     /// Drifted objects, with the number of their change.
     pub(super) drifted_changes: Vec<(usize, Drifted)>,
     pub plan: ApplyPlan,
@@ -151,6 +153,7 @@ impl<'a> Planner<'a> {
             sides: ConflictSides { session, base },
             counts: BTreeMap::new(),
             attributes_of_dirs: HashSet::new(),
+            special_changes: Vec::new(),
             drifted_changes: Vec::new(),
             plan: ApplyPlan::default(),
             shown: None,
@@ -201,6 +204,7 @@ impl<'a> Planner<'a> {
         self.find_drift_by_log()?;
         self.find_drift_in_same_second()?;
         self.resolve_drift()?;
+        self.leave_out_special_changes();
         self.leave_out_git_dirs()?;
         self.leave_out_mounts();
         self.refuse_removal_of_unseen()?;

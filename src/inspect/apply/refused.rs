@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 use super::Skipped;
 use super::audit_drift::{self, RemovedDescendant};
-use super::plan::{ApplyPlan, Loss, Special, target_path};
+use super::plan::{ApplyPlan, Loss, Special, attrs, target_path};
 use super::planner::{LeftOutMove, Planner};
 use super::target_dir::base_error;
 use crate::base::BasePath;
@@ -18,7 +18,7 @@ use crate::inspect::InspectError;
 use crate::inspect::diff::{self, Difference, DifferenceKind};
 use crate::inspect::error::Result;
 use crate::inspect::split;
-use crate::overlay::{BaseObject, Change, DeniedChange};
+use crate::overlay::{BaseObject, Change, DeniedChange, TreeObject};
 use crate::vfs::{FileKind, FsError};
 use crate::writeback::Attrs;
 
@@ -99,9 +99,13 @@ impl Planner<'_> {
     }
 
     /// Leaves out a change that makes a special object, unless an option allows these; returns
-    /// whether it did.
+    /// whether it did. Set-ID bits that the session did not set are left to
+    /// [`note_special`](Self::note_special): the base may have removed them.
     pub(super) fn leave_out_if_special(&mut self, change: &Change) -> Result<bool> {
-        let Some(what) = self.special(change)? else { return Ok(false) };
+        let Some(after) = change.after.as_ref().filter(|after| !keeps_set_id(change, after)) else {
+            return Ok(false);
+        };
+        let Some(what) = self.special(change, &attrs(after), false)? else { return Ok(false) };
         let path = change.path.clone();
         if self.makes_special {
             self.plan.special.push(Special { path, what });
@@ -138,10 +142,47 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The kind of special object that a change makes; `None` if the base already has the same.
-    fn special(&self, change: &Change) -> Result<Option<&'static str>> {
+    /// Notes the change that was noted last if its object, with the merged attributes `attrs`, is a
+    /// special one. The object `is_kept` if its content is the base's.
+    pub(super) fn note_special(
+        &mut self,
+        change: &Change,
+        attrs: &Attrs,
+        is_kept: bool,
+    ) -> Result<()> {
+        if let Some(what) = self.special(change, attrs, is_kept)? {
+            self.special_changes.push((self.plan.changes.len() - 1, what));
+        }
+        Ok(())
+    }
+
+    /// Leaves out the changes that [`note_special`](Self::note_special) noted, unless an option
+    /// allows them. Those that wait for a decision about drift are refused as a whole.
+    pub(super) fn leave_out_special_changes(&mut self) {
+        for (number, what) in std::mem::take(&mut self.special_changes) {
+            let path = self.plan.changes[number].path.clone();
+            if self.makes_special {
+                if self.plan.special.iter().all(|special| special.path != path) {
+                    self.plan.special.push(Special { path, what });
+                }
+            } else if !self.plan.undecided.contains(&path) {
+                self.plan.leaves_special_out = true;
+                let why = format!("{what}: not made by default");
+                self.refuse(number, Skipped { path, why });
+            }
+        }
+    }
+
+    /// The kind of special object that a change makes with the attributes `attr`; `None` if the
+    /// base already has the same.
+    fn special(
+        &self,
+        change: &Change,
+        attr: &Attrs,
+        is_kept: bool,
+    ) -> Result<Option<&'static str>> {
         let Some(after) = &change.after else { return Ok(None) };
-        let (attr, before) = (after.attr(), change.before.as_ref());
+        let before = change.before.as_ref();
         let before = before.filter(|base| base.attr.kind == attr.kind);
         let before = match before {
             Some(base) if self.is_only_in_copy(&base.path)? => None,
@@ -160,7 +201,10 @@ impl Planner<'_> {
             FileKind::Regular => added == 0 && (old.uid, old.gid) == (attr.uid, attr.gid),
             _ => true,
         };
-        let is_known = is_known && !diff::content_differs(self.opened, self.view, base, after)?;
+        let has_content = || -> Result<bool> {
+            Ok(is_kept || !diff::content_differs(self.opened, self.view, base, after)?)
+        };
+        let is_known = is_known && has_content()?;
         Ok((!is_known).then_some(what))
     }
 
@@ -283,6 +327,13 @@ impl Planner<'_> {
         self.plan.left_out.push(skipped.clone());
         self.plan.refused.push((change, skipped));
     }
+}
+
+/// Whether a file has the set-ID bits of its original.
+fn keeps_set_id(change: &Change, after: &TreeObject) -> bool {
+    let (attr, bits) = (after.attr(), SET_UID | SET_GID);
+    let original = change.original.as_ref().filter(|_| attr.kind == FileKind::Regular);
+    original.is_some_and(|o| o.kind == attr.kind && o.mode & bits == attr.mode & bits)
 }
 
 /// A mount point below a directory.

@@ -138,7 +138,8 @@ pub enum Request {
         /// Mode, uid and gid that belong to the content.
         attributes: [u32; 3],
     },
-    /// Removes copied-up objects that the session did not change.
+    /// Removes copied-up objects that the session did not change, and the moves of directories that
+    /// the base made too.
     DropUnchanged {
         /// Path, file number, and seconds and nanoseconds of the ctime of each.
         copies: Vec<(PathText, (u64, i64, u32))>,

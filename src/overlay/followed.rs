@@ -261,26 +261,28 @@ pub(super) fn settle(
 ) -> Result<BTreeSet<MergedPath>> {
     let mut dirs = BTreeSet::new();
     // During an apply, a directory in a followed one can be found once that one is settled.
-    while let Some((ino, was, now)) = next_followed(edit, is_chosen)? {
+    while let Some((ino, was, now)) = next_followed(&edit.view(), is_chosen)? {
+        let above = was.split().map(|(above, _)| edit.view().place_of_base(&above)).transpose()?;
         settle_dir(edit, &was, &now)?;
-        dirs.insert(MergedPath::of_base(&was).parent());
+        dirs.extend(above.flatten().map(|above| above.merged.clone()));
         let place = edit.view().place_of_inode(ino, edit.view().shown(ino)?)?;
         dirs.insert(place.merged.clone());
     }
     Ok(dirs)
 }
 
-fn next_followed(
-    edit: &Edit<'_>,
+/// A redirect that `is_chosen` and that is followed: its directory, the recorded path and the
+/// present one.
+pub(super) fn next_followed(
+    view: &View<'_>,
     is_chosen: &dyn Fn(Ino, &BasePath) -> bool,
 ) -> Result<Option<(Ino, BasePath, BasePath)>> {
-    let view = edit.view();
     for ino in view.txn.redirects()? {
         let Some(was) = view.txn.redirect(ino)?.filter(|was| is_chosen(ino, was)) else { continue };
         let Some((parent, name)) = view.txn.name_of(ino)? else { continue };
         let parent = view.place_of_inode(parent, view.shown(parent)?)?;
-        let is_missing = is_missing(&view, &was);
-        if let Some(now) = followed(&view, ino, (&was, is_missing), &parent, &name)? {
+        let is_missing = is_missing(view, &was);
+        if let Some(now) = followed(view, ino, (&was, is_missing), &parent, &name)? {
             return Ok(Some((ino, was, now)));
         }
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use tempfile::{TempDir, tempdir};
 
 use super::program::run;
+use crate::support::applied::copy;
 use crate::support::git::git;
 
 /// A base with files in `d`, which the session moves to `d2`.
@@ -40,6 +41,88 @@ fn both_sides_moved_it() {
     assert_eq!(said(dir, &["seal", "s.db"]).0, 0);
     assert_eq!(said(dir, &["diff", "s.db"]), (0, String::new()));
     assert!(said(dir, &["apply", "s.db", "-n"]).1.contains("nothing to apply"));
+}
+
+/// Each directory of the session with a redirect, and each whiteout, as `status` counts them.
+fn moves_left(dir: &Path) -> (bool, bool) {
+    let status = said(dir, &["status", "s.db"]).1;
+    (status.contains("directory moved"), !status.contains(" 0 names hidden"))
+}
+
+#[test]
+fn an_apply_settles_it() {
+    let dir = moved();
+    let dir = dir.path();
+    fs::rename(dir.join("base/d"), dir.join("base/d2")).unwrap();
+    assert_eq!(moves_left(dir), (true, true));
+    assert_eq!(said(dir, &["apply", "s.db", "-n"]).0, 0);
+    assert_eq!(moves_left(dir), (true, true));
+    assert!(said(dir, &["apply", "s.db", "--yes"]).1.contains("nothing to apply"));
+    assert_eq!(moves_left(dir), (false, false));
+    fs::create_dir(dir.join("base/d")).unwrap();
+    fs::write(dir.join("base/d/mine"), "mine").unwrap();
+    fs::rename(dir.join("base/d2"), dir.join("base/d3")).unwrap();
+    assert_eq!(said(dir, &["diff", "s.db"]), (0, String::new()));
+    assert_eq!(
+        said(dir, &["find", "s.db", "/"]).1,
+        "/\n/d\n/d/mine\n/d3\n/d3/f1\n/d3/f2\n/d3/f3\n"
+    );
+}
+
+/// The base may get another directory at the old path by the apply itself.
+#[test]
+fn an_apply_that_makes_something_at_the_old_path_settles_it_first() {
+    for is_copied in [false, true] {
+        let dir = moved();
+        let dir = dir.path();
+        assert_eq!(said(dir, &["mkdir", "s.db", "d"]).0, 0);
+        assert_eq!(said(dir, &["mkdir", "s.db", "d/sub"]).0, 0);
+        if is_copied {
+            copy(&dir.join("base/d"), &dir.join("base/d2"));
+            fs::remove_dir_all(dir.join("base/d")).unwrap();
+        } else {
+            fs::rename(dir.join("base/d"), dir.join("base/d2")).unwrap();
+        }
+        let (code, told) = said(dir, &["apply", "s.db", "--yes"]);
+        assert!(code == 0 && !told.contains("skipped"), "{told}");
+        assert_eq!(said(dir, &["check", "s.db"]), (0, "s.db: sound\n".to_owned()));
+        let tree = "/\n/d\n/d/sub\n/d2\n/d2/f1\n/d2/f2\n/d2/f3\n";
+        assert_eq!(said(dir, &["find", "s.db", "/"]).1, tree);
+        assert_eq!(said(dir, &["diff", "s.db"]), (0, String::new()));
+        assert_eq!(moves_left(dir), (false, false));
+        assert!(dir.join("base/d/sub").is_dir());
+    }
+}
+
+/// It is not the directory that the session moved, and the apply would take it away.
+#[test]
+fn another_directory_at_the_old_path_is_drift() {
+    let dir = moved();
+    let dir = dir.path();
+    fs::rename(dir.join("base/d"), dir.join("base/d3")).unwrap();
+    fs::create_dir(dir.join("base/d")).unwrap();
+    fs::write(dir.join("base/d/mine"), "mine").unwrap();
+    let (code, told) = said(dir, &["apply", "s.db", "--yes"]);
+    assert!(code == 1 && told.contains("! /d -> /d2: the base has something new there"), "{told}");
+    assert!(dir.join("base/d/mine").exists());
+    assert!(said(dir, &["diff", "s.db"]).1.contains("R /d -> /d2/ (the base changed since)"));
+    assert!(said(dir, &["status", "s.db"]).1.contains("drift    1 object"));
+    assert_eq!(said(dir, &["apply", "s.db", "--yes", "--take", "base", "d2"]).0, 0);
+    assert_eq!(said(dir, &["diff", "s.db"]), (0, String::new()));
+    assert!(dir.join("base/d/mine").exists());
+}
+
+/// With the times of the directory, as `cp -a` gives them, it is as good as that.
+#[test]
+fn a_copy_at_the_old_path_is_no_drift() {
+    let dir = moved();
+    let dir = dir.path();
+    copy(&dir.join("base/d"), &dir.join("base/copy"));
+    fs::remove_dir_all(dir.join("base/d")).unwrap();
+    fs::create_dir(dir.join("base/between")).unwrap();
+    fs::rename(dir.join("base/copy"), dir.join("base/d")).unwrap();
+    assert_eq!(said(dir, &["apply", "s.db", "--yes"]).0, 0);
+    assert!(dir.join("base/d2/f1").exists() && !dir.join("base/d").exists());
 }
 
 #[test]

@@ -206,6 +206,11 @@ impl SessionUpdater for Book<'_> {
         Ok(kept)
     }
 
+    fn settle_moves(&mut self) -> Result<()> {
+        self.drop_unchanged(&[]);
+        Ok(())
+    }
+
     fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
         let copies = copies.iter().map(|dropped| dropped.copy.clone()).collect();
         self.0.wait(self.0.overlay.drop_unchanged(&self.0.caller, copies)).unwrap();

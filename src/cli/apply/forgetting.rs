@@ -87,6 +87,15 @@ impl SessionUpdater for Forgetting<'_> {
         Ok(())
     }
 
+    fn settle_moves(&mut self) -> Result<(), InspectError> {
+        // Each such request settles them.
+        let settled = self.0.ask(Request::DropUnchanged { copies: Vec::new() });
+        settled.map(drop).map_err(|error| InspectError::Refused {
+            what: format!("the session cannot drop moves that the base made too: {error}"),
+            advice: ApplyAdvice::MendAndRepeat,
+        })
+    }
+
     fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
         // Entries before their directory.
         for some in copies.rchunks(limits::MAX_PATHS) {

@@ -26,8 +26,8 @@ use crate::control::limits::MAX_PATHS;
 use crate::control::{PathText, Request};
 use crate::inspect::apply::{
     AppliedChange, ApplyOptions, ApplyPlan, Consent, InterruptedApply, KeptExtent, KeptInBase,
-    SessionUpdater, ShowPlan, apply, check_not_taken_back, clear, interrupted, keep_nothing, plan,
-    resume,
+    SessionUpdater, ShowPlan, apply, check_not_taken_back, clear, has_moves_of_both, interrupted,
+    keep_nothing, plan, resume,
 };
 use crate::inspect::diff::is_time_of_directory;
 use crate::inspect::hunks::ChosenHunks;
@@ -171,7 +171,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         shown.print(&plan)?;
     }
     if plan.changes.is_empty() {
-        if args.yes && !plan.unchanged.is_empty() {
+        if args.yes && args.to.is_none() {
             drop_unchanged(args, &opened, &plan)?;
         }
         return Ok(ending_of(&plan));
@@ -211,12 +211,18 @@ fn tell_stopped(
     Ok(Ending::Findings)
 }
 
-/// Drops copies in which the session changed nothing.
+/// Drops copies in which the session changed nothing, and moves that the base made too.
 fn drop_unchanged(args: &Args, opened: &OpenSession, plan: &ApplyPlan) -> Result<(), CliError> {
+    let has_moves = has_moves_of_both(opened)?;
+    if plan.unchanged.is_empty() && !has_moves {
+        return Ok(());
+    }
     with_updater(args, opened, |updater| {
-        if let Some(updater) = updater {
-            updater.drop_unchanged(&plan.unchanged);
+        let Some(updater) = updater else { return Ok(()) };
+        if has_moves {
+            updater.settle_moves()?;
         }
+        updater.drop_unchanged(&plan.unchanged);
         Ok(())
     })
 }

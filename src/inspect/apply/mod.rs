@@ -36,6 +36,7 @@ mod removed_dir_check;
 mod report;
 mod session_check;
 mod set_attributes;
+mod settle_moves;
 mod sides;
 mod stage;
 mod step_failure;
@@ -66,6 +67,7 @@ use open_staging::{open, open_new, shown};
 use planner::Planner;
 use remove_staging::{remove_staging, remove_unused_staging};
 use session_check::SessionCheck;
+use settle_moves::settle_moves;
 use stage::Staged;
 use step_runner::StepRunner;
 use target_dir::ApplyTarget;
@@ -84,6 +86,7 @@ pub use plan::{
     ApplyOptions, ApplyPlan, AttributeCounts, KeptExtent, KeptInBase, Loss, Merged, Special,
 };
 pub use report::{LostLink, Report, Skipped};
+pub use settle_moves::has_moves_of_both;
 pub use stage::NotSet;
 pub use steps::AppliedChange;
 pub use unchanged::DroppedCopy;
@@ -146,6 +149,13 @@ pub trait SessionUpdater {
         self.forget(applied, false).map(drop)
     }
 
+    /// Drops the moves of directories that the base moved to the same place itself: the session
+    /// has the base's directories there from then on.
+    ///
+    /// # Errors
+    /// As [`Self::copy`].
+    fn settle_moves(&mut self) -> Result<()>;
+
     /// Drops copies in which the session changed nothing. A copy that cannot be dropped stays.
     fn drop_unchanged(&mut self, copies: &[DroppedCopy]);
 }
@@ -206,6 +216,7 @@ pub fn apply(
     let prepared = prepare(opened, &target, options, consent, &mut staging, watch);
     let begun = prepared.and_then(|prepared| {
         let Some((journal, staged)) = prepared else { return Ok(None) };
+        settle_moves(opened, updater.as_deref_mut())?;
         begin(&staging, &journal, &staged, updater.as_deref_mut(), watch)
             .map(|begun| begun.then_some((journal, staged)))
     });

@@ -7,7 +7,7 @@ use crate::vfs::{FileKind, FsError, Name};
 use super::tree::{TreeObject, TreeView};
 use crate::overlay::base_names::{newly_linked, newly_linked_copies};
 use crate::overlay::error::Result;
-use crate::overlay::followed::recorded_of;
+use crate::overlay::followed::{next_followed, recorded_of};
 use crate::overlay::node::{Node, is_same_path};
 
 /// A moved directory without its base directory.
@@ -69,6 +69,12 @@ impl TreeView<'_> {
     /// another: session and base moved a directory above alike.
     pub fn recorded_path(&self, path: &BasePath) -> std::result::Result<Option<BasePath>, FsError> {
         recorded_of(&self.view, path).map_err(|error| error.into_fs())
+    }
+
+    /// Whether session and base moved a directory alike, and the session still has the move.
+    pub fn has_moves_of_both(&self) -> std::result::Result<bool, FsError> {
+        let followed = next_followed(&self.view, &|_, _| true);
+        Ok(self.knows_base && followed.map_err(|error| error.into_fs())?.is_some())
     }
 
     /// The directories that the session moved and whose base directories are gone: nothing of the

@@ -40,9 +40,9 @@ struct Entry {
 }
 
 impl Overlay {
-    /// Removes these copies from the session. A file with several entries stays unless all of them
-    /// are given, each at its base path. A directory with entries or whiteouts stays. It is one
-    /// change, synced before this returns.
+    /// Removes these copies from the session, and the moves of all directories that the base moved
+    /// too. A file with several entries stays unless all of them are given, each at its base path.
+    /// A directory with entries or whiteouts stays. It is one change, synced before this returns.
     ///
     /// # Errors
     /// The session cannot be changed, or it or the base cannot be read: nothing has changed.

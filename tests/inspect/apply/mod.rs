@@ -126,6 +126,10 @@ impl SessionUpdater for Noting {
         Ok(Vec::new())
     }
 
+    fn settle_moves(&mut self) -> Result<()> {
+        Ok(())
+    }
+
     fn drop_unchanged(&mut self, _: &[DroppedCopy]) {}
 }
 

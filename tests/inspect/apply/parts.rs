@@ -215,6 +215,10 @@ fn an_apply_that_ended_in_the_middle_is_finished() {
             Ok(kept)
         }
 
+        fn settle_moves(&mut self) -> Result<()> {
+            self.0.settle_moves()
+        }
+
         fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
             self.0.drop_unchanged(copies);
         }

@@ -31,6 +31,10 @@ impl SessionUpdater for InRequests<'_> {
         Ok(all_kept)
     }
 
+    fn settle_moves(&mut self) -> Result<()> {
+        self.0.settle_moves()
+    }
+
     fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
         self.0.drop_unchanged(copies);
     }

@@ -152,6 +152,10 @@ impl<F: FnMut(Moment)> SessionUpdater for Late<'_, F> {
         self.book.forget(applied, is_first)
     }
 
+    fn settle_moves(&mut self) -> Result<()> {
+        self.book.settle_moves()
+    }
+
     fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
         self.book.drop_unchanged(copies);
     }

@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (mut out, mut ending) = (Out::new(), Ending::Done);
     let mut several = PathResults::default();
     for path in TreePaths::of(&opened).each(&args.paths)? {
-        let Some(path) = several.take(path)? else { continue };
+        let Some(path) = several.checked(path)? else { continue };
         let mut gone = None;
         let read = opened.with_tree(|view| {
             let file = find(view, &path)?;

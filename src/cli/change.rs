@@ -150,11 +150,21 @@ impl PathResults {
     /// # Errors
     /// A failure that is not about one path.
     pub(super) fn take<T>(&mut self, result: Result<T, CliError>) -> Result<Option<T>, CliError> {
+        let value = self.checked(result)?;
+        self.done += u64::from(value.is_some());
+        Ok(value)
+    }
+
+    /// Records a failure of one path, which is not done yet; `None` if it failed.
+    ///
+    /// # Errors
+    /// A failure that is not about one path.
+    pub(super) fn checked<T>(
+        &mut self,
+        result: Result<T, CliError>,
+    ) -> Result<Option<T>, CliError> {
         match result {
-            Ok(value) => {
-                self.done += 1;
-                Ok(Some(value))
-            }
+            Ok(value) => Ok(Some(value)),
             Err(error) if error.kind() == CliErrorKind::Path => {
                 if let Some(earlier) = self.failed.replace(error) {
                     output::error(&earlier);

@@ -62,7 +62,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             Copying::new(&opened, None, args.recursive, progress).all(&from, (&to, is_slashed))?
         }
         CopyPath::Tree(_) => with_session_changer(&args.paths.source, |changer| {
-            Copying::new(&opened, Some(changer), args.recursive, progress).all(&from, (&to, is_slashed))
+            Copying::new(&opened, Some(changer), args.recursive, progress)
+                .all(&from, (&to, is_slashed))
         })?,
     };
     let shown = show(args, &copied)?;

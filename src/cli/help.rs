@@ -19,6 +19,12 @@ Example:
 /// Examples of commands, for their long help and their manual pages.
 const EXAMPLES: &[(&[&str], &str)] = &[
     (
+        &["run"],
+        "Examples:
+  sudo acetate run work.db --base ~/project -- make test
+  sudo acetate run work.db --sandbox --no-network -- sh",
+    ),
+    (
         &["serve"],
         "Examples:
   acetate serve work.db --base ~/project
@@ -34,6 +40,12 @@ const EXAMPLES: &[(&[&str], &str)] = &[
         &["init"],
         "Example:
   acetate init work.db --base ~/project",
+    ),
+    (
+        &["hide"],
+        "Examples:
+  acetate hide work.db                       the patterns
+  acetate hide work.db --hide-secrets --hide '*.pem'",
     ),
     (
         &["status"],
@@ -129,6 +141,18 @@ const EXAMPLES: &[(&[&str], &str)] = &[
         &["quota"],
         "Example:
   acetate quota work.db --bytes 2GiB --files 100000",
+    ),
+    (
+        &["kv"],
+        "Examples:
+  acetate kv ls work.db
+  acetate kv get work.db plan",
+    ),
+    (
+        &["tool"],
+        "Examples:
+  acetate tool run work.db tests -- make test
+  acetate tool ls work.db",
     ),
     (
         &["kv", "set"],

@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let source = &args.paths.source;
     with_session_changer(source, |changer| {
         for path in from {
-            let Some(path) = several.take(path)? else { continue };
+            let Some(path) = several.checked(path)? else { continue };
             let to = target.for_source(&path);
             if args.no_clobber && target.is_there(&opened, &to)? {
                 continue;

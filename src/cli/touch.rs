@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
                 true => Ok(path),
                 false => followed(&opened, &path),
             });
-            let Some(path) = several.take(path)? else { continue };
+            let Some(path) = several.checked(path)? else { continue };
             let is_there = kind(&opened, &path)?.is_some();
             if !is_there && args.no_create {
                 continue;

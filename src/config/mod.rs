@@ -55,7 +55,8 @@ pub enum Missing {
 /// The file cannot be read, or has a fault: the first one is reported.
 pub fn read(file: &Path, missing: Missing) -> Result<Config> {
     let text = read_text(file)?;
-    let absolute = std::path::absolute(file).map_err(|error| ConfigError::of_file(file, words(&error)))?;
+    let absolute =
+        std::path::absolute(file).map_err(|error| ConfigError::of_file(file, words(&error)))?;
     let folder = absolute.parent().map(Path::to_owned).unwrap_or_else(|| PathBuf::from("/"));
     let source = SourceText { file, folder, text: &text };
     let mut all = exports::check(&source, &source.parse()?)?;

@@ -166,8 +166,7 @@ async fn split(items: &[MakeItem], content: &mut dyn ContentSource) -> Result<Ve
     }
     let mut all = BytesMut::new();
     loop {
-        let failed =
-            |error| Refusal::new(format!("the content cannot be read: {}", words(&error)));
+        let failed = |error| Refusal::new(format!("the content cannot be read: {}", words(&error)));
         match content.next().await.map_err(failed)? {
             ContentPart::Data(piece) if piece.is_empty() => break,
             ContentPart::Data(piece) if (all.len() + piece.len()) as u64 <= bytes => {

@@ -159,7 +159,10 @@ impl MountError {
     }
 
     /// A failure with the chain of its causes.
-    pub(super) fn caused(what: impl fmt::Display, cause: &(dyn std::error::Error + 'static)) -> Self {
+    pub(super) fn caused(
+        what: impl fmt::Display,
+        cause: &(dyn std::error::Error + 'static),
+    ) -> Self {
         Self::new(with_causes(what, cause))
     }
 

@@ -130,6 +130,20 @@ fn there_is_a_manual_page_for_each_command() {
 }
 
 #[test]
+fn the_long_help_of_each_command_has_an_example() {
+    for words in all_commands().iter().filter(|words| words.len() == 1) {
+        let is_group = ["ctx", "config"].contains(&words[0].as_str());
+        let help = text(&[words[0].as_str(), "--help"]);
+        let has_example = help.contains("\nExample:\n") || help.contains("\nExamples:\n");
+        let without = ["umount", "sessions", "migrate", "seal", "help"];
+        assert!(
+            has_example || is_group || without.contains(&words[0].as_str()),
+            "{words:?}:\n{help}"
+        );
+    }
+}
+
+#[test]
 fn each_option_of_a_manual_page_has_a_text() {
     let dir = tempdir().unwrap();
     assert!(run(dir.path(), &["man", "."]).status.success());

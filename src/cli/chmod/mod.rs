@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut several = PathResults::default();
     with_session_changer(&args.source, |changer| {
         for path in TreePaths::of(&opened).each(&args.paths)? {
-            let Some(path) = several.take(path)? else { continue };
+            let Some(path) = several.checked(path)? else { continue };
             let changed = modes(args, &opened, &path).and_then(|modes| {
                 let count = modes.len();
                 for (path, mode) in modes {

@@ -274,10 +274,9 @@ fn restore(
             other_name: &|path| links.name_of(restore.kept, path),
         };
         cloner.copy((dir.target(), &from), (&target.dir, &to), hooks)?;
-        let refused = cloner
-            .lost_links
-            .drain(..)
-            .map(|(path, error)| (path, format!("the host refuses a hard link: {}", words(&error))));
+        let refused = cloner.lost_links.drain(..).map(|(path, error)| {
+            (path, format!("the host refuses a hard link: {}", words(&error)))
+        });
         staged.losses.extend(cloner.lost.drain(..).map(|(path, names)| Loss {
             path: MergedPath::of_base(&below(&restore.path, &path)),
             names,

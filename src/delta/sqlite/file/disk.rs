@@ -9,8 +9,9 @@ use crate::vfs::FsStat;
 
 /// Size and free space of the filesystem that holds `path`, from statvfs(3).
 pub fn usage(path: &Path) -> Result<FsStat> {
-    let figures = rustix::fs::statvfs(path)
-        .map_err(|error| StoreError::Io(format!("statvfs {}: {}", path.display(), words(&error.into()))))?;
+    let figures = rustix::fs::statvfs(path).map_err(|error| {
+        StoreError::Io(format!("statvfs {}: {}", path.display(), words(&error.into())))
+    })?;
     Ok(FsStat {
         total_bytes: figures.f_blocks.saturating_mul(figures.f_frsize),
         free_bytes: figures.f_bfree.saturating_mul(figures.f_frsize),

@@ -131,3 +131,25 @@ fn attributes_that_the_base_got_later_do_not_reach_a_copy() {
     assert_eq!(new[2], (0o600, old[2].1, old[2].2, old[2].3));
     assert!(read(&to, "dir/text").starts_with("ONE\n"));
 }
+
+/// The base's own new name is no change of the session.
+#[test]
+fn a_copy_does_not_get_a_name_that_the_base_gave_a_linked_file() {
+    for content in [None, Some(b"X")] {
+        let mut world = World::new("d/f \"x\"\n");
+        let to = copy(&world, "copy");
+        world.change_base();
+        world.link("d/f", "g").unwrap();
+        if let Some(content) = content {
+            world.write("d/f", 0, content).unwrap();
+        }
+        world.close();
+        fs::hard_link(world.base().join("d/f"), world.base().join("person")).unwrap();
+        let report = applied(&open(&world), Some(&to), &all()).unwrap();
+        assert_eq!(report.skipped, []);
+        let wanted = content.map_or(b"x", |content| content);
+        assert_eq!(fs::read(to.join("g")).unwrap(), wanted);
+        assert_eq!(fs::read(to.join("d/f")).unwrap(), wanted);
+        assert!(!to.join("person").exists());
+    }
+}

@@ -17,6 +17,9 @@ impl Planner<'_> {
         if !self.target.is_copy() {
             return Ok(Some(change));
         }
+        if self.is_later_name(&change)? {
+            return Ok(None);
+        }
         let mut change = self.before_same_move(change)?;
         if let Some(base) = change.replaced.as_ref().filter(|_| change.is_replaced_drifted)
             && self.target.stat(&base.path)?.is_none()
@@ -36,6 +39,22 @@ impl Planner<'_> {
             (None, Some(_)) if !change.is_link => self.with_object_of_copy(change).map(Some),
             _ => Ok(Some(change)),
         }
+    }
+
+    /// Whether a change is at a name that the base has given a file since the session began, besides
+    /// the recorded one, and that the copy lacks: the session made nothing there.
+    fn is_later_name(&self, change: &Change) -> Result<bool> {
+        let (Some(base), Some(after)) = (&change.before, &change.after) else { return Ok(false) };
+        let Some(origin) = after.origin().filter(|origin| origin.path != base.path) else {
+            return Ok(false);
+        };
+        let is_there = MergedPath::of_base(&base.path) == change.path;
+        if change.is_link || !is_there || base.attr.kind == FileKind::Directory {
+            return Ok(false);
+        }
+        let recorded = self.base_stat(&origin.path)?;
+        let is_further = recorded.is_some_and(|file| file.fileid == base.attr.fileid);
+        Ok(is_further && self.target.stat(&base.path)?.is_none())
     }
 
     /// A change of an object that session and base moved alike, if the copy has it where it was

@@ -181,7 +181,7 @@ impl<'a> Cloner<'a> {
         is_later: bool,
     ) -> Result<()> {
         let (source, place) = ends.at(below);
-        let carried = ends.from.0.xattrs(&source)?;
+        let carried = unreadable::xattrs(self.staging, (ends.from.0, &source), object)?;
         let mut lost = Vec::new();
         let mut set = || -> io::Result<Unset> {
             let (dir, name) = ends.to.0.parent(&place)?;

@@ -1,4 +1,5 @@
-//! Opens files for reading, also those whose mode keeps their owner out.
+//! Opens files for reading, and reads extended attributes, also of files whose mode keeps their
+//! owner out.
 //!
 //! Such a file gets a wider mode for a moment. The staging notes its own mode before, so that the
 //! next run restores it if this one is killed.
@@ -13,8 +14,9 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{Attrs, Result, Staging, Target, TargetObject, attrs, effective_user};
+use super::{Attrs, Result, Staging, Target, TargetObject, Xattrs, attrs, effective_user};
 use crate::base::BasePath;
+use crate::vfs::FileKind;
 
 /// The mode bit that lets an owner read a file.
 const OWNER_READ: u32 = 0o400;
@@ -65,19 +67,45 @@ pub(super) fn open(
             if Errno::from_io_error(&error) == Some(Errno::ACCESS)
                 && object.attrs.uid == effective_user() =>
         {
-            let (ino, mode) = (object.seen.ino, object.attrs.mode);
-            let widened = WidenedFile { top: target.path(), path: path.clone(), ino, mode };
-            staging.note_mode(&widened.bytes())?;
             // The descriptor stays valid when the mode is restored.
-            let set = |attrs: &Attrs| attrs::mode(dir.as_fd(), name, attrs);
-            set(&Attrs { mode: mode | OWNER_READ, ..object.attrs.clone() })?;
-            let opened = open_file(&dir, name);
-            set(&object.attrs)?;
-            staging.forget_mode()?;
-            opened
+            while_readable(staging, (target, path), object, || open_file(&dir, name))?
         }
         opened => opened,
     }
+}
+
+/// The extended attributes of an object, also of a file whose mode keeps its owner out.
+pub(super) fn xattrs(
+    staging: &Staging,
+    (target, path): (&Target, &BasePath),
+    object: &TargetObject,
+) -> Result<Xattrs> {
+    let found = target.xattrs(path)?;
+    let is_ours = object.attrs.uid == effective_user() && object.seen.kind == FileKind::Regular;
+    if !is_ours || found.unreadable().is_none() {
+        return Ok(found);
+    }
+    while_readable(staging, (target, path), object, || target.xattrs(path))
+        .map_err(|source| target.error(path, source))?
+}
+
+/// Runs `read` while the file has a mode that lets its owner read it.
+fn while_readable<T>(
+    staging: &Staging,
+    (target, path): (&Target, &BasePath),
+    object: &TargetObject,
+    read: impl FnOnce() -> T,
+) -> io::Result<T> {
+    let (dir, name) = target.parent(path)?;
+    let (ino, mode) = (object.seen.ino, object.attrs.mode);
+    let widened = WidenedFile { top: target.path(), path: path.clone(), ino, mode };
+    staging.note_mode(&widened.bytes())?;
+    let set = |attrs: &Attrs| attrs::mode(dir.as_fd(), name, attrs);
+    set(&Attrs { mode: mode | OWNER_READ, ..object.attrs.clone() })?;
+    let done = read();
+    set(&object.attrs)?;
+    staging.forget_mode()?;
+    Ok(done)
 }
 
 /// Restores the mode of a file that a killed run left with a wider one.

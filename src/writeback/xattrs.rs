@@ -1,7 +1,7 @@
 //! Extended attributes and ACLs, which are carried over from a replaced file to its replacement.
 //!
-//! They are read and set through `/proc/self/fd`, so that no symbolic link is followed and no
-//! permission to read the content is needed.
+//! They are read and set through `/proc/self/fd`, so that no symbolic link is followed. The value
+//! of a `user.` attribute can be read only with permission to read the content (xattr(7)).
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -28,9 +28,9 @@ const CARRIED: [&[u8]; 5] =
 const ACL_VERSION: u32 = 2;
 const ACL_GROUP_OBJ: u16 = 0x04;
 
-/// Extended attributes of an object: names and values.
+/// Extended attributes of an object: names, and the values that we may read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Xattrs(Vec<(CString, Vec<u8>)>);
+pub struct Xattrs(Vec<(CString, Option<Vec<u8>>)>);
 
 impl Xattrs {
     /// Whether there are no attributes.
@@ -41,6 +41,11 @@ impl Xattrs {
     /// The names, as text.
     pub fn names(&self) -> Vec<String> {
         self.0.iter().map(|(name, _)| shown(name)).collect()
+    }
+
+    /// The first name, as text, whose value we may not read.
+    pub fn unreadable(&self) -> Option<String> {
+        self.0.iter().find(|(_, value)| value.is_none()).map(|(name, _)| shown(name))
     }
 
     /// Removes the attributes that are bound to the content or that we may not set; returns their
@@ -67,7 +72,7 @@ impl Xattrs {
 
     fn access_acl(&self) -> Option<&[u8]> {
         let found = self.0.iter().find(|(name, _)| name.to_bytes() == ACCESS_ACL);
-        found.map(|(_, value)| value.as_slice())
+        found.and_then(|(_, value)| value.as_deref())
     }
 
     /// The permission bits for an object that cannot get the access ACL: the group gets only what
@@ -111,7 +116,8 @@ pub(super) fn read(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Xattrs> {
         }
         let name = CString::new(name).unwrap_or_default();
         match filled(|buffer| rustix::fs::lgetxattr(&*path, &*name, buffer)) {
-            Ok(value) => found.push((name, value)),
+            Ok(value) => found.push((name, Some(value))),
+            Err(Errno::ACCESS) => found.push((name, None)),
             // It was removed after the list was read.
             Err(Errno::NODATA) => {}
             Err(error) => return Err(error.into()),
@@ -142,10 +148,10 @@ fn filled(
 #[cfg(target_os = "linux")]
 pub(super) fn write(dir: BorrowedFd<'_>, name: &[u8], xattrs: &Xattrs) -> Vec<CString> {
     let path = by_descriptor(dir, name);
-    let set = |(name, value): &(CString, Vec<u8>)| {
+    let set = |(name, value): &(CString, Option<Vec<u8>>)| {
         let flags = rustix::fs::XattrFlags::empty();
-        let set = rustix::fs::lsetxattr(&*path, &**name, value, flags);
-        set.is_err().then(|| name.clone())
+        let set = |value: &Vec<u8>| rustix::fs::lsetxattr(&*path, &**name, value, flags).is_ok();
+        (!value.as_ref().is_some_and(set)).then(|| name.clone())
     };
     xattrs.0.iter().filter_map(set).collect()
 }

@@ -2,6 +2,7 @@
 //! made. An object that cannot be made is left out, and the others are made.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::ControlFlow;
 
 use super::merge::{self, StepContent};
@@ -133,6 +134,13 @@ impl StagingRun<'_, '_> {
         };
         // The plan already lists these as losses.
         carried.take_bound();
+        if let Some(name) = carried.unreadable() {
+            // To read it, the mode of the base's file would have to change, and so its ctime.
+            let what = format!("the extended attribute {name} of the base's file cannot be read");
+            let source = io::Error::new(io::ErrorKind::PermissionDenied, what);
+            let path = self.target.dir.path().to_owned();
+            return Err(TargetError { path, source }.into());
+        }
         let (unset, names) = self.staging.set(make.slot, &self.attrs(make)?, &carried)?;
         self.staged.not_set.add(unset);
         if !names.is_empty() {

@@ -53,6 +53,7 @@ pub(in crate::cli) fn words(advice: ApplyAdvice) -> &'static str {
             "nothing was changed; apply as a user who may write there, or to a copy of the base: \
              --to DIR"
         }
+        ApplyAdvice::OpenTop => "run `chmod u+rwx` on it, and then the same command again",
         ApplyAdvice::NameMovedDir => "name the directory that was moved, to apply the move too",
         ApplyAdvice::NameMovedTo => {
             "name the path that it was moved to as well, to apply that move too"

@@ -51,6 +51,8 @@ pub enum ApplyAdvice {
     MountReadWrite,
     /// Apply as a user who may write there, or to a copy.
     ApplyAsOther,
+    /// Give the owner of the directory all rights in it, and repeat the command.
+    OpenTop,
     /// Also name the directory that was moved, to apply its move.
     NameMovedDir,
     /// Also name the path to which the object was moved, to apply its move.

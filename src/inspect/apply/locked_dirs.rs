@@ -7,15 +7,18 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::advice::ApplyAdvice;
 use super::journal::{Journal, attrs, bytes, to_attrs, to_path};
 use super::keep;
 use super::record::{Before, Record};
 use super::steps::Set;
 use super::target_dir::ApplyTarget;
 use crate::base::BasePath;
+use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::vfs::FileKind;
 use crate::writeback::{Attrs, Target, TargetError, TargetObject, UndoDir, effective_user};
@@ -60,6 +63,16 @@ pub(super) fn open_attrs(attrs: &Attrs) -> Attrs {
 
 fn is_closed(attrs: &Attrs) -> bool {
     open_attrs(attrs) != *attrs
+}
+
+/// Refuses a target whose top is closed to this user, its owner: the top holds the staging, which a
+/// run needs before it can note what it opens.
+pub(super) fn check_top_is_open(path: &Path, top: &Attrs) -> Result<()> {
+    if top.uid != effective_user() || !is_closed(top) {
+        return Ok(());
+    }
+    let what = format!("{}: its mode {:04o} keeps its owner out", path.display(), top.mode);
+    Err(InspectError::Refused { what, advice: ApplyAdvice::OpenTop })
 }
 
 fn depth(path: &BasePath) -> usize {

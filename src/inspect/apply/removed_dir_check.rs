@@ -11,7 +11,7 @@ use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::vfs::FileKind;
 use crate::writeback::{SeenObject, StagingDir};
 
-/// Files of which a step moves, removes or adds a name: device and inode number, and the state in
+/// Files that get, lose or change a name by a step: device and inode number, and the state in
 /// which the plan saw them, without ctime.
 #[derive(Debug, Default)]
 pub(super) struct TouchedFiles(HashMap<(u64, u64), SeenObject>);

@@ -56,7 +56,7 @@ pub(super) struct StepRunner<'a> {
     pub(super) placed: HashSet<usize>,
     /// Directories that takes or openings change: their new ctimes are our own work.
     pub(super) source_dirs: HashSet<BasePath>,
-    /// Files of which a step moves, removes or adds a name, which changes their ctimes.
+    /// Files that get, lose or change a name by a step, which changes their ctimes.
     pub(super) touched_files: TouchedFiles,
     /// Mount points in the target, as this run began.
     mounts: BTreeSet<BasePath>,

@@ -1,10 +1,12 @@
 //! The directory that an apply writes to: the base itself, or a copy of it.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::advice::ApplyAdvice;
+use super::locked_dirs;
 use super::plan::{attrs_of, directory};
 use super::record::Record;
 use crate::base::{Base, BaseAttr, BaseError, BasePath, HostDir, HostDirOptions, own_paths};
@@ -64,7 +66,13 @@ impl<'a> ApplyTarget<'a> {
             Ok(top) => top,
             Err(source) => return Err(base_error(&given, source)),
         };
-        let host_top = dir.object(&BasePath::root())?.map(|object| object.attrs);
+        let host_top = match dir.object(&BasePath::root()) {
+            Err(error) if error.source.kind() == ErrorKind::PermissionDenied => {
+                locked_dirs::check_top_is_open(&real, &attrs_of(&top))?;
+                return Err(error.into());
+            }
+            found => found?.map(|object| object.attrs),
+        };
         let host_top = host_top.unwrap_or_else(|| attrs_of(&top));
         Ok(Self { dir, opened, top, host_top, copy, base: other, reserved })
     }

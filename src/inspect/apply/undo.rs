@@ -13,7 +13,7 @@ use super::journal::Journal;
 use super::keep;
 use super::keep_checks;
 use super::kept_hard_links::below;
-use super::locked_dirs::{OpenedDir, add_before, while_open};
+use super::locked_dirs::{self, OpenedDir, add_before, while_open};
 use super::plan::Loss;
 use super::record::{PlacedDescendant, Record};
 use super::stage::Staged;
@@ -41,6 +41,7 @@ pub fn plan_undo(
     options: &UndoOptions,
 ) -> Result<Option<UndoPlan>> {
     let target = ApplyTarget::open(opened, to)?;
+    locked_dirs::check_top_is_open(target.dir.path(), &target.host_top)?;
     let Some((dir, record)) = kept(opened, &target)? else { return Ok(None) };
     let plan = |opened: &[OpenedDir]| make_plan(&target, (&dir, &record), options, opened);
     while_open(&target, (&dir, &record), plan).map(Some)
@@ -61,6 +62,7 @@ pub fn undo(
     watch: &mut ApplyWatch<'_>,
 ) -> Result<Report> {
     let target = ApplyTarget::open(opened, to)?;
+    locked_dirs::check_top_is_open(target.dir.path(), &target.host_top)?;
     let mut staging = super::open_new(&target)?;
     let prepared = prepare(opened, &target, options, shown, &mut staging, watch);
     let begun = prepared.and_then(|prepared| {

@@ -5,8 +5,11 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
 use std::path::Path;
 
-use acetate::inspect::apply::{ApplyEvent, Consent, Report, apply, plan_undo, resume, undo};
+use acetate::inspect::apply::{
+    ApplyEvent, Consent, Report, UndoOptions, apply, plan_undo, resume, undo,
+};
 use acetate::inspect::opened::OpenSession;
+use rustix::fs::{XattrFlags, getxattr, setxattr};
 use rustix::process::{Gid, Uid, geteuid};
 
 use super::undo::{go_on, keeping, undoing};
@@ -237,4 +240,110 @@ fn a_directory_that_cannot_be_read_and_is_to_be_removed_is_named_with_a_next_ste
     let error = as_user(|| planned(&open(&world), None, &keeping()).unwrap_err());
     assert!(error.to_string().contains("dir/closed: the host denies access"), "{error}");
     assert!(error.hint().unwrap().contains("permissions"), "{:?}", error.hint());
+}
+
+fn with_attribute(tree: &str, mode: u32) -> Option<World> {
+    let mut world = World::new(tree);
+    let one = world.change_base().join("one");
+    if setxattr(&one, "user.k", b"value", XattrFlags::empty()).is_err() {
+        skip("cannot set extended attributes here");
+        return None;
+    }
+    fs::set_permissions(&one, fs::Permissions::from_mode(mode)).unwrap();
+    give(&world.base());
+    world.reopen();
+    world.tick(60);
+    Some(world)
+}
+
+#[test]
+fn extended_attributes_that_the_owner_may_not_read_come_back() {
+    if !is_root() {
+        return;
+    }
+    for mode in [0, 0o200] {
+        let Some(mut world) = with_attribute("one \"linked\"\ntwo = one\n", mode) else { return };
+        world.remove("one").unwrap();
+        world.close();
+        give(world.scratch());
+        let before = on_host(&world.base());
+        as_user(|| {
+            let opened = open(&world);
+            let plan = planned(&opened, None, &keeping()).unwrap();
+            let consent = Consent::Shown(&plan);
+            let report = apply(&opened, None, &keeping(), consent, None, &mut go_on).unwrap();
+            assert_eq!((report.skipped, report.losses), (vec![], vec![]));
+        });
+        let kept = fs::read_dir(world.scratch().join("session.db-undo")).unwrap();
+        let round = kept.map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
+        let copy = fs::read_dir(round).unwrap().next().unwrap().unwrap().path();
+        let mut value = [0; 5];
+        assert_eq!(getxattr(&copy, "user.k", &mut value[..]).unwrap(), 5);
+        assert_eq!(&value, b"value");
+        as_user(|| {
+            let report = undo(&open(&world), None, &undoing(), None, None, &mut go_on).unwrap();
+            assert_eq!(report.skipped, []);
+        });
+        assert_same(&on_host(&world.base()), &before);
+    }
+}
+
+#[test]
+fn a_file_with_extended_attributes_that_its_owner_may_not_read_is_left_out_by_name() {
+    if !is_root() {
+        return;
+    }
+    let Some(mut world) = with_attribute("one \"alone\"\n", 0) else { return };
+    world.remove("one").unwrap();
+    world.put("one", "new");
+    world.put("other", "new");
+    world.close();
+    give(world.scratch());
+    let report = as_user(|| {
+        let opened = open(&world);
+        let plan = planned(&opened, None, &keeping()).unwrap();
+        apply(&opened, None, &keeping(), Consent::Shown(&plan), None, &mut go_on).unwrap()
+    });
+    let left = report.skipped.iter().map(|s| format!("{}: {}", s.path.display(), s.why));
+    let why = "/one: the extended attribute user.k of the base's file cannot be read";
+    assert_eq!(left.collect::<Vec<_>>(), [why]);
+    assert_eq!(fs::read(world.base().join("one")).unwrap(), b"alone");
+    assert!(world.base().join("other").exists());
+}
+
+#[test]
+fn an_undo_in_a_directory_that_is_closed_to_its_owner_is_refused_with_a_next_step() {
+    if !is_root() {
+        return;
+    }
+    let mut world = World::new("one \"old\"\n");
+    give(&world.change_base());
+    world.reopen();
+    world.tick(60);
+    world.write("one", 0, b"NEW").unwrap();
+    world.chmod("", 0o600).unwrap();
+    world.close();
+    give(world.scratch());
+    let base = world.base();
+    as_user(|| {
+        let opened = open(&world);
+        let plan = planned(&opened, None, &keeping()).unwrap();
+        apply(&opened, None, &keeping(), Consent::Shown(&plan), None, &mut go_on).unwrap();
+    });
+    assert_eq!(fs::metadata(&base).unwrap().mode() & 0o7777, 0o600);
+    as_user(|| {
+        let errors = [
+            plan_undo(&open(&world), None, &undoing()).map(drop).unwrap_err(),
+            undo(&open(&world), None, &undoing(), None, None, &mut go_on).map(drop).unwrap_err(),
+        ];
+        for error in errors {
+            let refused = error.to_string().ends_with(": its mode 0600 keeps its owner out");
+            assert!(refused, "{error}");
+        }
+    });
+    fs::set_permissions(&base, fs::Permissions::from_mode(0o700)).unwrap();
+    // The mode of the top has changed since the apply: it stays.
+    let options = UndoOptions { skip_drifted: true, ..undoing() };
+    as_user(|| undo(&open(&world), None, &options, None, None, &mut go_on).map(drop).unwrap());
+    assert_eq!(fs::read(base.join("one")).unwrap(), b"old");
 }

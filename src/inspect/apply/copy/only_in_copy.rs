@@ -41,8 +41,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether a change is at a name that the base has given a file since the session began, besides
-    /// the recorded one, and that the copy lacks: the session made nothing there.
+    /// Whether a change is at a name that the base has given a file since the session began, and
+    /// that the copy lacks: the session made nothing there.
     fn is_later_name(&self, change: &Change) -> Result<bool> {
         let (Some(base), Some(after)) = (&change.before, &change.after) else { return Ok(false) };
         let Some(origin) = after.origin().filter(|origin| origin.path != base.path) else {

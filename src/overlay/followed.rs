@@ -253,6 +253,30 @@ fn base_of(view: &View<'_>, ino: Ino) -> Result<Option<BasePath>> {
     Ok(view.place_of_inode(ino, view.shown(ino)?)?.base.clone())
 }
 
+/// As [`settle`], for moves with an end at, above or below one of `paths`.
+pub(super) fn settle_at(edit: &mut Edit<'_>, paths: &[MergedPath]) -> Result<BTreeSet<MergedPath>> {
+    let mut chosen = BTreeSet::new();
+    for ino in edit.txn.redirects()? {
+        let Some(was) = edit.txn.redirect(ino)? else { continue };
+        let mut ends = Vec::new();
+        if edit.txn.name_of(ino)?.is_some() {
+            let place = edit.view().place_of_inode(ino, edit.view().shown(ino)?);
+            // A directory without a path is not visible.
+            ends.extend(place.map(|place| place.merged.clone()));
+        }
+        if let Some((above, name)) = was.split()
+            && let Some(above) = edit.view().place_of_base(&above)?
+        {
+            ends.push(above.merged.join(&name));
+        }
+        let is_at = |end: &MergedPath| paths.iter().any(|p| p.is_within(end) || end.is_within(p));
+        if ends.iter().any(is_at) {
+            chosen.insert(ino);
+        }
+    }
+    settle(edit, &|ino, _| chosen.contains(&ino))
+}
+
 /// Records the present paths of redirects that `is_chosen` and that are followed, also while an
 /// apply is unfinished. Returns the directories in which names may be idle now.
 pub(super) fn settle(

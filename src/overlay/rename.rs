@@ -170,8 +170,10 @@ fn move_dir(
     new: &Name,
     child: Child,
 ) -> Result<InodeRow> {
+    let mut had_redirect = false;
     let (mut row, shown) = match child.node {
         Node::Delta(mut row) => {
+            had_redirect = edit.txn.redirect(row.ino)?.is_some();
             let shown = base_dir_shown_by(edit, &mut row)?;
             (*row, shown)
         }
@@ -187,6 +189,10 @@ fn move_dir(
         }
     }
     let (from, to) = (&*source.place, &*target.place);
+    if shown.is_some() && !had_redirect && !edit.base_has(from, old)? {
+        // The base may have the directory again, and it shows once.
+        edit.txn.add_whiteout(&old_path, edit.now)?;
+    }
     if let Some(source_ino) = from.ino.filter(|_| child.has_dentry) {
         edit.move_entry((from, source_ino, old), (to, target_ino, new), &row)?;
     } else {
@@ -236,6 +242,14 @@ fn base_dir_shown_by(edit: &mut Edit<'_>, row: &mut InodeRow) -> Result<Option<B
         && edit.shows(row.ino, base)?
     {
         return Ok(Some(base.clone()));
+    }
+    if place.base_missing
+        && let Some(origin) = &row.origin
+        && place.merged == MergedPath::of_base(&origin.path)
+        && !edit.view().is_opaque(row.ino)?
+    {
+        // The base no longer has it. If it comes back, it shows at the new path.
+        return Ok(Some(origin.path.clone()));
     }
     if row.subdirs.is_none() {
         let alone = DirPlace { base: None, ..(*place).clone() };

@@ -21,6 +21,16 @@ fn moved() -> TempDir {
     dir
 }
 
+/// A base with a file in `a/d`, which the session moves to `d2`.
+fn moved_from_a() -> TempDir {
+    let dir = tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("base/a/d")).unwrap();
+    fs::write(dir.path().join("base/a/d/f"), "1\n").unwrap();
+    assert_eq!(said(dir.path(), &["init", "s.db", "--base", "base"]).0, 0);
+    assert_eq!(said(dir.path(), &["mv", "s.db", "a/d", "d2"]).0, 0);
+    dir
+}
+
 /// The exit code, and stdout and stderr.
 fn said(dir: &Path, args: &[&str]) -> (i32, String) {
     let output = run(dir, args);
@@ -123,6 +133,58 @@ fn a_copy_at_the_old_path_is_no_drift() {
     fs::rename(dir.join("base/copy"), dir.join("base/d")).unwrap();
     assert_eq!(said(dir, &["apply", "s.db", "--yes"]).0, 0);
     assert!(dir.join("base/d2/f1").exists() && !dir.join("base/d").exists());
+}
+
+#[test]
+fn a_discard_of_one_end_gives_up_both() {
+    for end in ["a", "d2", "/"] {
+        let dir = moved_from_a();
+        let dir = dir.path();
+        fs::rename(dir.join("base/a/d"), dir.join("base/d2")).unwrap();
+        assert_eq!(said(dir, &["discard", "s.db", "--yes", end]).0, 0);
+        assert_eq!(said(dir, &["check", "s.db"]), (0, "s.db: sound\n".to_owned()), "{end}");
+        assert_eq!(moves_left(dir), (false, false), "{end}");
+        fs::rename(dir.join("base/d2"), dir.join("base/a/d")).unwrap();
+        assert_eq!(said(dir, &["diff", "s.db"]), (0, String::new()), "{end}");
+        assert_eq!(said(dir, &["find", "s.db", "/"]).1, "/\n/a\n/a/d\n/a/d/f\n", "{end}");
+    }
+}
+
+#[test]
+fn a_discard_of_something_else_keeps_the_move() {
+    let dir = moved_from_a();
+    let dir = dir.path();
+    assert_eq!(said(dir, &["mkdir", "s.db", "new"]).0, 0);
+    fs::rename(dir.join("base/a/d"), dir.join("base/d2")).unwrap();
+    assert_eq!(said(dir, &["discard", "s.db", "--yes", "new"]).0, 0);
+    fs::rename(dir.join("base/d2"), dir.join("base/a/d")).unwrap();
+    assert_eq!(said(dir, &["diff", "s.db"]).1, "R /a/d -> /d2/\n");
+}
+
+/// A base directory that the session moved out of one that the base has lost for a while.
+#[test]
+fn what_moved_out_shows_once_when_the_base_has_its_directory_again() {
+    let changes = [
+        &["rm", "-r", "s.db", "a"][..],
+        &["mv", "s.db", "a", "b"],
+        &["discard", "s.db", "--yes", "a"],
+    ];
+    for change in changes {
+        let dir = moved_from_a();
+        let dir = dir.path();
+        fs::write(dir.join("base/a/g"), "g").unwrap();
+        fs::rename(dir.join("base/a"), dir.join("away")).unwrap();
+        assert_eq!(said(dir, change).0, 0, "{change:?}");
+        fs::rename(dir.join("away"), dir.join("base/a")).unwrap();
+        assert_eq!(said(dir, &["check", "s.db"]), (0, "s.db: sound\n".to_owned()), "{change:?}");
+        let tree = said(dir, &["find", "s.db", "/"]).1;
+        assert_eq!(tree.matches("/f\n").count(), 1, "{change:?}: {tree}");
+        let (code, told) = said(dir, &["apply", "s.db", "--yes", "--force"]);
+        assert!(code == 0 && !told.contains("skipped"), "{change:?}: {told}");
+        assert_eq!(said(dir, &["diff", "s.db"]), (0, String::new()), "{change:?}");
+        assert_eq!(said(dir, &["find", "s.db", "/"]).1, tree, "{change:?}");
+        assert!(dir.join("base/d2/f").exists());
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::delta::{AuditProcedure, Ino, InodeRow, MergedPath, Origin};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Outcome};
 use crate::worker::Cost;
 
+use super::rebase_moved_out::hide_moved_out_of_discarded;
 use super::tree::{TreeView, visible_dir};
 use super::undo::{Undo, is_in};
 use crate::overlay::base_names::{
@@ -17,6 +18,7 @@ use crate::overlay::cache::Invalidation;
 use crate::overlay::copy_up::replace_mark;
 use crate::overlay::edit::{Edit, moved_on};
 use crate::overlay::error::Result;
+use crate::overlay::followed::settle_at;
 use crate::overlay::node::{DirPlace, Node};
 use crate::overlay::original::{copy_original, forget_originals_at};
 use crate::overlay::{Overlay, copy_up_background};
@@ -35,8 +37,11 @@ impl Overlay {
     ) -> std::result::Result<Undo, FsError> {
         self.give_up(caller, move |edit| {
             refuse_during_apply(edit)?;
+            // Of a move that the base made too, both ends are given up.
+            let settled = settle_at(edit, &paths)?;
             let undo = TreeView { view: edit.view(), knows_base: true }.undo(&paths)?;
             show_base_at_all(edit, &undo.paths)?;
+            update_changed_dirs(edit, settled, false)?;
             let idle: HashSet<_> = undo.idle.iter().map(|idle| &idle.path).collect();
             for path in paths.iter().filter(|path| !idle.contains(path)) {
                 record_given_up(edit, AuditProcedure::Discard, path.clone())?;
@@ -136,6 +141,7 @@ pub(super) fn show_base_at_all(edit: &mut Edit<'_>, paths: &[MergedPath]) -> Res
         forget_originals_at(edit, path)?;
     }
     count_hidden_links(edit)?;
+    hide_moved_out_of_discarded(edit, &|place| chosen.contains(place))?;
     update_changed_dirs(edit, paths.iter().map(MergedPath::parent).collect(), false)
 }
 
@@ -402,22 +408,47 @@ fn drop_idle_whiteouts(edit: &mut Edit<'_>, dir: &DirPlace) -> Result<()> {
         // The base may get the directory again, with the names that are whited out in it.
         return Ok(());
     }
+    let mut moved = None;
     for name in edit.txn.whiteouts_in(&dir.merged)? {
         let is_there = match edit.base_has(dir, &name) {
             Err(error) if error.is_denied() => true,
             is_there => is_there?,
         };
-        if !is_there && !may_come_back(edit, dir, &name)? {
+        if is_there {
+            continue;
+        }
+        let moved = match &mut moved {
+            Some(moved) => moved,
+            none => none.insert(moved_dirs(edit)?),
+        };
+        if !may_come_back(edit, dir, &name, moved)? {
             edit.txn.remove_whiteout(&dir.merged.join(&name))?;
         }
     }
     Ok(())
 }
 
-/// Whether the base object of a name shows elsewhere, or has an original in the session.
-fn may_come_back(edit: &Edit<'_>, dir: &DirPlace, name: &Name) -> Result<bool> {
+/// Whether the base object of a name, or a directory below it, shows elsewhere (is among `moved`),
+/// or the object has an original in the session.
+fn may_come_back(
+    edit: &Edit<'_>,
+    dir: &DirPlace,
+    name: &Name,
+    moved: &BTreeSet<MergedPath>,
+) -> Result<bool> {
     let Some(path) = dir.base.as_ref().map(|base| base.join(name)) else { return Ok(false) };
-    Ok(edit.txn.redirected_to(&path)?.is_some() || edit.txn.original(&path)?.is_some())
+    let at = MergedPath::of_base(&path);
+    let is_moved = moved.contains(&at) || at.first_below(moved).is_some();
+    Ok(is_moved || edit.txn.original(&path)?.is_some())
+}
+
+/// The paths in the base of all directories that show elsewhere.
+fn moved_dirs(edit: &Edit<'_>) -> Result<BTreeSet<MergedPath>> {
+    let mut moved = BTreeSet::new();
+    for ino in edit.txn.redirects()? {
+        moved.extend(edit.txn.redirect(ino)?.as_ref().map(MergedPath::of_base));
+    }
+    Ok(moved)
 }
 
 pub(super) fn entries_of(edit: &Edit<'_>, dir: Ino) -> Result<Vec<(Name, Ino)>> {

@@ -6,31 +6,51 @@
 
 use crate::base::BasePath;
 use crate::delta::{Ino, MergedPath};
+use crate::overlay::cache::Invalidation;
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
 use crate::vfs::FileKind;
 
-/// Adds a whiteout where a moved base directory would show at its own path, below a path whose
-/// rows this change has `dropped`.
+/// Adds a whiteout where a moved base directory would show at its own path, at or below a path
+/// whose rows this change has `dropped`.
 pub(super) fn hide_moved_out(
     edit: &mut Edit<'_>,
     dropped: &dyn Fn(&MergedPath) -> bool,
 ) -> Result<()> {
+    hide(edit, &|edit, place, base| {
+        Ok(dropped(place) && edit.view().base_dir_at(base.clone())?.is_none())
+    })
+}
+
+/// As [`hide_moved_out`], at or below a path that this change has `discarded`, whatever the base
+/// has there: a move whose base directory is gone stays if only its old path is discarded.
+pub(super) fn hide_moved_out_of_discarded(
+    edit: &mut Edit<'_>,
+    discarded: &dyn Fn(&MergedPath) -> bool,
+) -> Result<()> {
+    hide(edit, &|_, place, _| Ok(discarded(place)))
+}
+
+/// Whether a change bares a place, which has this base path.
+type BaresPlace<'a> = dyn Fn(&Edit<'_>, &MergedPath, &BasePath) -> Result<bool> + 'a;
+
+fn hide(edit: &mut Edit<'_>, bares: &BaresPlace<'_>) -> Result<()> {
     for ino in edit.txn.redirects()? {
         let Some(base) = edit.txn.redirect(ino)? else { continue };
-        if let Some(place) = bared_place(edit, &base, dropped)? {
+        if let Some(place) = bared_place(edit, &base, bares)? {
             edit.txn.add_whiteout(&place, edit.now)?;
+            edit.invalidate(Invalidation::All);
         }
     }
     Ok(())
 }
 
-/// The merged path of the base path `base`, if it is below a `dropped` path at which the base
-/// has no directory, and nothing in the session hides it.
+/// The merged path of the base path `base`, if it is at or below a place that the change bares, and
+/// nothing in the session hides it.
 fn bared_place(
     edit: &Edit<'_>,
     base: &BasePath,
-    dropped: &dyn Fn(&MergedPath) -> bool,
+    bares: &BaresPlace<'_>,
 ) -> Result<Option<MergedPath>> {
     let Some((mut above, name)) = base.split() else { return Ok(None) };
     let mut below = vec![name];
@@ -51,7 +71,7 @@ fn bared_place(
         if edit.txn.is_whited_out(&place)? {
             return Ok(None);
         }
-        is_bared |= dropped(&place) && edit.view().base_dir_at(above.clone())?.is_none();
+        is_bared |= bares(edit, &place, &above)?;
         let Some(dir) = ino else { continue };
         ino = edit.txn.dentry(dir, &name)?;
         let Some(child) = ino else { continue };

@@ -181,3 +181,40 @@ fn a_link_of_a_file_that_is_merged_is_a_link_of_what_comes_of_it() {
     assert_eq!(fs::read_to_string(world.base("y")).unwrap(), "person\n2\n3\n4\n5\n6\n");
     assert!(!world.base("z").exists());
 }
+
+#[test]
+fn the_time_of_a_directory_that_only_the_base_changed_stays() {
+    for has_entry in [true, false] {
+        let world = Loop::new();
+        let dir = world.base("d");
+        let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        fs::File::open(&dir).unwrap().set_modified(old).unwrap();
+        world.write("d/f", "agent\n");
+        if has_entry {
+            fs::write(dir.join("mine"), "person\n").unwrap();
+        } else {
+            fs::File::open(&dir).unwrap().set_modified(old + Duration::from_secs(9)).unwrap();
+        }
+        let time = || fs::metadata(&dir).unwrap().modified().unwrap();
+        let before = time();
+        assert_ne!(before, old);
+        world.done(&["apply", "s.db", "--yes"]);
+        assert_eq!(fs::read_to_string(dir.join("f")).unwrap(), "agent\n");
+        assert_eq!(time(), before, "{has_entry}");
+        assert!(world.done(&["apply", "s.db", "-n"]).contains("nothing to apply"));
+        assert!(!world.done(&["apply", "s.db", "-n"]).contains("times of"));
+    }
+}
+
+#[test]
+fn a_directory_in_which_both_sides_made_entries_gets_the_later_time() {
+    let world = Loop::new();
+    let dir = world.base("d");
+    world.write("d/agents", "agent\n");
+    std::thread::sleep(Duration::from_millis(30));
+    fs::write(dir.join("mine"), "person\n").unwrap();
+    let before = fs::metadata(&dir).unwrap().modified().unwrap();
+    world.done(&["apply", "s.db", "--yes"]);
+    assert_eq!(fs::metadata(&dir).unwrap().modified().unwrap(), before);
+    assert!(!world.done(&["apply", "s.db", "-n"]).contains("times of"));
+}

@@ -21,7 +21,7 @@ use crate::inspect::error::Result;
 use crate::inspect::patch::{has_nul, has_too_many_lines};
 use crate::inspect::text_merge::{self, TextMerge};
 use crate::overlay::{BaseObject, BlobDigest, Change, TreeObject, TreeView};
-use crate::vfs::{FileId, FileKind, FsError};
+use crate::vfs::{FileId, FileKind, FsError, Time};
 use crate::writeback::Attrs;
 
 /// The result of merging a file.
@@ -215,9 +215,15 @@ impl Planner<'_> {
     /// The attributes of a directory that stays or moves: the session's where the session changed
     /// them, else those that the target has now.
     pub(super) fn attrs_of_dir(&self, change: &Change, after: &TreeObject) -> Result<Attrs> {
-        let ours = attrs(after);
+        let mut ours = attrs(after);
         let is_dir = |kind| kind == FileKind::Directory;
         let is_named = self.sides.session.iter().any(|named| change.path.is_within(named));
+        if let (Some(origin), Some(base)) = (after.origin(), &change.before)
+            && !(is_named || self.is_forced || self.target.is_copy())
+            && is_dir(base.attr.kind)
+        {
+            ours.mtime = dir_mtime_of_both(origin.mtime, base.attr.mtime, ours.mtime);
+        }
         let (Some(original), Some(base)) = (&change.original, &change.before) else {
             return Ok(ours);
         };
@@ -278,6 +284,16 @@ fn merge_text(
         return Ok(None);
     }
     Ok(Some(text_merge::merge(&start, theirs, &ours)))
+}
+
+/// The mtime of a directory: the one that changed since the copy-up. Of two, the later one, which
+/// is not before the entries that either side made.
+fn dir_mtime_of_both(original: Time, base: Time, ours: Time) -> Time {
+    match (ours == original, base == original) {
+        (true, _) => base,
+        (false, true) => ours,
+        (false, false) => base.max(ours),
+    }
 }
 
 /// The mode, owner and group: each is the base's if the session did not change it, else the

@@ -220,6 +220,11 @@ fn follow_applied_attributes(
     (base, attr): (BasePath, &BaseAttr),
     not_given: Option<[u32; 3]>,
 ) {
+    // The session did not set its time, or the base's is later than what the session did.
+    let is_set = row.origin.as_ref().is_none_or(|origin| origin.mtime != row.mtime);
+    if !is_set || attr.mtime > row.ctime {
+        row.mtime = attr.mtime;
+    }
     let now = [attr.mode, attr.uid, attr.gid];
     row.follow_base_attributes(now);
     let own = [row.mode, row.uid, row.gid];

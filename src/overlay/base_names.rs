@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::{Ino, InodeRow, MergedPath};
-use crate::vfs::{FileId, Name, Time};
+use crate::vfs::{FileId, FileKind, Name, Time};
 
 use super::cache::Invalidation;
 use super::copy_up::ensure_dir;
@@ -27,6 +27,15 @@ pub(super) fn newly_linked(view: &View<'_>, row: &InodeRow) -> Result<Option<Bas
     let is_it = |attr: &BaseAttr| attr.fileid == origin.fileid && attr.kind == row.kind;
     let there = view.base_attr_at(&origin.path)?.filter(is_it);
     Ok(there.filter(|attr| is_linked(attr.kind, attr.nlink)))
+}
+
+/// The number of names that the base file of a copied-up file got since the copy-up.
+pub(super) fn new_names(view: &View<'_>, row: &InodeRow) -> Result<u32> {
+    let copied = row.origin.as_ref().filter(|_| row.kind != FileKind::Directory);
+    let Some(origin) = copied else { return Ok(0) };
+    let is_it = |attr: &BaseAttr| attr.fileid == origin.fileid && attr.kind == row.kind;
+    let there = view.base_attr_at(&origin.path)?.filter(is_it);
+    Ok(there.map_or(0, |attr| attr.nlink.saturating_sub(origin.nlink.max(1))))
 }
 
 /// The directory of a base path, if the path shows the copied-up file `ino` without an entry.

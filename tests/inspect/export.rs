@@ -315,3 +315,19 @@ fn places_that_must_not_be_written_to() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode(&empty), mode(&base));
 }
+
+#[test]
+fn a_file_that_got_further_names_in_the_base_is_one_file() {
+    for (tree, names) in [("", 4), ("c/e = b", 5)] {
+        let mut world = World::new(&format!("b \"one\"\nc/ 755\nm/ 755\n{tree}"));
+        world.link("b", "m/e").unwrap();
+        let base = world.change_base();
+        for name in ["dd", "a"] {
+            fs::hard_link(base.join("b"), base.join(name)).unwrap();
+        }
+        world.reopen();
+        let to = world.scratch().join("out");
+        dir_of(&open(&world), &options("/", false), &to).unwrap();
+        assert_eq!(fs::metadata(to.join("m/e")).unwrap().nlink(), names);
+    }
+}

@@ -5,7 +5,7 @@ use crate::delta::{Ino, MergedPath};
 use crate::vfs::{FileKind, FsError, Name};
 
 use super::tree::{TreeObject, TreeView};
-use crate::overlay::base_names::{newly_linked, newly_linked_copies};
+use crate::overlay::base_names::{new_names, newly_linked_copies};
 use crate::overlay::error::Result;
 use crate::overlay::followed::{next_followed, recorded_of};
 use crate::overlay::node::{Node, is_same_path};
@@ -152,10 +152,10 @@ impl TreeView<'_> {
     /// the base file of a copied-up file got since the copy-up.
     pub fn most_names(&self, object: &TreeObject) -> std::result::Result<u32, FsError> {
         let new = match object.row() {
-            Some(row) => newly_linked(&self.view, row).map_err(|error| error.into_fs())?,
-            None => None,
+            Some(row) => new_names(&self.view, row).map_err(|error| error.into_fs())?,
+            None => 0,
         };
-        Ok(object.attr().nlink.saturating_add(new.map_or(0, |base| base.nlink - 1)))
+        Ok(object.attr().nlink.saturating_add(new))
     }
 }
 

@@ -123,9 +123,7 @@ impl Planner<'_> {
             Some(dir) => self.is_changed_itself(Some(dir), change)?,
             None => !is_gone_without_original(change),
         };
-        // The numbers in a copy are not those of the base.
-        let is_in_copy = self.target.is_copy() && change.is_of_another_dir();
-        if change.is_drifted && is_told && !is_in_copy {
+        if change.is_drifted && is_told {
             return self.merge_or_note(difference, change.before.as_ref());
         }
         if self.has_other_owner(change) {
@@ -167,9 +165,7 @@ impl Planner<'_> {
             (None, Some(_), DriftReason::Changed) => {
                 self.drifted(change.path.clone(), DriftReason::Removed)
             }
-            (_, Some(after), DriftReason::Changed)
-                if after.origin().is_none() || change.is_of_another_dir() =>
-            {
+            (_, Some(after), DriftReason::Changed) if after.origin().is_none() => {
                 self.drifted(change.path.clone(), DriftReason::Came);
             }
             _ => self.drifted(change.path.clone(), why),

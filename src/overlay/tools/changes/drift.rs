@@ -1,6 +1,6 @@
 //! Drift of copied-up objects that have no row of `acetate_original`.
 
-use super::{BaseObject, Change};
+use super::BaseObject;
 use crate::delta::{Origin, Original};
 use crate::overlay::original::original_of;
 use crate::vfs::{Attr, FileKind};
@@ -11,20 +11,6 @@ pub fn original_of_dir(origin: &Origin, base: &BaseObject) -> Option<Original> {
     let [mode, uid, gid] = origin.attributes?;
     let now = original_of(&base.path, &base.attr);
     Some(Original { mode, uid, gid, ..now })
-}
-
-impl Change {
-    /// Whether the base has another directory at the old path than the one that the session moved
-    /// from there: neither its number nor its mtime is that of the copy-up. (`cp -a` keeps the
-    /// mtime.)
-    pub fn is_of_another_dir(&self) -> bool {
-        let is_move = self.is_moved && !self.moved_with_parent && !self.is_link;
-        let (Some(base), Some(after)) = (&self.before, &self.after) else { return false };
-        let are_dirs = [base.attr.kind, after.attr().kind] == [FileKind::Directory; 2];
-        let is_other =
-            |origin: &Origin| origin.fileid != base.attr.fileid && origin.mtime != base.attr.mtime;
-        is_move && are_dirs && after.origin().is_some_and(is_other)
-    }
 }
 
 /// Whether base and session have changed the mode, the owner or the group of a directory to

@@ -374,7 +374,6 @@ impl<'a> ChangeSearch<'a> {
                 _ => false,
             },
         };
-        change.is_drifted |= change.is_of_another_dir();
         if let (Some(replaced), Some(after)) = (&change.replaced, &change.after) {
             change.is_replaced_drifted = self.changed_since(replaced, after.attr().ctime)?;
         }

@@ -1,10 +1,13 @@
 //! Reads the whole content of a file, of the session or of the base, and compares the contents.
 
-use super::diff::{self, PIECE_BYTES, at, base_error};
+use super::diff::{
+    self, ChangedFields, PIECE_BYTES, at, base_error, content_differs, drifted_original,
+};
 use super::error::Result;
 use super::opened::OpenSession;
 use crate::base::{Base, BaseError};
-use crate::overlay::{BaseObject, TreeObject, TreeView};
+use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
+use crate::vfs::FileKind;
 
 /// The largest file that is divided into hunks or merged, in bytes: a merge holds three versions of
 /// it in memory.
@@ -74,4 +77,33 @@ fn next_data(
     let old = old.map_err(|source| base_error(opened, &base.path, source))?;
     let starts = [new.map(|data| data.start), old.map(|(start, _)| start.max(offset))];
     Ok(starts.into_iter().flatten().min().filter(|start| *start < after.attr().size))
+}
+
+/// Whether the base has all that the session changed of a file or link, by the same change.
+pub(super) fn is_made_in_base(
+    opened: &OpenSession,
+    view: &TreeView<'_>,
+    change: &Change,
+    differs: ChangedFields,
+) -> Result<bool> {
+    let (Some(original), Some(base), Some(after)) =
+        (&change.original, &change.before, &change.after)
+    else {
+        return Ok(false);
+    };
+    let (theirs, ours) = (&base.attr, after.attr());
+    let is_changed = differs.content || differs.mode || differs.owner;
+    let are_alike = [original.kind, theirs.kind] == [ours.kind; 2];
+    if !is_changed || !are_alike || change.is_link || ours.kind == FileKind::Directory {
+        return Ok(false);
+    }
+    let is_made = |start, theirs, ours| ours == start || ours == theirs;
+    let has_rights = (ours.kind == FileKind::Symlink
+        || is_made(original.mode, theirs.mode, ours.mode))
+        && is_made(original.uid, theirs.uid, ours.uid)
+        && is_made(original.gid, theirs.gid, ours.gid);
+    if !has_rights || drifted_original(change).is_none() {
+        return Ok(has_rights && !differs.content);
+    }
+    Ok(!differs.content || !content_differs(opened, view, base, after)?)
 }

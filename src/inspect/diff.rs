@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::content::bytes_differ;
+use super::content::{bytes_differ, is_made_in_base};
 use super::error::{InspectError, Result};
 use super::log::is_top_set;
 use super::opened::OpenSession;
@@ -271,7 +271,13 @@ pub(super) fn compare(
             let relinked = || {
                 before.zip(change.after.as_ref()).is_some_and(|(old, new)| is_relinked(old, new))
             };
-            seen || (options.times && differs.mtime) || (options.exact && relinked())
+            match options.exact {
+                true => seen || (options.times && differs.mtime) || relinked(),
+                false => {
+                    (seen || (options.times && differs.mtime))
+                        && !is_made_in_base(opened, view, &change, differs)?
+                }
+            }
         }
     };
     Ok(is_other.then_some(Difference { kind, differs, path, old, change }))

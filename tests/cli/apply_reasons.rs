@@ -31,6 +31,21 @@ fn put(dir: &Path, path: &str, content: &str) {
 }
 
 #[test]
+fn an_edit_that_both_sides_made_is_in_no_list() {
+    let dir = session_over("f", "1\n2\n");
+    put(dir.path(), "f", "1\n2\nx\n");
+    sleep(Duration::from_millis(1100));
+    fs::write(dir.path().join("base/f"), "1\n2\nx\n").unwrap();
+    assert_eq!(done(dir.path(), &["diff", "s.db"]), "");
+    assert!(!done(dir.path(), &["status", "s.db"]).contains("drift"));
+    for option in ["--dry-run", "--yes"] {
+        let out = done(dir.path(), &["apply", "s.db", option]);
+        assert!(out.starts_with("nothing to apply to "), "{out}");
+    }
+    assert!(done(dir.path(), &["status", "s.db"]).contains("0 copied up"));
+}
+
+#[test]
 fn a_file_without_its_original_is_said_to_lack_it() {
     let text = "line\n".repeat(300_000);
     let dir = session_over("big", &text);

@@ -145,11 +145,18 @@ impl Planner<'_> {
             return Ok(None);
         }
         let has_side = is_named(&self.sides.base) || is_named(&self.sides.session);
-        let why = match self.merge(difference, there)? {
+        let known = self.last_merge.take().filter(|(path, _)| *path == change.path);
+        let merged = match known {
+            Some((_, merged)) => merged,
+            None => self.merge(difference, there)?,
+        };
+        let why = match merged {
             MergeOutcome::Merge(merge) if !has_side => {
                 let has_conflicts =
                     matches!(merge.content, StepContent::Both { has_conflicts: true, .. });
-                self.plan.merged.push(Merged { path: change.path.clone(), has_conflicts });
+                if !there.is_some_and(|there| merge.writes_nothing(there)) {
+                    self.plan.merged.push(Merged { path: change.path.clone(), has_conflicts });
+                }
                 return Ok(Some(merge));
             }
             MergeOutcome::Merge(_) => DriftReason::Changed,

@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use super::drift::DriftReason;
 use super::hunk_changes::side_attrs;
-use super::plan::attrs;
+use super::plan::{attrs, attrs_of};
 use super::planner::Planner;
 use super::target_dir::{ApplyTarget, base_error};
 use crate::base::{BaseAttr, BaseError};
 use crate::delta::Original;
-use crate::inspect::content::{MAX_TEXT_BYTES, content, read_base};
+use crate::inspect::content::{MAX_TEXT_BYTES, content, is_made_in_base, read_base};
 use crate::inspect::diff::{self, Difference};
 use crate::inspect::error::Result;
+use crate::inspect::hunks::ChosenPart;
 use crate::inspect::patch::{has_nul, has_too_many_lines};
 use crate::inspect::text_merge::{self, TextMerge};
 use crate::overlay::{BaseObject, BlobDigest, Change, TreeObject, TreeView};
@@ -100,6 +101,7 @@ impl Planner<'_> {
         }
         let attrs = merged_attrs(original, &base.attr, ours);
         let of_base = Attrs { mtime: base.attr.mtime, ..attrs.clone() };
+        let as_base = Ok(MergeOutcome::Merge(Merge { content: StepContent::Base, attrs: of_base }));
         // The difference of a further name has no old object, so the original is compared here.
         let has_text = match part {
             Some(part) => part.has_lines,
@@ -107,7 +109,7 @@ impl Planner<'_> {
             None => difference.differs.content,
         };
         if !has_text {
-            return Ok(MergeOutcome::Merge(Merge { content: StepContent::Base, attrs: of_base }));
+            return as_base;
         }
         let theirs = match read_base(self.target.reader(), base) {
             Ok(Some(theirs)) => theirs,
@@ -122,25 +124,22 @@ impl Planner<'_> {
                 part.map_or(StepContent::Session, |p| StepContent::Given(p.content.clone()));
             return Ok(MergeOutcome::Merge(Merge { content, attrs }));
         }
-        let has_ours = match part {
-            Some(part) => *part.content == theirs[..],
-            None => after.attr().size == base.attr.size && content(self.view, after)? == theirs,
-        };
-        if has_ours {
-            return Ok(MergeOutcome::Merge(Merge { content: StepContent::Base, attrs: of_base }));
+        if self.is_content(after, part, &theirs)? {
+            return as_base;
         }
         if self.is_gits_own(&change.path)? {
             return conflict(DriftReason::Git);
         }
         let ours = part.map(|part| part.content.clone());
-        let Some(merged) = merge_text(self.view, original, (after, ours.as_deref()), &theirs)?
-        else {
-            return conflict(DriftReason::NotText);
+        let merged = merge_text(self.view, original, (after, ours.as_deref()), &theirs)?;
+        let has_conflicts = match merged {
+            None => return conflict(DriftReason::NotText),
+            Some(TextMerge::Clean(text)) if text == theirs => return as_base,
+            Some(TextMerge::Conflicts(_)) if !self.marks_conflicts => {
+                return conflict(DriftReason::Conflict);
+            }
+            Some(merged) => matches!(merged, TextMerge::Conflicts(_)),
         };
-        let has_conflicts = matches!(merged, TextMerge::Conflicts(_));
-        if has_conflicts && !self.marks_conflicts {
-            return conflict(DriftReason::Conflict);
-        }
         let content = StepContent::Both {
             original: Box::new(original.clone()),
             base: Box::new(base.clone()),
@@ -152,6 +151,41 @@ impl Planner<'_> {
 }
 
 impl Planner<'_> {
+    /// Whether the base's content, `theirs`, is the session's, or the chosen part of it.
+    fn is_content(
+        &self,
+        after: &TreeObject,
+        part: Option<&ChosenPart>,
+        theirs: &[u8],
+    ) -> Result<bool> {
+        match part {
+            Some(part) => Ok(*part.content == *theirs),
+            None if after.attr().size != theirs.len() as u64 => Ok(false),
+            None => Ok(content(self.view, after)? == theirs),
+        }
+    }
+
+    /// Whether the base has all that the session changed of a file, and perhaps more: to apply it
+    /// would write nothing.
+    pub(super) fn is_in_base(&mut self, difference: &Difference) -> Result<bool> {
+        let change = &difference.change;
+        let differs = difference.differs;
+        if self.part_of(change).is_some() || !(differs.content || differs.mode || differs.owner) {
+            return Ok(false);
+        }
+        if is_made_in_base(self.opened, self.view, change, differs)? {
+            return Ok(true);
+        }
+        let Some(base) = change.before.as_ref().filter(|_| change.is_drifted) else {
+            return Ok(false);
+        };
+        let merged = self.merge(difference, Some(base))?;
+        let writes_nothing =
+            matches!(&merged, MergeOutcome::Merge(merge) if merge.writes_nothing(base));
+        self.last_merge = Some((change.path.clone(), merged));
+        Ok(writes_nothing)
+    }
+
     /// Whether a change sets the mode, owner or group of an object that did not drift, and the base
     /// has set another value.
     pub(super) fn has_other_owner(&self, change: &Change) -> bool {
@@ -236,6 +270,11 @@ impl Planner<'_> {
 }
 
 impl Merge {
+    /// Whether the base's file stays as it is.
+    pub(super) fn writes_nothing(&self, base: &BaseObject) -> bool {
+        matches!(self.content, StepContent::Base) && self.attrs == attrs_of(&base.attr)
+    }
+
     /// The fileid of the base file whose text is merged with the session's.
     pub(super) fn other_side(&self) -> Option<FileId> {
         match &self.content {

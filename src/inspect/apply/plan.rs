@@ -156,8 +156,10 @@ impl AttributeCounts {
             &mut self.modes
         } else if (old.uid, old.gid) != (new.uid, new.gid) {
             &mut self.owners
-        } else {
+        } else if old.mtime != new.mtime {
             &mut self.times
+        } else {
+            return;
         };
         *count += 1;
     }

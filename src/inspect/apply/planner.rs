@@ -7,6 +7,7 @@ use super::Skipped;
 use super::advice::ApplyAdvice;
 use super::audit_drift::{self, HiddenObject, RemovedDescendant};
 use super::drift::Drifted;
+use super::merge::MergeOutcome;
 use super::plan::{ApplyOptions, ApplyPlan, ChangeSize, attrs, attrs_of, fingerprint, target_path};
 use super::steps::{AppliedChange, Set};
 use super::target_dir::ApplyTarget;
@@ -110,6 +111,8 @@ pub(super) struct Planner<'a> {
     pub log_begun: Option<Time>,
     /// Whether an object has the content of its base file.
     pub(super) kept: HashMap<Locator, bool>,
+    /// The merge of the last change with the base, by its path: it is needed twice.
+    pub(super) last_merge: Option<(MergedPath, MergeOutcome)>,
     /// Left-out changes of files with several hard links.
     pub(super) unchosen_names: Vec<Change>,
     /// Slots of made objects, for their other hard links; by the base file that each is merged
@@ -170,6 +173,7 @@ impl<'a> Planner<'a> {
             hidden: Vec::new(),
             log_begun: None,
             kept: HashMap::new(),
+            last_merge: None,
             unchosen_names: Vec::new(),
             made: HashMap::new(),
             refused: HashSet::new(),
@@ -361,7 +365,10 @@ impl<'a> Planner<'a> {
         let holds_no_change = diff::holds_no_change(self.opened, self.view, false, &change)?;
         let copy = self.copy_of(&change, holds_no_change);
         let mut difference = self.difference(change)?;
-        let is_same = difference.as_ref().is_some_and(is_made_alike);
+        let is_same = match &difference {
+            Some(found) if copy.is_some() => is_made_alike(found) || self.is_in_base(found)?,
+            _ => false,
+        };
         if let Some(copy) = copy
             && (holds_no_change || is_same || difference.as_ref().is_none_or(is_as_it_began))
         {

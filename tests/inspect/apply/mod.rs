@@ -25,6 +25,7 @@ mod redo;
 mod refused;
 mod requests;
 mod resume;
+mod same_edit;
 mod session_meanwhile;
 mod sizes;
 mod skip_random;

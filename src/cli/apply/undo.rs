@@ -26,7 +26,8 @@ use crate::workspace::layers::check_base;
 pub(super) struct KeepArgs {
     /// Take the last apply back: the base is as before.
     ///
-    /// The session does not get the changes back. A second --undo applies them again.
+    /// The session does not get the changes back. A second --undo applies them again; until then,
+    /// another apply needs --no-keep, which gives them up.
     #[arg(long, conflicts_with_all = ["paths", "exclude", "gitignore", "conflict_markers", "take",
         "allow_special", "all", "patch", "interactive", "hunk"])]
     pub(super) undo: bool,

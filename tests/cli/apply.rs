@@ -63,7 +63,7 @@ fn it_shows_and_applies() {
     assert_same(&on_host(&world.base()), &before);
     let (out, err) = said(&apply(&world, &["--yes"]), 0);
     assert!(out.ends_with(": applied\n"), "{out}{err}");
-    let undo = format!("`acetate apply --undo {}` takes it back", world.session().display());
+    let undo = format!("`acetate apply --undo {}` undoes it", world.session().display());
     assert!(err.contains(&undo) && err.lines().count() == 1, "{err}");
     assert_same(&on_host(&world.base()), &wanted);
     // The session has nothing left to tell.
@@ -392,7 +392,8 @@ fn a_kill_costs_nothing() {
         let to = world.scratch().join(format!("copy-{number}"));
         copy(&world.base(), &to);
         let args = ["apply", session.to_str().unwrap(), "--yes", "--to", to.to_str().unwrap()];
-        (acetate(world.scratch(), &args).stdout(Stdio::null()).spawn().unwrap(), to)
+        let mut command = acetate(world.scratch(), &args);
+        (command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), to)
     };
     let begun = Instant::now();
     assert!(begin(KILLS).0.wait().unwrap().success());

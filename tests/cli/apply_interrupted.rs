@@ -176,7 +176,7 @@ fn no_copy_is_written_while_an_apply_to_the_base_is_interrupted() {
 fn what_is_left_of_an_interrupted_apply_is_counted() {
     let world = interrupted();
     let (_, err) = said(&acetate(&world, &["apply", "--dry-run"]), 1);
-    assert_eq!(err, "an apply was interrupted; to be finished: 1 of 2 steps\n");
+    assert_eq!(err, "an apply was interrupted: 1 of 2 steps left\n");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn a_moved_directory_is_not_copied_or_sealed_as_an_empty_one() {
 fn an_interrupted_apply_is_not_taken_back_by_finishing_it() {
     let mut world = interrupted();
     let (_, err) = said(&acetate(&world, &["apply", "--yes", "--undo"]), 2);
-    assert!(err.contains("an apply was interrupted: nothing was taken back"), "{err}");
+    assert!(err.contains("an apply was interrupted: nothing was undone"), "{err}");
     assert_eq!(fs::read(world.change_base().join("b")).unwrap(), b"2");
     said(&acetate(&world, &["apply", "--yes"]), 0);
     assert_eq!(fs::read(world.change_base().join("b")).unwrap(), b"agent's");

@@ -387,9 +387,9 @@ fn a_list_in_the_editor_chooses() {
     assert_eq!(said_nothing(&world), "");
 }
 
-/// Whether an apply said last that it was done, and how to take it back.
+/// Whether an apply said last that it was done, and how to undo it.
 fn is_applied(said: &str) -> bool {
-    // Hunks are not taken back.
+    // Hunks are not undone.
     said.ends_with(": applied\n") || said.contains(": applied\n`acetate apply --undo ")
 }
 

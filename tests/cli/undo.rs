@@ -81,13 +81,13 @@ fn it_shows_and_takes_back() {
     let world = changed();
     let before = on_host(&world.base());
     let (_, err) = said(&apply(&world, &["--undo", "--yes"]), 1);
-    assert!(err.contains("nothing to take back"), "{err}");
+    assert!(err.contains("nothing to undo"), "{err}");
     said(&apply(&world, &["--yes"]), 0);
     let after = on_host(&world.base());
     let (out, err) = said(&apply(&world, &["--undo", "--dry-run"]), 0);
     assert!(err.is_empty(), "{err}");
     let base = world.base().canonicalize().unwrap();
-    let sum = format!("{}: 5 changes to take back, times of 1 directory", base.display());
+    let sum = format!("{}: 5 changes to undo, times of 1 directory", base.display());
     let lines =
         ["M /dir/file", "A /dir/other", "R /sub -> /dir/sub/", "D /new/ (1 file, 1 B)", &sum];
     assert_eq!(out.lines().collect::<Vec<_>>(), lines);
@@ -95,7 +95,7 @@ fn it_shows_and_takes_back() {
     assert!(err.contains("cannot ask without a terminal") && err.contains("--yes"), "{err}");
     assert_same(&on_host(&world.base()), &after);
     let (out, err) = said(&apply(&world, &["--undo", "--yes"]), 0);
-    assert!(out.ends_with(": taken back\n"), "{out}");
+    assert!(out.ends_with(": undone\n"), "{out}");
     assert!(err.contains("the session does not get the changes back"), "{err}");
     assert_same(&on_host(&world.base()), &before);
     let mut seen = merged(&world.session(), Some(&world.base()));
@@ -104,9 +104,9 @@ fn it_shows_and_takes_back() {
     assert_same(&seen, &before);
     let (out, err) = said(&apply(&world, &["--undo", "--yes"]), 0);
     assert!(out.contains(" to apply again") && out.ends_with(": applied again\n"), "{out}");
-    assert!(err.contains("takes it back, until the next apply"), "{err}");
+    assert!(err.contains("undoes it, until the next apply"), "{err}");
     assert_same(&on_host(&world.base()), &after);
-    // No part of an apply is taken back.
+    // No part of an apply is undone.
     let (_, err) = said(&apply(&world, &["--undo", "--hunk", "abc"]), 2);
     assert!(err.contains("cannot be used with"), "{err}");
 }
@@ -153,10 +153,10 @@ fn what_was_taken_back_is_not_lost_by_another_apply() {
     apply(&world, &["--yes"]);
     put(&world, "/more");
     let (_, err) = said(&apply(&world, &["--yes"]), 2);
-    assert!(err.contains("the last apply was taken back"), "{err}");
+    assert!(err.contains("the last apply was undone"), "{err}");
     assert!(err.contains("--undo") && err.contains("--no-keep"), "{err}");
     let (_, err) = said(&apply(&world, &["-n"]), 2);
-    assert!(err.contains("the last apply was taken back"), "{err}");
+    assert!(err.contains("the last apply was undone"), "{err}");
     said(&apply(&world, &["-n", "--no-keep"]), 0);
     assert!(!world.base().join("more").exists());
     said(&apply(&world, &["--undo", "--yes"]), 0);
@@ -183,7 +183,7 @@ fn attributes_that_were_taken_back_are_not_lost_by_another_apply() {
     said(&apply(&world, &["--undo", "--yes"]), 0);
     put(&world, "/more");
     let (_, err) = said(&apply(&world, &["--yes"]), 2);
-    assert!(err.contains("the last apply was taken back"), "{err}");
+    assert!(err.contains("the last apply was undone"), "{err}");
     said(&apply(&world, &["--undo", "--yes"]), 0);
     let mode = |at: &str| mode(&world.base().join(at));
     assert_eq!((mode("file"), mode("dir")), (0o600, 0o700));
@@ -242,13 +242,13 @@ fn hunks_that_were_applied_are_taken_back() {
         let applied = now();
         assert!(applied != old && applied != (lines("a", "z"), 0o600), "{applied:?}");
         let (out, _) = said(&apply(&world, &["--undo", "--yes"]), 0);
-        assert!(out.starts_with("M /f\n") && out.ends_with(": taken back\n"), "{out}");
+        assert!(out.starts_with("M /f\n") && out.ends_with(": undone\n"), "{out}");
         assert_same(&on_host(&base), &before);
-        // The session has all, and no other apply gives up what was taken back.
+        // The session has all, and no other apply gives up what was undone.
         let content = run(world.scratch(), &["cat", session.to_str().unwrap(), "f"]).stdout;
         assert_eq!(content, lines("a", "z").as_bytes());
         let (_, err) = said(&apply(&world, &["--yes"]), 2);
-        assert!(err.contains("the last apply was taken back"), "{err}");
+        assert!(err.contains("the last apply was undone"), "{err}");
         for wanted in [&applied, &old, &applied] {
             said(&apply(&world, &["--undo", "--yes"]), 0);
             assert_eq!(now(), *wanted);
@@ -390,7 +390,7 @@ fn directories_are_one_line_with_what_they_hold() {
     world.close();
     said(&apply(&world, &["--yes"]), 0);
     let (out, _) = said(&apply(&world, &["--undo", "--dry-run"]), 0);
-    let lines: Vec<_> = out.lines().filter(|line| !line.contains("to take back")).collect();
+    let lines: Vec<_> = out.lines().filter(|line| !line.contains("to undo")).collect();
     let undone =
         ["A /empty/", "A /gone/ (2 files, 6 B)", "D /made/ (1 file, 2 B)", "R /new -> /moved/"];
     assert_eq!(lines, undone);
@@ -411,7 +411,7 @@ fn an_undo_finds_a_base_that_was_moved() {
     fs::rename(world.base(), &moved).unwrap();
     let base = ["--base", moved.to_str().unwrap()];
     let (out, _) = said(&apply(&world, &[&base[..], &["--undo", "--yes"]].concat()), 0);
-    assert!(out.ends_with(": taken back\n"), "{out}");
+    assert!(out.ends_with(": undone\n"), "{out}");
     assert_same(&on_host(&moved), &before);
     // What is another directory, and not the one that is gone, is told apart.
     fs::create_dir(world.base()).unwrap();
@@ -485,7 +485,7 @@ fn the_log_says_that_an_apply_was_taken_back() {
     assert_eq!(log(), "");
     said(&apply(&world, &["--undo", "--yes"]), 0);
     let base = world.base().canonicalize().unwrap();
-    let note = format!("the last apply, to {}, was taken back at ", base.display());
+    let note = format!("the last apply, to {}, was undone at ", base.display());
     assert!(log().starts_with(&note), "{}", log());
     said(&apply(&world, &["--undo", "--yes"]), 0);
     assert_eq!(log(), "");

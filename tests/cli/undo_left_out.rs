@@ -30,7 +30,7 @@ fn a_directory_that_holds_a_changed_file_is_named_with_it() {
     let wanted = [
         "! /n/f: changed since it was applied",
         "- /n: holds /n/f, which stays",
-        "0 changes to take back, 1 not as the apply left it, 1 left out",
+        "0 changes to undo, 1 not as the apply left it, 1 left out",
         "skipped /n: holds /n/f, which stays",
         "skipped /n/f: changed since it was applied",
     ];

@@ -1,4 +1,4 @@
-//! An apply that writes nothing, or is refused: there is nothing to take back of it, and the undo
+//! An apply that writes nothing, or is refused: there is nothing to undo of it, and the undo
 //! of an earlier one stays.
 
 use std::fs;
@@ -55,5 +55,5 @@ fn an_apply_after_an_undo_is_refused_before_it_shows_or_asks() {
     world.close();
     let (out, err) = said(&apply(&world, &["--yes"]), 2);
     assert_eq!(out, "");
-    assert!(err.starts_with("error: the last apply was taken back, and only the copies"), "{err}");
+    assert!(err.starts_with("error: the last apply was undone, and only the copies"), "{err}");
 }

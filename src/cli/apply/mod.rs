@@ -235,11 +235,11 @@ fn finish_interrupted(
     InterruptedApply { steps, left, is_undo }: InterruptedApply,
 ) -> Result<Ending, CliError> {
     if args.keep.undo && !is_undo {
-        return Err(CliError::new("an apply was interrupted: nothing was taken back")
-            .with_hint("finish it with `acetate apply` without --undo, then take it back"));
+        return Err(CliError::new("an apply was interrupted: nothing was undone")
+            .with_hint("finish it with `acetate apply` without --undo, then undo it"));
     }
     let (what, steps) = (if is_undo { "undo" } else { "apply" }, text::count(steps, "step"));
-    output::line(format_args!("an {what} was interrupted; to be finished: {left} of {steps}"));
+    output::line(format_args!("an {what} was interrupted: {left} of {steps} left"));
     if args.dry_run {
         return Ok(Ending::Findings);
     }
@@ -264,7 +264,7 @@ fn check_bound(args: &Args, plan: &ApplyPlan) -> Result<(), CliError> {
     }
 }
 
-/// Refuses to lose the changes of an apply that was taken back.
+/// Refuses to lose the changes of an apply that was undone.
 fn check_kept(args: &Args, opened: &OpenSession, plan: &ApplyPlan) -> Result<(), CliError> {
     match args.keep.limit() {
         Some(_) => Ok(check_not_taken_back(opened, args.to.as_deref(), plan)?),

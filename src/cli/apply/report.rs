@@ -123,12 +123,12 @@ fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliErr
 fn done(report: &Report) -> &'static str {
     match (report.is_undo, report.is_redo) {
         (_, true) => "applied again",
-        (true, false) => "taken back",
+        (true, false) => "undone",
         (false, false) => "applied",
     }
 }
 
-/// The command that takes back the last apply of a session, to a copy of its base or to the base.
+/// The command that undoes the last apply of a session, to a copy of its base or to the base.
 pub(in crate::cli) fn undo_command(session: &Path, copy: Option<&Path>) -> String {
     let quoted = |path: &Path| quoted(&path.display().to_string());
     let to = copy.map(|copy| format!(" --to {}", quoted(copy))).unwrap_or_default();
@@ -140,7 +140,7 @@ fn note_undo(args: &Args, report: &Report) {
     let command = undo_command(&args.source.session, args.to.as_deref());
     match report.is_undo && !report.is_redo {
         false => {
-            output::line(format_args!("`{command}` takes it back, until the next apply"));
+            output::line(format_args!("`{command}` undoes it, until the next apply"));
         }
         true => output::line(format_args!(
             "the session does not get the changes back: `{command}` applies them again"

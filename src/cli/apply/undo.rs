@@ -24,7 +24,7 @@ use crate::workspace::layers::check_base;
 /// What is kept of what is replaced and removed.
 #[derive(Debug, clap::Args)]
 pub(super) struct KeepArgs {
-    /// Take the last apply back: the base is as before.
+    /// Undo the last apply: the base is as before.
     ///
     /// The session does not get the changes back. A second --undo applies them again; until then,
     /// another apply needs --no-keep, which gives them up.
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError>
         clear(opened, to)?;
     }
     let Some(plan) = plan_undo(opened, to, &options)? else {
-        output::line(format_args!("nothing to take back: nothing is kept of an apply"));
+        output::line(format_args!("nothing to undo: nothing is kept of an apply"));
         return Ok(Ending::Findings);
     };
     print(args, opened, &plan)?;
@@ -250,7 +250,7 @@ fn print(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Result<(), CliEr
         object.insert("kept_bytes".to_owned(), plan.kept_bytes.into());
         out.json(object)?;
     } else {
-        let what = if plan.is_redo { "apply again" } else { "take back" };
+        let what = if plan.is_redo { "apply again" } else { "undo" };
         let mut sum = format!("{} to {what}", text::count(changes, "change"));
         if plan.times > 0 {
             sum.push_str(&format!(", times of {}", text::count(plan.times, "directory")));
@@ -316,12 +316,12 @@ fn json(change: &UndoChange) -> serde_json::Map<String, Value> {
 fn is_wanted(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Result<bool, CliError> {
     if args.json || !asking::can_ask() {
         let what = "cannot ask without a terminal: nothing was written";
-        let hint = "--yes takes the apply back without asking, --dry-run only shows the plan";
+        let hint = "--yes undoes the apply without asking, --dry-run only shows the plan";
         return Err(CliError::new(what).with_hint(hint));
     }
     let dir = super::target(args, opened).display();
     match plan.is_redo {
         true => asking::ask(&format_args!("do the last apply to {dir} again?")),
-        false => asking::ask(&format_args!("take the last apply to {dir} back?")),
+        false => asking::ask(&format_args!("undo the last apply to {dir}?")),
     }
 }

@@ -297,7 +297,7 @@ fn own_files(args: &Show, session: &Path, groups: Option<&LogGroups>) -> ToolOwn
     opened.and_then(|opened| find(&opened)).unwrap_or_default()
 }
 
-/// Says that the last APPLY rows are of an apply that was taken back. An undo changes nothing of
+/// Says that the last APPLY rows are of an apply that was undone. An undo changes nothing of
 /// the session, which may be read-only, and has no rows.
 fn note_taken_back(session: &Path) -> Result<(), CliError> {
     // What another user keeps, or cannot be read, is not known.
@@ -306,7 +306,7 @@ fn note_taken_back(session: &Path) -> Result<(), CliError> {
     if let Some(last) = last.filter(|last| last.is_taken_back) {
         let (dir, time) = (last.target.display(), text::time_short(last.time));
         output::line(format_args!(
-            "the last apply, to {dir}, was taken back at {time}: `{}` applies it again",
+            "the last apply, to {dir}, was undone at {time}: `{}` applies it again",
             undo_command(session, last.copy(opened.base_path()))
         ));
     }

@@ -11,7 +11,7 @@ pub enum ApplyAdvice {
     FinishFirst,
     /// An apply of another session was interrupted: finish it first, with that session.
     FinishOther,
-    /// Apply again what was taken back, or give it up by keeping nothing.
+    /// Apply again what was undone, or give it up by keeping nothing.
     RedoOrGiveUp,
     /// Keep nothing of what is replaced and removed. Then the apply cannot be undone.
     KeepNothing,

@@ -77,7 +77,7 @@ fn check_keeping(
     check_writable(target)
 }
 
-/// Refuses if the undo directory has the only copy of changes that were taken back.
+/// Refuses if the undo directory has the only copy of changes that were undone.
 fn refuse_taken_back(target: &ApplyTarget<'_>, session: &str) -> Result<()> {
     // An undo directory that cannot be used is refused later, by [`check_writable`]. After an apply
     // to a copy, the session still has its changes.
@@ -88,16 +88,15 @@ fn refuse_taken_back(target: &ApplyTarget<'_>, session: &str) -> Result<()> {
     };
     match read(&dir)?.filter(is_only_here) {
         Some(record) if !record.changes_nothing() => Err(InspectError::Refused {
-            what:
-                "the last apply was taken back, and only the copies kept for undo have its changes"
-                    .to_owned(),
+            what: "the last apply was undone, and only the copies kept for undo have its changes"
+                .to_owned(),
             advice: ApplyAdvice::RedoOrGiveUp,
         }),
         _ => Ok(()),
     }
 }
 
-/// Refuses an apply that would lose the changes of an earlier one that was taken back: only
+/// Refuses an apply that would lose the changes of an earlier one that was undone: only
 /// [`undo`](super::undo()) can restore these changes.
 ///
 /// # Errors

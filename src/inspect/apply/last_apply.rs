@@ -21,7 +21,7 @@ pub struct LastApply {
     pub target: PathBuf,
     /// When the apply, or the undo that took it back, began.
     pub time: Time,
-    /// It was taken back: the next undo repeats it.
+    /// It was undone: the next undo repeats it.
     pub is_taken_back: bool,
 }
 

@@ -123,7 +123,9 @@ impl Planner<'_> {
         let kept = split::first_unselected(self.opened, self.view, &self.options, change)?;
         let Some(kept) = kept else { return Ok(false) };
         let kept = kept.display();
-        let why = format!("holds {kept}, which is not chosen: a directory goes whole or stays");
+        let why = format!(
+            "holds {kept}, which is not chosen: a directory is removed or moved only as a whole"
+        );
         self.plan.left_out.push(Skipped { path: change.path.clone(), why });
         self.plan.split.push(change.path.clone());
         Ok(true)

@@ -51,7 +51,7 @@ pub struct Report {
     pub broken_off: Option<(usize, usize)>,
     /// The run was an undo.
     pub is_undo: bool,
-    /// The undo repeated an apply that an earlier undo had taken back.
+    /// The undo repeated an apply that an earlier undo had undone.
     pub is_redo: bool,
     /// The replaced and removed objects that are kept; `None` if none are to be kept.
     pub kept: Option<Vec<KeptCopy>>,

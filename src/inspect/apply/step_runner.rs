@@ -302,7 +302,9 @@ impl<'a> StepRunner<'a> {
             (Some(_), Some(_)) => {
                 return Err(StepFailure::Skip("it changed after the plan was made".to_owned()));
             }
-            (Some(_), None) => return Err(StepFailure::Skip("something came there".to_owned())),
+            (Some(_), None) => {
+                return Err(StepFailure::Skip("a new object is at this path".to_owned()));
+            }
             (None, Some(_)) => {
                 return Err(StepFailure::Skip("it was removed after the plan was made".to_owned()));
             }

@@ -230,7 +230,8 @@ fn a_directory_that_moved_stays_where_something_in_it_is_excluded() {
     };
     for exclude in [":!moved/sub", ":!dir/sub/deep", ":(exclude,icase)MOVED/SUB"] {
         let plan = planned(&opened, None, &options(exclude)).unwrap();
-        let why = "holds /moved/sub/deep, which is not chosen: a directory goes whole or stays";
+        let why = "holds /moved/sub/deep, which is not chosen: \
+                   a directory is removed or moved only as a whole";
         let left: Vec<_> = plan.left_out.iter().map(|left| (&left.path, &*left.why)).collect();
         assert_eq!(left, [(&path("moved"), why)], "{exclude}");
         assert_eq!(plan.changes.iter().filter(|change| change.path == path("new")).count(), 1);

@@ -109,7 +109,7 @@ fn something_that_comes_where_something_goes() {
         fs::write(to.join("moved/theirs"), "theirs").unwrap();
         fs::write(to.join("moved/new"), "theirs").unwrap();
     });
-    let came = |path: &str| format!("/{path}: something came there");
+    let came = |path: &str| format!("/{path}: a new object is at this path");
     assert_eq!(skipped, [came("moved"), came("moved/new"), came("new")]);
     assert_eq!(fs::read(to.join("new")).unwrap(), b"theirs");
     assert_eq!(fs::read(to.join("moved/theirs")).unwrap(), b"theirs");
@@ -128,7 +128,7 @@ fn what_can_go_nowhere_is_kept() {
         fs::write(to.join("a"), "theirs").unwrap();
     });
     assert_eq!(skipped.len(), 2, "{skipped:?}");
-    assert_eq!(skipped[0], "/a: something came there");
+    assert_eq!(skipped[0], "/a: a new object is at this path");
     let kept = to.join(".acetate-kept");
     let file = kept.join("file");
     let why = format!("/dir/file: it could not be put back: moved to {}", file.display());

@@ -22,7 +22,7 @@ const TREE: &str = r#"
     file "old"
 "#;
 
-/// An apply that was taken back.
+/// An apply that was undone.
 fn taken_back() -> (World, PathBuf) {
     let world = World::new(TREE);
     world.tick(60);

@@ -77,7 +77,7 @@ fn a_mode_that_was_set_in_place_and_changed_since_is_drift() {
         let skipped = undone(&open(&world), Some(&to), &options).skipped;
         assert_eq!(skipped.len(), 1, "{skipped:?}");
         assert_eq!(mode(&to.join(at)), set, "{at}: the person's mode stays");
-        assert!(!to.join("made").exists(), "the rest is taken back");
+        assert!(!to.join("made").exists(), "the rest is undone");
 
         let (world, to) = applied();
         chmod(&to.join(at), set);

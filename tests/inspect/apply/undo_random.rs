@@ -161,7 +161,7 @@ fn check(world: &World, random: &mut Random, written: &BTreeSet<String>) -> bool
     let after = on_host(&base);
     assert_eq!(texts(&base, written), persons, "a person's text is lost");
     if last_apply(opened.session()).is_none() {
-        // Nothing was written, so there is nothing to take back.
+        // Nothing was written, so there is nothing to undo.
         assert_eq!(contents(&after), contents(&before));
         return true;
     }
@@ -278,7 +278,7 @@ fn no_mode_that_a_person_set_after_the_apply_is_lost() {
                 }
             }
             if last_apply(opened.session()).is_none() {
-                // Nothing was written, so there is nothing to take back.
+                // Nothing was written, so there is nothing to undo.
                 return 0;
             }
             let options = UndoOptions { skip_drifted: true, ..undoing() };

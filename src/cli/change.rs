@@ -155,7 +155,7 @@ impl PathResults {
         Ok(value)
     }
 
-    /// Records a failure of one path, which is not done yet; `None` if it failed.
+    /// Records a failure for one path, and returns `None`; a success does not count as done yet.
     ///
     /// # Errors
     /// A failure that is not about one path.

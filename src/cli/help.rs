@@ -295,7 +295,11 @@ fn with_examples(command: Command) -> Command {
 fn add_example(command: Command, words: &[&'static str], text: &'static str) -> Command {
     match words {
         [] => command.after_long_help(text),
-        [first, rest @ ..] => command.mut_subcommand(first, |inner| add_example(inner, rest, text)),
+        // `mut_subcommand` would move it to the end.
+        [first, rest @ ..] => command.mut_subcommands(|inner| match inner.get_name() == *first {
+            true => add_example(inner, rest, text),
+            false => inner,
+        }),
     }
 }
 

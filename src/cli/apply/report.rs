@@ -61,10 +61,7 @@ fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliErr
     for skipped in by_path(&report.skipped, |skipped| &skipped.path) {
         let path = skipped.path.as_bytes();
         if args.json {
-            let mut object = text::json("skipped");
-            text::put_path(&mut object, "path", path);
-            object.insert("why".to_owned(), skipped.why.as_str().into());
-            out.json(object)?;
+            out.json(with_reason("skipped", path, &skipped.why))?;
         } else {
             out.line(format_args!("skipped {}: {}", text::name(path), skipped.why))?;
         }
@@ -72,20 +69,14 @@ fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliErr
     for kept in by_path(&report.kept_attributes, |kept| &kept.path) {
         let path = kept.path.as_bytes();
         if args.json {
-            let mut object = text::json("attribute_kept");
-            text::put_path(&mut object, "path", path);
-            object.insert("why".to_owned(), kept.why.as_str().into());
-            out.json(object)?;
+            out.json(with_reason("attribute_kept", path, &kept.why))?;
         } else {
             out.line(format_args!("{} {}, but {}", done(report), text::name(path), kept.why))?;
         }
     }
     let lost_links = by_path(&report.lost_links, |file| &file.path);
     for file in lost_links.into_iter().filter(|_| args.json) {
-        let mut object = text::json("link_lost");
-        text::put_path(&mut object, "path", file.path.as_bytes());
-        object.insert("why".to_owned(), file.why.as_str().into());
-        out.json(object)?;
+        out.json(with_reason("link_lost", file.path.as_bytes(), &file.why))?;
     }
     let dir = super::target(args, opened);
     let skipped = report.skipped.len() + report.left_out.len();
@@ -117,6 +108,14 @@ fn show(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliErr
     };
     out.line(format_args!("{}: {done}{kept}{skipped}", dir.display()))?;
     out.end()
+}
+
+/// The JSON object of a path, with what was not done there and why.
+fn with_reason(name: &str, path: &[u8], why: &str) -> Map<String, Value> {
+    let mut object = text::json(name);
+    text::put_path(&mut object, "path", path);
+    object.insert("why".to_owned(), why.into());
+    object
 }
 
 /// The result, as a participle.

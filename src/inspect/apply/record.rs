@@ -92,8 +92,8 @@ pub(super) struct PlacedDescendant {
     pub digest: Option<Vec<u8>>,
 }
 
-/// Attributes of an object that steps set or moved, as they were before: what something else set
-/// meanwhile counts as before.
+/// Attributes of an object that steps set or moved, as they were before. What something else set
+/// during the apply counts as earlier.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Before {
     /// Path before.

@@ -93,7 +93,7 @@ pub struct AppliedChange {
     /// The base file had further hard links when the plan was made.
     pub was_linked: bool,
     /// Mode, owner and group that the apply was to give a directory, if something else set others
-    /// meanwhile, which stay.
+    /// during it: those stay.
     pub not_given: Option<[u32; 3]>,
     /// No change below it is left out: the session may drop all its rows below.
     pub is_whole: bool,

@@ -48,7 +48,7 @@ pub struct RebaseItem {
     /// The base file had further hard links before `apply`.
     pub was_linked: bool,
     /// Mode, owner and group that `apply` was to give a directory, if something else set others
-    /// meanwhile, which the directory keeps.
+    /// during it: the directory keeps those.
     pub not_given: Option<[u32; 3]>,
 }
 

@@ -1,21 +1,108 @@
 //! Errors of the store.
 
-/// A failure of the upper layer. The message has the details; callers decide by the kind.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum StoreError {
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a failure of the store means for the caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreErrorKind {
     /// The disk or the session's size limit is full. Nothing was changed.
-    #[error("no space left for the session: {0}")]
-    Full(String),
+    Full,
     /// Another process holds the session's write lock for longer than the busy timeout.
-    #[error("the session is locked by another process: {0}")]
-    Busy(String),
+    Busy,
     /// The session file cannot be written.
-    #[error("the session is read-only: {0}")]
-    ReadOnly(String),
+    ReadOnly,
     /// Rows contradict each other, or SQLite reports that the file is damaged.
-    #[error("the session is corrupt: {0}")]
-    Corrupt(String),
+    Corrupt,
     /// Any other I/O failure of the file.
-    #[error("cannot access the session: {0}")]
-    Io(String),
+    Io,
+}
+
+impl StoreErrorKind {
+    /// Whether what was written before the failure may be lost or damaged.
+    pub fn leaves_doubt(self) -> bool {
+        match self {
+            Self::Corrupt | Self::Io => true,
+            Self::Full | Self::Busy | Self::ReadOnly => false,
+        }
+    }
+}
+
+impl fmt::Display for StoreErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "no space left for the session",
+            Self::Busy => "the session is locked by another process",
+            Self::ReadOnly => "the session is read-only",
+            Self::Corrupt => "the session is corrupt",
+            Self::Io => "cannot access the session",
+        })
+    }
+}
+
+/// A failure of the upper layer. Callers decide by the kind; the message has the details, with the
+/// text of the cause.
+#[derive(Debug, Clone)]
+pub struct StoreError {
+    /// What the failure means.
+    pub kind: StoreErrorKind,
+    message: Cow<'static, str>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.message)
+    }
+}
+
+// By hand: thiserror would return the `Arc`, in which a caller does not find the cause's type.
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+impl StoreError {
+    /// A failure of a kind. The message does not repeat the kind.
+    pub fn new(kind: StoreErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, message: message.into(), source: None }
+    }
+
+    /// A failure of the kind [`StoreErrorKind::Full`].
+    pub fn full(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StoreErrorKind::Full, message)
+    }
+
+    /// A failure of the kind [`StoreErrorKind::Busy`].
+    pub fn busy(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StoreErrorKind::Busy, message)
+    }
+
+    /// A failure of the kind [`StoreErrorKind::ReadOnly`].
+    pub fn read_only(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StoreErrorKind::ReadOnly, message)
+    }
+
+    /// A failure of the kind [`StoreErrorKind::Corrupt`].
+    pub fn corrupt(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StoreErrorKind::Corrupt, message)
+    }
+
+    /// A failure of the kind [`StoreErrorKind::Io`].
+    pub fn io(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StoreErrorKind::Io, message)
+    }
+
+    /// The same failure with its cause.
+    pub fn with_source(self, source: impl Error + Send + Sync + 'static) -> Self {
+        Self { source: Some(Arc::new(source)), ..self }
+    }
+
+    /// The details, without the kind.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
 }

@@ -14,7 +14,7 @@ mod row;
 pub mod sqlite;
 mod usage;
 
-pub use error::StoreError;
+pub use error::{StoreError, StoreErrorKind};
 pub use original::Original;
 pub use path::{MAX_PATH_BYTES, MergedPath};
 pub use poison::Poison;
@@ -42,7 +42,7 @@ pub trait Store: Send + Sync + 'static {
     fn reader(&self) -> Result<Box<dyn Reader>>;
 
     /// Opens a reading connection that never waits for a lock: [`Reader::read`] fails with
-    /// [`StoreError::Busy`] instead.
+    /// [`StoreError::busy`] instead.
     fn inline_reader(&self) -> Result<Box<dyn Reader>> {
         self.reader()
     }

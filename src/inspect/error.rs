@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::apply::ApplyAdvice;
 use crate::base::BaseError;
 use crate::delta::sqlite::OpenError;
-use crate::delta::{MergedPath, StoreError};
+use crate::delta::{MergedPath, StoreError, StoreErrorKind};
 use crate::overlay::ChangesError;
 use crate::system_error::words;
 use crate::vfs::FsError;
@@ -157,7 +157,7 @@ impl InspectError {
                 "relative paths begin at the current directory, which is in the tree; a / before \
                  them stands for its root",
             ),
-            Self::Store { source: StoreError::Busy(_), .. } => {
+            Self::Store { source, .. } if source.kind == StoreErrorKind::Busy => {
                 Some("another program holds the session's write lock; try again")
             }
             _ => None,

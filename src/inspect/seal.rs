@@ -167,7 +167,7 @@ fn stopped(session: &Path, path: MergedPath, source: FsError) -> InspectError {
     match source {
         FsError::NoSpace => InspectError::Store {
             session: session.to_owned(),
-            source: StoreError::Full("no space left for more".to_owned()),
+            source: StoreError::full("no space left for more"),
         },
         _ => InspectError::Path { path, source },
     }

@@ -1,7 +1,7 @@
 //! Errors of overlay operations, and their mapping to [`FsError`].
 
 use crate::base::BaseError;
-use crate::delta::StoreError;
+use crate::delta::{StoreError, StoreErrorKind};
 use crate::vfs::FsError;
 use crate::worker::WorkError;
 
@@ -64,17 +64,17 @@ fn from_base(error: &BaseError) -> FsError {
 }
 
 pub(super) fn from_store(error: &StoreError) -> FsError {
-    match error {
-        StoreError::Full(_) => {
+    match error.kind {
+        StoreErrorKind::Full => {
             tracing::warn!(%error, "session");
             FsError::NoSpace
         }
-        StoreError::Busy(_) => {
+        StoreErrorKind::Busy => {
             tracing::warn!(%error, "session");
             FsError::TryLater
         }
-        StoreError::ReadOnly(_) => FsError::ReadOnly,
-        StoreError::Corrupt(_) | StoreError::Io(_) => {
+        StoreErrorKind::ReadOnly => FsError::ReadOnly,
+        StoreErrorKind::Corrupt | StoreErrorKind::Io => {
             tracing::error!(%error, "session");
             FsError::Io
         }

@@ -122,7 +122,7 @@ impl View<'_> {
     /// An inode row that must exist because another row refers to it.
     pub fn inode(&self, ino: Ino) -> Result<InodeRow> {
         let row = self.txn.inode(ino)?;
-        Ok(row.ok_or_else(|| StoreError::Corrupt(format!("no row for inode {}", ino.0)))?)
+        Ok(row.ok_or_else(|| StoreError::corrupt(format!("no row for inode {}", ino.0)))?)
     }
 
     /// The file number that the export shows for an inode.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::delta::{Compacted, StoreError, Writer};
+use crate::delta::{Compacted, StoreError, StoreErrorKind, Writer};
 
 use super::batch::{AdmitMore, Batch, Jobs, SingleOperation};
 use super::job::{Job, UsageListener, WriteOperation, isolate};
@@ -274,10 +274,10 @@ impl CommitEngine {
     /// Records a failure of the store; `in_doubt` says that an I/O error of this step leaves the
     /// content of the file unknown. Returns the error for all affected callers.
     fn failed(&mut self, step: &'static str, error: StoreError, in_doubt: bool) -> WorkError {
-        let fatal = match &error {
-            StoreError::Corrupt(_) => true,
-            StoreError::Io(_) => in_doubt || self.is_poisoned(),
-            StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_) => false,
+        let fatal = match error.kind {
+            StoreErrorKind::Corrupt => true,
+            StoreErrorKind::Io => in_doubt || self.is_poisoned(),
+            StoreErrorKind::Full | StoreErrorKind::Busy | StoreErrorKind::ReadOnly => false,
         };
         if !fatal {
             tracing::warn!(step, %error, "the session did not take a change");

@@ -48,8 +48,9 @@ use std::thread;
 
 use tokio::sync::{oneshot, watch};
 
-use crate::delta::{Compacted, ReadTxn, Store, StoreError, UsageDelta, WriteTxn};
+use crate::delta::{Compacted, ReadTxn, Store, StoreError, StoreErrorKind, UsageDelta, WriteTxn};
 use crate::run_queue;
+use crate::system_error::words;
 use crate::vfs::WriteVerifier;
 
 pub use background::{Background, BackgroundPiece};
@@ -151,7 +152,7 @@ struct WorkerStatus {
 impl Worker {
     /// Opens the connections and starts the threads.
     ///
-    /// If the store has no writer ([`StoreError::ReadOnly`]), reads work and all other calls fail
+    /// If the store has no writer ([`StoreError::read_only`]), reads work and all other calls fail
     /// with [`WorkError::ReadOnly`].
     #[cfg(feature = "internals")]
     pub fn start(store: Arc<dyn Store>, options: WorkerOptions) -> Result<Self, StoreError> {
@@ -178,7 +179,7 @@ impl Worker {
     ) -> Result<Self, StoreError> {
         let writer = match store.writer() {
             Ok(writer) => Some(writer),
-            Err(StoreError::ReadOnly(_)) => None,
+            Err(error) if error.kind == StoreErrorKind::ReadOnly => None,
             Err(error) => return Err(error),
         };
         let connections = (0..options.readers.clamp(1, MAX_READERS))
@@ -219,7 +220,10 @@ impl Worker {
         thread::Builder::new()
             .name("acetate-write".to_owned())
             .spawn(move || ended_sender.send_replace(Some(writer::run(&shared, limits, strict))))
-            .map_err(|e| StoreError::Io(format!("cannot start the writer thread: {e}")))?;
+            .map_err(|error| {
+                let text = format!("cannot start the writer thread: {}", words(&error));
+                StoreError::io(text).with_source(error)
+            })?;
         Ok(worker)
     }
 

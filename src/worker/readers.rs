@@ -20,6 +20,7 @@ use super::queue::{BatchSize, TakeOutcome};
 use super::thread_watch::Moment;
 use super::{WorkError, WorkerShared};
 use crate::run_queue::RunQueue;
+use crate::system_error::words;
 
 /// A reader thread takes one operation at a time and leaves the next to other threads.
 const ONE: BatchSize = BatchSize { ops: 1, bytes: 0 };
@@ -187,7 +188,7 @@ impl ReadersState {
     ) -> Result<(), StoreError> {
         let thread = Arc::new(ReaderThread::default());
         let running = RunningReader { shared: Arc::clone(shared), thread: Arc::clone(&thread) };
-        let closed = || StoreError::Io("the session is closed".to_owned());
+        let closed = || StoreError::io("the session is closed");
         let place = ReaderSlot { store: shared.store.upgrade().ok_or_else(closed)?, connection };
         let name = format!("acetate-read-{}", self.started);
         // The thread removes itself from the list, which is locked until it is added.
@@ -198,7 +199,8 @@ impl ReadersState {
             Ok(_) => Ok(()),
             Err(error) => {
                 self.running.pop();
-                Err(StoreError::Io(format!("cannot start a reader thread: {error}")))
+                let text = format!("cannot start a reader thread: {}", words(&error));
+                Err(StoreError::io(text).with_source(error))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The store's second implementation, for the tests of the layers above.
 
-use acetate::delta::{Ino, Store, StoreError};
+use acetate::delta::{Ino, Store, StoreError, StoreErrorKind};
 use acetate::vfs::FileKind;
 
 use super::{Place, change, look, make, name};
@@ -11,16 +11,16 @@ fn faults_strike_when_they_are_told_to() {
     let place = Place::new();
     let store = FaultyStore::new(place.create());
     let mut writer = store.writer().unwrap();
-    store.faults.fail("commit", 2, StoreError::Full("test".to_owned()));
-    store.faults.fail("put_inode", 2, StoreError::Io("test".to_owned()));
+    store.faults.fail("commit", 2, StoreError::full("test"));
+    store.faults.fail("put_inode", 2, StoreError::io("test"));
     change(&mut *writer, |txn| make(txn, Ino::ROOT, "one", FileKind::Regular));
     writer.begin(true).unwrap();
     writer.savepoint().unwrap();
     let row = writer.txn().inode(Ino::ROOT).unwrap().unwrap();
-    assert!(matches!(writer.txn().put_inode(&row), Err(StoreError::Io(_))));
+    assert!(matches!(writer.txn().put_inode(&row), Err(error) if error.kind == StoreErrorKind::Io));
     make(writer.txn(), Ino::ROOT, "two", FileKind::Regular);
     writer.release().unwrap();
-    assert!(matches!(writer.commit(), Err(StoreError::Full(_))));
+    assert!(matches!(writer.commit(), Err(error) if error.kind == StoreErrorKind::Full));
     change(&mut *writer, |txn| make(txn, Ino::ROOT, "three", FileKind::Regular));
     look(&store, |txn| {
         assert!(txn.dentry(Ino::ROOT, &name("one")).unwrap().is_some());

@@ -2,7 +2,7 @@
 
 use acetate::delta::sqlite::{MemoryBound, Session};
 use acetate::delta::{
-    AuditProcedure, AuditRow, AuditSet, Ino, MergedPath, Result, Store, StoreError, WriteTxn,
+    AuditProcedure, AuditRow, AuditSet, Ino, MergedPath, Result, Store, StoreErrorKind, WriteTxn,
     Writer,
 };
 use acetate::vfs::{FileId, FileKind};
@@ -52,7 +52,7 @@ fn fill(
     for i in 0.. {
         match batch(place, writer, &mut |txn| work(txn, i)) {
             Ok(()) => assert!(i < 10_000, "there is no end"),
-            Err(StoreError::Full(_)) => return i,
+            Err(error) if error.kind == StoreErrorKind::Full => return i,
             Err(error) => panic!("{error}"),
         }
     }

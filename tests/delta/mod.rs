@@ -7,6 +7,7 @@ mod audit_bound;
 mod batches;
 mod chunks;
 mod durability;
+mod errors;
 mod faulty;
 mod memory;
 mod overlay_rows;

@@ -87,7 +87,7 @@ fn a_full_disk_undoes_the_operation_and_no_other() {
         for (method, calls) in METHODS.into_iter().zip(calls) {
             for nth in 1..=calls {
                 let shown = format!("{what}, {method} {nth}");
-                world.faults.fail(method, nth, StoreError::Full("a test".to_owned()));
+                world.faults.fail(method, nth, StoreError::full("a test"));
                 assert_eq!(operation(&world), Err(FsError::NoSpace), "{shown}");
                 assert!(!world.faults.clear(), "{shown} did not happen");
                 assert_same(&read_tree(&world), &before, &shown);
@@ -103,7 +103,7 @@ fn reads_go_on_while_the_disk_is_full() {
     let mut world = World::new(TREE);
     world.put("dir/new", "new");
     for nth in 1..=5 {
-        world.faults.fail("commit", nth, StoreError::Full("a test".to_owned()));
+        world.faults.fail("commit", nth, StoreError::full("a test"));
     }
     for _ in 0..5 {
         assert_eq!(world.write("dir/new", 0, b"x"), Err(FsError::NoSpace));
@@ -121,7 +121,7 @@ fn what_was_committed_and_not_answered_shows_whole() {
         let mut world = world();
         // All of it is known to the caches.
         read_tree(&world);
-        world.faults.fail(AFTER_COMMIT, 1, StoreError::Io("a test".to_owned()));
+        world.faults.fail(AFTER_COMMIT, 1, StoreError::io("a test"));
         assert!(operation(&world).is_err(), "{what}");
         let shown = read_tree(&world);
         assert_eq!(world.mkdir("more").err(), Some(FsError::ReadOnly), "{what}");
@@ -134,7 +134,7 @@ fn what_was_committed_and_not_answered_shows_whole() {
 #[test]
 fn a_locked_session_asks_to_try_later() {
     let world = World::new(TREE);
-    world.faults.fail("begin", 1, StoreError::Busy("a test".to_owned()));
+    world.faults.fail("begin", 1, StoreError::busy("a test"));
     assert_eq!(world.mkdir("new").err(), Some(FsError::TryLater));
     world.mkdir("new").unwrap();
 }
@@ -146,7 +146,7 @@ fn a_reader_that_fails_spoils_one_answer() {
     world.put("new", "new");
     world.remove("new").unwrap();
     for method in ["dentry", "inode", "is_whited_out", "whiteouts_in", "dentries"] {
-        world.faults.fail(method, 1, StoreError::Io("a test".to_owned()));
+        world.faults.fail(method, 1, StoreError::io("a test"));
         let listed = world.page(&Locator::ROOT, 0, 99, true);
         let found = world.find("dir/file/../sub").map(|_| ());
         drop((listed, found));

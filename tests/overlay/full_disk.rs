@@ -25,7 +25,7 @@ fn world() -> (World, Faults) {
 
 /// Runs an operation whose commit finds the disk full.
 fn full<F: Future>(world: &World, faults: &Faults, operation: F) -> F::Output {
-    faults.fail("commit", 1, StoreError::Full("full".to_owned()));
+    faults.fail("commit", 1, StoreError::full("full"));
     world.wait(operation)
 }
 

@@ -122,7 +122,7 @@ fn a_piece_whose_batch_begins_anew_is_copied() {
         // Both wait behind it; the last step of the one that comes last fails once.
         let piece = begin(Box::pin(overlay.copy_piece())).await;
         let last = begin(Box::pin(overlay.setattr(caller, &new, size(2), None))).await;
-        world.faults.fail("record", 2, StoreError::Full("a test".to_owned()));
+        world.faults.fail("record", 2, StoreError::full("a test"));
         drop(hold);
         let (first, piece, last) = tokio::join!(first, piece, last);
         first.result.unwrap();
@@ -310,7 +310,7 @@ fn a_piece_that_fails_anywhere_is_done_again() {
         world.write("dir/large", 2 * CHUNK + 1, b"!").unwrap();
         let (mut failures, mut nth) = (0, 1);
         loop {
-            world.faults.fail(method, nth, StoreError::Full("a test".to_owned()));
+            world.faults.fail(method, nth, StoreError::full("a test"));
             let copied = world.wait(world.overlay.copy_piece());
             let happened = !world.faults.clear();
             assert_eq!(copied.is_err(), happened, "{method} {nth}");
@@ -336,7 +336,7 @@ fn a_piece_that_fails_anywhere_is_done_again() {
 fn a_first_change_that_fails_leaves_nothing_behind() {
     let world = world();
     for method in ["put_copy_up", "truncate", "record", "commit"] {
-        world.faults.fail(method, 1, StoreError::Full("a test".to_owned()));
+        world.faults.fail(method, 1, StoreError::full("a test"));
         assert_eq!(world.write("dir/large", 9, b"x").err(), Some(FsError::NoSpace), "{method}");
         assert!(!world.faults.clear(), "{method} did not happen");
         assert_eq!((chunks(&world), pending(&world)), (0, 0), "{method}");

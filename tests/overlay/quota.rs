@@ -177,7 +177,7 @@ fn what_is_not_committed_is_not_charged() {
     world.put("file", "content");
     leave(&world, 100, 1);
     let before = assert_counted(&world);
-    let full = || StoreError::Full("full".to_owned());
+    let full = || StoreError::full("full");
     for _ in 0..5 {
         world.faults.fail("commit", 1, full());
         assert_eq!(world.write("file", 7, &[b'x'; 60]), Err(FsError::NoSpace));
@@ -199,7 +199,7 @@ fn nothing_is_written_while_nobody_can_count() {
     let mut world = World::with(setup());
     limit(&world, Some(10), None);
     world.reopen();
-    world.faults.fail("count_usage", 1, StoreError::Busy("busy".to_owned()));
+    world.faults.fail("count_usage", 1, StoreError::busy("busy"));
     assert_eq!(world.mkdir("x").map(drop), Err(FsError::TryLater));
     world.mkdir("x").unwrap();
 }

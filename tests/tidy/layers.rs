@@ -50,7 +50,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("validation", &["vfs", "pattern", "system_error", "json"]),
-    ("worker", &["vfs", "delta", "run_queue"]),
+    ("worker", &["vfs", "delta", "run_queue", "system_error"]),
     ("overlay", &["vfs", "worker", "base", "delta"]),
     ("nfs", &["vfs", "wire"]),
     ("server", &["vfs", "wire", "nfs", "run_queue"]),

@@ -280,7 +280,7 @@ async fn a_panicking_hook_harms_nobody() {
 async fn hooks_do_not_run_when_the_commit_fails() {
     let store = FakeStore::default();
     let worker = start(&store);
-    store.fail(Call::Commit, StoreError::Full("scripted".to_owned()));
+    store.fail(Call::Commit, StoreError::full("scripted"));
     let ran = Arc::new(Mutex::new(false));
     let flag = Arc::clone(&ran);
     let operation = move |_: &mut dyn WriteTxn| {

@@ -6,13 +6,13 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use acetate::delta::{StoreError, WriteTxn};
+use acetate::delta::{StoreError, StoreErrorKind, WriteTxn};
 use acetate::worker::{
     Cost, INLINE_WRITE_BYTES, Limits, OpResult, WorkError, Worker, WorkerOptions,
 };
 
 use super::fake::{Call, FakeStore};
-use super::{LIGHT, Pending, asked, set, set_and_regret, soon, until, whereabouts};
+use super::{LIGHT, Pending, asked, failure_kind, set, set_and_regret, soon, until, whereabouts};
 use tokio::runtime::Handle;
 
 const HEAVY: Cost = Cost::Offload;
@@ -115,7 +115,7 @@ async fn what_would_wait_for_a_lock_goes_to_the_threads() {
     let answer = soon(worker.write(LIGHT, 1, false, whereabouts)).await.unwrap();
     assert_ne!(answer.value, here, "a change");
     assert!(reads_here(&worker).await);
-    store.fail(Call::Read, StoreError::Busy("scripted".to_owned()));
+    store.fail(Call::Read, StoreError::busy("scripted"));
     let at = soon(worker.read(LIGHT, |_| thread::current().id())).await.unwrap();
     assert_ne!(at, here, "a read");
     assert!(reads_here(&worker).await, "its connection is as good as before");
@@ -127,7 +127,7 @@ async fn no_callers_thread_opens_a_connection() {
     let worker = start(&store);
     assert!(reads_here(&worker).await);
     let opened = store.count(Call::OpenReader);
-    store.fail(Call::Read, StoreError::Io("scripted".to_owned()));
+    store.fail(Call::Read, StoreError::io("scripted"));
     let here = thread::current().id();
     let at = soon(worker.read(LIGHT, |_| thread::current().id())).await.unwrap();
     assert_ne!(at, here, "the next one");
@@ -240,9 +240,9 @@ async fn a_panic_of_the_store_under_a_caller_ends_the_session() {
 async fn an_io_error_of_a_callers_commit_ends_writing() {
     let store = FakeStore::default();
     let worker = start(&store);
-    store.fail(Call::Commit, StoreError::Io("scripted".to_owned()));
+    store.fail(Call::Commit, StoreError::io("scripted"));
     let answer = soon(worker.write(LIGHT, 1, false, set(1, "x"))).await;
-    assert!(matches!(answer, Err(WorkError::Store(StoreError::Io(_)))));
+    assert_eq!(failure_kind(&answer), Some(StoreErrorKind::Io));
     let next = soon(worker.write(LIGHT, 1, false, set(2, "x"))).await;
     assert!(matches!(next, Err(WorkError::ReadOnly)));
     assert!(reads_here(&worker).await);
@@ -277,7 +277,7 @@ impl Drop for Slow {
 async fn a_hook_that_does_not_run_is_gone_before_the_next_change() {
     let store = FakeStore::default();
     let worker = Arc::new(start(&store));
-    store.fail(Call::Commit, StoreError::Full("scripted".to_owned()));
+    store.fail(Call::Commit, StoreError::full("scripted"));
     let (dropping, begun) = mpsc::channel();
     let dropped = Arc::new(AtomicBool::new(false));
     let mut hook = Some(Slow(dropping, dropped.clone()));

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use acetate::delta::{StoreError, UsageDelta};
+use acetate::delta::{StoreError, StoreErrorKind, UsageDelta};
 
+use super::failure_kind;
 use super::fake::{Call, FakeStore};
 use super::*;
 
@@ -30,9 +31,9 @@ async fn it_counts_what_is_committed_before_the_next_change() {
 async fn a_count_that_fails_is_told_and_ends_nothing() {
     let store = FakeStore::default();
     let worker = start(&store);
-    store.fail(Call::Count, StoreError::Busy("busy".to_owned()));
+    store.fail(Call::Count, StoreError::busy("busy"));
     let counted = soon(worker.count_usage(|_| panic!("there is none"))).await;
-    assert!(matches!(counted, Err(WorkError::Store(StoreError::Busy(_)))), "{counted:?}");
+    assert_eq!(failure_kind(&counted), Some(StoreErrorKind::Busy), "{counted:?}");
     soon(worker.count_usage(|_| scripted_panic())).await.unwrap_err();
     soon(worker.write(LIGHT, 1, false, set(1, "x"))).await.unwrap();
 }

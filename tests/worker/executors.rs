@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use acetate::delta::StoreError;
+use acetate::delta::{StoreError, StoreErrorKind};
 use acetate::vfs::WriteVerifier;
 
+use super::failure_kind;
 use super::fake::{Call, FakeStore};
 use super::*;
 
@@ -87,9 +88,9 @@ async fn caches_are_invalidated_after_the_commit_and_before_the_reply() {
 #[tokio::test]
 async fn a_failed_commit_is_told_and_costs_its_change_alone() {
     with_each(|store, worker| async move {
-        store.fail(Call::Commit, StoreError::Full("scripted".to_owned()));
+        store.fail(Call::Commit, StoreError::full("scripted"));
         let answer = soon(worker.write(LIGHT, 1, false, set(1, "lost"))).await;
-        assert!(matches!(answer, Err(WorkError::Store(StoreError::Full(_)))), "{answer:?}");
+        assert_eq!(failure_kind(&answer), Some(StoreErrorKind::Full), "{answer:?}");
         assert_eq!(store.row(1), None);
         soon(worker.write(LIGHT, 1, false, set(1, "kept"))).await.unwrap();
         assert_eq!(store.row(1).unwrap(), b"kept");

@@ -1,20 +1,21 @@
 //! What a failing store costs: one batch, or the right to write.
 
-use acetate::delta::StoreError;
+use acetate::delta::{StoreError, StoreErrorKind};
 use acetate::vfs::WriteVerifier;
 use acetate::worker::WorkError;
 
+use super::failure_kind;
 use super::fake::{Call, FakeStore};
 use super::*;
 
 const BEGIN: Call = Call::Begin { durable: false };
 
 fn io() -> StoreError {
-    StoreError::Io("scripted".to_owned())
+    StoreError::io("scripted")
 }
 
 fn full() -> StoreError {
-    StoreError::Full("scripted".to_owned())
+    StoreError::full("scripted")
 }
 
 fn verifier(epoch: u64) -> WriteVerifier {
@@ -22,7 +23,7 @@ fn verifier(epoch: u64) -> WriteVerifier {
 }
 
 fn damaged() -> StoreError {
-    StoreError::Corrupt("scripted".to_owned())
+    StoreError::corrupt("scripted")
 }
 
 async fn assert_writable(worker: &Worker) {
@@ -44,12 +45,12 @@ async fn a_failed_commit_fails_all_of_its_batch() {
     let a = asked(worker.write(LIGHT, 1, false, set(1, "a"))).await;
     let b = asked(worker.write(LIGHT, 1, false, set_and_regret(2))).await;
     // The held commit meets the first fault, the batch of the two the second.
-    store.fail(Call::Commit, StoreError::Busy("scripted".to_owned()));
+    store.fail(Call::Commit, StoreError::busy("scripted"));
     store.fail(Call::Commit, full());
     drop(hold);
-    assert!(matches!(soon(first).await, Err(WorkError::Store(StoreError::Busy(_)))));
+    assert_eq!(failure_kind(&soon(first).await), Some(StoreErrorKind::Busy));
     for call in [a, b] {
-        assert!(matches!(soon(call).await, Err(WorkError::Store(StoreError::Full(_)))));
+        assert_eq!(failure_kind(&soon(call).await), Some(StoreErrorKind::Full));
     }
     assert_eq!((store.row(0), store.row(1)), (None, None));
     assert_eq!(worker.verifier(), verifier(0));
@@ -68,7 +69,7 @@ async fn an_early_failure_costs_one_batch() {
         drop(hold);
         soon(first).await.unwrap();
         for answer in [soon(a).await, soon(b).await] {
-            assert!(matches!(answer, Err(WorkError::Store(StoreError::Io(_)))), "{call:?}");
+            assert_eq!(failure_kind(&answer), Some(StoreErrorKind::Io), "{call:?}");
         }
         assert_eq!(store.row(1), None, "{call:?}");
         assert_writable(&worker).await;
@@ -83,7 +84,7 @@ async fn what_a_background_thread_lost_ends_writing_with_the_next_batch() {
     soon(worker.write(LIGHT, 1, false, set(1, "answered, and not synced"))).await.unwrap();
     store.poison_at(BEGIN, io());
     let answer = soon(worker.write(LIGHT, 1, false, set(2, "b"))).await;
-    assert!(matches!(answer, Err(WorkError::Store(StoreError::Io(_)))), "{answer:?}");
+    assert_eq!(failure_kind(&answer), Some(StoreErrorKind::Io), "{answer:?}");
     assert_read_only(&worker).await;
     assert_eq!(worker.verifier(), verifier(1), "a client writes the first change again");
 }
@@ -99,7 +100,7 @@ async fn a_batch_that_is_lost_with_one_that_is_kept_costs_no_more() {
     drop(hold);
     soon(first).await.unwrap();
     for answer in [soon(a).await, soon(b).await] {
-        assert!(matches!(answer, Err(WorkError::Store(StoreError::Io(_)))));
+        assert_eq!(failure_kind(&answer), Some(StoreErrorKind::Io));
     }
     assert_eq!((store.row(1), store.row(2)), (None, None));
     assert_eq!(store.count(Call::Commit), 1);
@@ -133,7 +134,7 @@ async fn an_io_error_of_a_commit_ends_writing() {
     let next = asked(worker.write(LIGHT, 1, false, set(2, "never tried"))).await;
     store.fail(Call::Commit, io());
     drop(hold);
-    assert!(matches!(soon(first).await, Err(WorkError::Store(StoreError::Io(_)))));
+    assert_eq!(failure_kind(&soon(first).await), Some(StoreErrorKind::Io));
     assert!(matches!(soon(next).await, Err(WorkError::ReadOnly)));
     // Row 1 was answered and not synced: its client must hear that it may be gone.
     assert_eq!(worker.verifier(), verifier(1));
@@ -162,7 +163,7 @@ async fn damage_ends_writing_wherever_it_shows() {
         let worker = start(&store);
         store.fail(call, damaged());
         let answer = soon(worker.write(LIGHT, 1, false, set(1, "x"))).await;
-        assert!(matches!(answer, Err(WorkError::Store(StoreError::Corrupt(_)))), "{call:?}");
+        assert_eq!(failure_kind(&answer), Some(StoreErrorKind::Corrupt), "{call:?}");
         assert_read_only(&worker).await;
     }
 }
@@ -178,7 +179,7 @@ async fn damage_that_a_savepoint_finds_ends_writing() {
     drop(hold);
     soon(first).await.unwrap();
     for answer in [soon(a).await, soon(b).await] {
-        assert!(matches!(answer, Err(WorkError::Store(StoreError::Corrupt(_)))));
+        assert_eq!(failure_kind(&answer), Some(StoreErrorKind::Corrupt));
     }
     assert_read_only(&worker).await;
 }
@@ -198,7 +199,7 @@ async fn a_failed_sync_moves_the_verifier_and_ends_writing() {
     let worker = start(&store);
     soon(worker.write(LIGHT, 1, false, set(1, "x"))).await.unwrap();
     store.fail(Call::Sync, io());
-    assert!(matches!(soon(worker.sync()).await, Err(WorkError::Store(StoreError::Io(_)))));
+    assert_eq!(failure_kind(&soon(worker.sync()).await), Some(StoreErrorKind::Io));
     assert_eq!(worker.verifier(), verifier(1));
     assert_read_only(&worker).await;
 }
@@ -209,7 +210,7 @@ async fn a_full_disk_at_a_sync_loses_nothing() {
     let worker = start(&store);
     soon(worker.write(LIGHT, 1, false, set(1, "x"))).await.unwrap();
     store.fail(Call::Sync, full());
-    assert!(matches!(soon(worker.sync()).await, Err(WorkError::Store(StoreError::Full(_)))));
+    assert_eq!(failure_kind(&soon(worker.sync()).await), Some(StoreErrorKind::Full));
     assert_eq!(worker.verifier(), verifier(0));
     assert_writable(&worker).await;
     assert_eq!(soon(worker.sync()).await.unwrap(), verifier(0));

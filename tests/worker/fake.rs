@@ -189,7 +189,7 @@ impl Drop for Hold {
 impl Store for FakeStore {
     fn writer(&self) -> Result<Box<dyn Writer>, StoreError> {
         if self.state().read_only {
-            return Err(StoreError::ReadOnly("scripted".to_owned()));
+            return Err(StoreError::read_only("scripted"));
         }
         Ok(Box::new(FakeWriter { store: self.clone(), rows: None, before: None, savepoint: None }))
     }

@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
-use acetate::delta::StoreError;
+use acetate::delta::{StoreError, StoreErrorKind};
 use acetate::worker::MIN_OPS_TO_ADMIT;
 
+use super::failure_kind;
 use super::fake::{Call, FakeStore};
 use super::*;
 
@@ -158,10 +159,10 @@ async fn what_joined_a_commit_that_fails_hears_of_it() {
     let worker = start(&store);
     let (running, mut calls) = running(&store, &worker, 1, true).await;
     calls.push(asked(worker.write(LIGHT, 1, false, set(2, "x"))).await);
-    store.fail(Call::Commit, StoreError::Full("scripted".to_owned()));
+    store.fail(Call::Commit, StoreError::full("scripted"));
     running.go_on();
     for call in calls {
-        assert!(matches!(soon(call).await, Err(WorkError::Store(StoreError::Full(_)))));
+        assert_eq!(failure_kind(&soon(call).await), Some(StoreErrorKind::Full));
     }
     assert_eq!((store.row(1), store.row(2)), (None, None));
 }

@@ -22,13 +22,21 @@ use std::task::Poll;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use acetate::delta::{Ino, WriteTxn};
+use acetate::delta::{Ino, StoreErrorKind, WriteTxn};
 use acetate::worker::{Committed, Cost, Limits, OpResult, WorkError, Worker, WorkerOptions};
 
 use fake::{Call, FakeStore};
 
 type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type Answer<T> = Result<Committed<T>, WorkError>;
+
+/// The kind of the store's failure that a caller was answered, if it was one.
+fn failure_kind<T>(answer: &Result<T, WorkError>) -> Option<StoreErrorKind> {
+    match answer {
+        Err(WorkError::Store(error)) => Some(error.kind),
+        _ => None,
+    }
+}
 
 /// What may run on its caller's thread; here no caller has any, unless a test says so.
 const LIGHT: Cost = Cost::Inline;

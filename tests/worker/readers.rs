@@ -1,8 +1,9 @@
 //! Snapshots.
 
-use acetate::delta::{ReadTxn, StoreError};
+use acetate::delta::{ReadTxn, StoreError, StoreErrorKind};
 use acetate::worker::WorkError;
 
+use super::failure_kind;
 use super::fake::{Call, FakeStore};
 use super::*;
 
@@ -11,7 +12,7 @@ fn get(ino: u64) -> impl Fn(&dyn ReadTxn) -> Option<Vec<u8>> + Send + 'static {
 }
 
 fn io() -> StoreError {
-    StoreError::Io("scripted".to_owned())
+    StoreError::io("scripted")
 }
 
 #[tokio::test]
@@ -80,7 +81,7 @@ async fn a_read_fails_where_no_connection_works_and_the_next_is_tried() {
     store.fail(Call::Read, io());
     store.fail(Call::OpenReader, io());
     let answer = soon(worker.read(LIGHT, |_| 7)).await;
-    assert!(matches!(answer, Err(WorkError::Store(StoreError::Io(_)))), "{answer:?}");
+    assert_eq!(failure_kind(&answer), Some(StoreErrorKind::Io), "{answer:?}");
     assert_eq!(soon(worker.read(LIGHT, |_| 7)).await.unwrap(), 7);
 }
 
@@ -98,5 +99,8 @@ async fn a_panic_of_the_store_leaves_the_thread_alive() {
 async fn a_store_without_readers_does_not_start() {
     let store = FakeStore::default();
     store.fail(Call::OpenReader, io());
-    assert!(matches!(Worker::start(store.as_store(), OPTIONS), Err(StoreError::Io(_))));
+    assert_eq!(
+        failure_kind(&Worker::start(store.as_store(), OPTIONS).map_err(WorkError::Store)),
+        Some(StoreErrorKind::Io)
+    );
 }

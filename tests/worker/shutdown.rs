@@ -1,8 +1,9 @@
 //! The end: all that was queued is done, then the session is closed.
 
-use acetate::delta::StoreError;
+use acetate::delta::{StoreError, StoreErrorKind};
 use acetate::worker::WorkError;
 
+use super::failure_kind;
 use super::fake::{Call, FakeStore};
 use super::*;
 
@@ -30,10 +31,10 @@ async fn shutting_down_finishes_what_is_queued_and_closes() {
 async fn shutting_down_again_gives_the_same_answer() {
     let store = FakeStore::default();
     let worker = start(&store);
-    store.fail(Call::Close, StoreError::Full("scripted".to_owned()));
+    store.fail(Call::Close, StoreError::full("scripted"));
     for _ in 0..2 {
         let end = soon(worker.shut_down()).await;
-        assert!(matches!(end, Err(WorkError::Store(StoreError::Full(_)))), "{end:?}");
+        assert_eq!(failure_kind(&end), Some(StoreErrorKind::Full), "{end:?}");
     }
     let (a, b) = tokio::join!(worker.shut_down(), worker.shut_down());
     assert!(a.is_err() && b.is_err());
@@ -78,7 +79,7 @@ async fn a_sync_that_fails_at_the_end_moves_the_epoch() {
     let store = FakeStore::default();
     let worker = start(&store);
     soon(worker.write(LIGHT, 1, false, set(1, "x"))).await.unwrap();
-    store.fail(Call::Sync, StoreError::Io("scripted".to_owned()));
+    store.fail(Call::Sync, StoreError::io("scripted"));
     assert!(soon(worker.shut_down()).await.is_err());
     assert_eq!((store.count(Call::AdvanceEpoch), store.count(Call::Close)), (1, 0));
 }

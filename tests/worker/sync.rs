@@ -141,7 +141,7 @@ async fn the_timer_has_nothing_to_do_after_a_durable_commit() {
 async fn the_timer_tries_again_after_a_full_disk() {
     let store = FakeStore::default();
     let worker = start_with(&store, |limits| limits.sync_interval = Duration::from_millis(20));
-    store.fail(Call::Sync, acetate::delta::StoreError::Full("scripted".to_owned()));
+    store.fail(Call::Sync, acetate::delta::StoreError::full("scripted"));
     soon(worker.write(LIGHT, 1, false, set(1, "a"))).await.unwrap();
     until(|| store.count(Call::Sync) == 2).await;
     soon(worker.write(LIGHT, 1, false, set(2, "b"))).await.unwrap();

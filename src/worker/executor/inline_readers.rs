@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::delta::{Reader, Store, StoreError};
+use crate::delta::{Reader, Store, StoreErrorKind};
 
 use crate::worker::job::{ReadOperation, isolate};
 use crate::worker::limits::STUCK;
@@ -80,7 +80,7 @@ impl InlineReaders {
             self.give_back(Some(connection));
             return true;
         }
-        let is_sound = matches!(outcome, Some(Err(StoreError::Busy(_))));
+        let is_sound = matches!(&outcome, Some(Err(error)) if error.kind == StoreErrorKind::Busy);
         self.give_back(is_sound.then_some(connection));
         operation.give_up();
         false

@@ -43,9 +43,11 @@ impl SessionConfig {
     pub(super) fn load(conn: &Connection, host: &Host) -> Result<Self> {
         let (id, key) = host.seed.split_at(16);
         let stored_key: Option<Vec<u8>> = meta::get(conn, meta::HANDLE_KEY)?;
-        let handle_key = stored_key.as_deref().unwrap_or(key).try_into().map_err(|_| {
-            StoreError::Corrupt("acetate_meta.handle_key is not 16 bytes long".to_owned())
-        })?;
+        let handle_key = stored_key
+            .as_deref()
+            .unwrap_or(key)
+            .try_into()
+            .map_err(|_| StoreError::corrupt("acetate_meta.handle_key is not 16 bytes long"))?;
         Ok(Self {
             chunk_bytes: chunk_bytes(conn)?,
             id: meta::get(conn, meta::SESSION_ID)?.unwrap_or_else(|| hex(id)),
@@ -68,7 +70,7 @@ pub fn chunk_bytes(conn: &Connection) -> Result<u64> {
     u64::try_from(stored)
         .ok()
         .filter(|bytes| (1..=MOST_CHUNK_BYTES).contains(bytes))
-        .ok_or_else(|| StoreError::Corrupt(format!("fs_config.chunk_size is {stored}")))
+        .ok_or_else(|| StoreError::corrupt(format!("fs_config.chunk_size is {stored}")))
 }
 
 pub fn base_path(conn: &Connection) -> Result<Option<PathBuf>> {

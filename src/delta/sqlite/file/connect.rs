@@ -102,7 +102,7 @@ pub fn would_have_waited() -> bool {
 pub fn prepare_to_write(conn: &Connection) -> Result<()> {
     let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
     if !mode.eq_ignore_ascii_case("wal") {
-        return Err(StoreError::Io(format!("no write-ahead log here (journal mode {mode})")));
+        return Err(StoreError::io(format!("no write-ahead log here (journal mode {mode})")));
     }
     // macOS: fsync alone leaves data in the drive's cache. Ignored elsewhere.
     conn.pragma_update(None, "fullfsync", true)?;

@@ -10,7 +10,9 @@ use crate::vfs::FsStat;
 /// Size and free space of the filesystem that holds `path`, from statvfs(3).
 pub fn usage(path: &Path) -> Result<FsStat> {
     let figures = rustix::fs::statvfs(path).map_err(|error| {
-        StoreError::Io(format!("statvfs {}: {}", path.display(), words(&error.into())))
+        let error = std::io::Error::from(error);
+        let text = format!("statvfs {}: {}", path.display(), words(&error));
+        StoreError::io(text).with_source(error)
     })?;
     Ok(FsStat {
         total_bytes: figures.f_blocks.saturating_mul(figures.f_frsize),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-use crate::delta::StoreError;
+use crate::delta::{StoreError, StoreErrorKind};
 
 use crate::delta::sqlite::table::schema::SPEC_VERSION;
 use crate::system_error::words;
@@ -214,15 +214,16 @@ impl OpenError {
             Self::NoRoom { .. } => "make room, or move the session to a larger disk",
             Self::ChunkSize { .. } => "65536 suits most sessions",
             Self::NoRoomForCopy { .. } => "make room, or copy to a larger disk",
-            Self::Store { source: StoreError::Busy(_), .. }
-            | Self::Copy { source: StoreError::Busy(_), .. } => {
-                "another program has the session open; stop it first"
-            }
-            Self::Store { source: StoreError::Corrupt(_), .. }
-            | Self::Copy { source: StoreError::Corrupt(_), .. } => {
-                "make a copy; `sqlite3 FILE .recover` may save what is there"
-            }
-            Self::Store { .. } | Self::Copy { .. } | Self::Io { .. } => return None,
+            Self::Store { source, .. } | Self::Copy { source, .. } => match source.kind {
+                StoreErrorKind::Busy => "another program has the session open; stop it first",
+                StoreErrorKind::Corrupt => {
+                    "make a copy; `sqlite3 FILE .recover` may save what is there"
+                }
+                StoreErrorKind::Full | StoreErrorKind::ReadOnly | StoreErrorKind::Io => {
+                    return None;
+                }
+            },
+            Self::Io { .. } => return None,
         })
     }
 
@@ -261,21 +262,28 @@ fn in_words(code: ErrorCode, error: &rusqlite::Error) -> String {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        let Some(code) = error.sqlite_error() else {
-            // Failed conversion of a column: acetate did not write this row.
-            return Self::Corrupt(format!("a row that acetate did not write: {error}"));
+        let (kind, text) = match error.sqlite_error() {
+            Some(code) => (kind_of(code), in_words(code.code, &error)),
+            // Failed conversion of a column.
+            None => {
+                let text = format!("a row that acetate did not write: {error}");
+                (StoreErrorKind::Corrupt, text)
+            }
         };
-        let text = in_words(code.code, &error);
-        match code.code {
-            ErrorCode::DiskFull => Self::Full(text),
-            ErrorCode::SystemIoFailure if code.extended_code == IOERR_SHMSIZE => Self::Full(text),
-            // FileLockingProtocolFailed: another program kept a lock of the WAL over all retries.
-            ErrorCode::DatabaseBusy
-            | ErrorCode::DatabaseLocked
-            | ErrorCode::FileLockingProtocolFailed => Self::Busy(text),
-            ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => Self::Corrupt(text),
-            ErrorCode::ReadOnly => Self::ReadOnly(text),
-            _ => Self::Io(text),
-        }
+        Self::new(kind, text).with_source(error)
+    }
+}
+
+fn kind_of(error: &rusqlite::ffi::Error) -> StoreErrorKind {
+    match error.code {
+        ErrorCode::DiskFull => StoreErrorKind::Full,
+        ErrorCode::SystemIoFailure if error.extended_code == IOERR_SHMSIZE => StoreErrorKind::Full,
+        // FileLockingProtocolFailed: another program kept a lock of the WAL over all retries.
+        ErrorCode::DatabaseBusy
+        | ErrorCode::DatabaseLocked
+        | ErrorCode::FileLockingProtocolFailed => StoreErrorKind::Busy,
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => StoreErrorKind::Corrupt,
+        ErrorCode::ReadOnly => StoreErrorKind::ReadOnly,
+        _ => StoreErrorKind::Io,
     }
 }

@@ -157,5 +157,5 @@ fn require_root(conn: &Connection) -> Result<()> {
     if statement.exists(params![1])? {
         return Ok(());
     }
-    Err(StoreError::Corrupt("there is no root directory (fs_inode 1)".to_owned()))
+    Err(StoreError::corrupt("there is no root directory (fs_inode 1)"))
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension};
 
-use crate::delta::{Result, StoreError};
+use crate::delta::{Result, StoreError, StoreErrorKind};
 
 use super::connect::{self, Role, companion_path};
 use super::disk::byte_len;
@@ -71,14 +71,16 @@ fn check_length(path: &Path, page_bytes: u32) -> std::result::Result<(), OpenErr
         return Ok(());
     }
     let text = format!("{length} bytes are no whole number of pages of {page_bytes}: cut off");
-    Err(OpenError::store(path, StoreError::Corrupt(text)))
+    Err(OpenError::store(path, StoreError::corrupt(text)))
 }
 
 /// Returns the length of a page, in bytes.
 fn check_as(path: &Path, role: Role) -> std::result::Result<u32, OpenError> {
     let columns = match connect::open(path, role).and_then(|conn| TableColumns::read(&conn)) {
         Ok(columns) => columns,
-        Err(StoreError::Corrupt(text)) => return Err(damaged(path, text)),
+        Err(error) if error.kind == StoreErrorKind::Corrupt => {
+            return Err(damaged(path, error.message()));
+        }
         Err(error) => return Err(OpenError::store(path, error)),
     };
     if let Some(found) = columns.format.filter(|&format| format > meta::FORMAT_VERSION) {
@@ -109,7 +111,7 @@ fn check_as(path: &Path, role: Role) -> std::result::Result<u32, OpenError> {
 ///
 /// Opens and closes the file outside SQLite, which would release this process's POSIX locks on it.
 /// SQLite holds none here, because it does not accept the file as a database.
-fn damaged(path: &Path, text: String) -> OpenError {
+fn damaged(path: &Path, text: &str) -> OpenError {
     let mut header = [0; 16];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));
     if read.is_ok() && header.starts_with(ENCRYPTED_MAGIC) {
@@ -118,7 +120,7 @@ fn damaged(path: &Path, text: String) -> OpenError {
     if read.is_err() || header != *b"SQLite format 3\0" {
         return OpenError::NotSqlite { path: path.to_owned() };
     }
-    OpenError::store(path, StoreError::Corrupt(text))
+    OpenError::store(path, StoreError::corrupt(text.to_owned()))
 }
 
 /// A file's tables with their columns, and its versions.

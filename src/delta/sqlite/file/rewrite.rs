@@ -65,12 +65,13 @@ impl Rewritten {
 pub fn by_writer(conn: &mut Connection, path: &Path) -> Result<Rewritten> {
     let copy = FileCopy::beside(path);
     let io = |error: std::io::Error| {
-        StoreError::Io(format!("{}: {}", copy.path.display(), words(&error)))
+        StoreError::io(format!("{}: {}", copy.path.display(), words(&error))).with_source(error)
     };
     copy.remove().map_err(io)?;
     let before_bytes = whole_length(path);
     let used = UsedPages::of(conn)?;
-    require_room(path, used.bytes()).map_err(|error| StoreError::Full(error.to_string()))?;
+    require_room(path, used.bytes())
+        .map_err(|error| StoreError::full(error.to_string()).with_source(error))?;
     copy.create().map_err(io)?;
     rewrite(conn, path, &copy.path, used, &mut |_, _| {})?;
     copy.remove().map_err(io)?;
@@ -174,7 +175,8 @@ pub fn rewrite(
             // back.
             drop(backup);
             drop(from);
-            std::fs::write(copy, b"").map_err(|error| StoreError::Io(error.to_string()))?;
+            std::fs::write(copy, b"")
+                .map_err(|error| StoreError::io(words(&error)).with_source(error))?;
             continue;
         }
         while step == StepResult::More {
@@ -186,9 +188,9 @@ pub fn rewrite(
         if step == StepResult::Done {
             return Ok(());
         }
-        return Err(StoreError::Busy("another program has the session open".to_owned()));
+        return Err(StoreError::busy("another program has the session open"));
     }
-    Err(StoreError::Busy("another program keeps writing to the session".to_owned()))
+    Err(StoreError::busy("another program keeps writing to the session"))
 }
 
 /// Changes whenever another connection commits.
@@ -217,7 +219,7 @@ fn vacuum_into(
             tell(byte_len(copy).min(used.bytes()), all);
         }
         let ended = vacuum.join();
-        ended.unwrap_or_else(|_| Err(StoreError::Io("the copying thread panicked".to_owned())))
+        ended.unwrap_or_else(|_| Err(StoreError::io("the copying thread panicked")))
     })
 }
 

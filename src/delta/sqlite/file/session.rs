@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
-use crate::delta::{Result, StoreError, UnacknowledgedOp};
+use crate::delta::{Result, StoreError, StoreErrorKind, UnacknowledgedOp};
 use crate::pattern::PatternSet;
 
 use super::config::{self, SessionConfig};
@@ -164,12 +164,11 @@ impl Session {
         change: impl FnOnce(&Connection) -> Result<()>,
     ) -> Result<()> {
         if self.mode != OpenMode::Serve {
-            return Err(StoreError::ReadOnly("opened to be read".to_owned()));
+            return Err(StoreError::read_only("opened to be read"));
         }
         let first = self.first.get_mut();
-        let conn = first
-            .as_ref()
-            .ok_or_else(|| StoreError::Busy("the session's writer is open".to_owned()))?;
+        let conn =
+            first.as_ref().ok_or_else(|| StoreError::busy("the session's writer is open"))?;
         let transaction = conn.unchecked_transaction()?;
         change(&transaction)?;
         transaction.commit()?;
@@ -186,8 +185,9 @@ pub fn open_read_only(path: &Path) -> Result<Connection> {
     match connect::open(path, role).and_then(with_stand_ins) {
         // The shared-memory file cannot be created, as on a read-only medium. Without a WAL no
         // program can be writing, so the file can be read as immutable.
-        Err(StoreError::Io(_) | StoreError::ReadOnly(_))
-            if byte_len(&companion_path(path, "-wal")) == 0 =>
+        Err(error)
+            if matches!(error.kind, StoreErrorKind::Io | StoreErrorKind::ReadOnly)
+                && byte_len(&companion_path(path, "-wal")) == 0 =>
         {
             connect::open(path, Role::Immutable).and_then(with_stand_ins)
         }

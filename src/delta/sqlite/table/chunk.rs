@@ -86,7 +86,7 @@ impl<'c> Chunks<'c> {
         let end = offset
             .checked_add(data.len() as u64)
             .filter(|&end| end <= MAX_FILE_BYTES)
-            .ok_or_else(|| StoreError::Full("the file would be too large".to_owned()))?;
+            .ok_or_else(|| StoreError::full("the file would be too large"))?;
         let first = offset / self.chunk;
         if end > old_bytes {
             self.grow(inode, end, first)?;
@@ -116,7 +116,7 @@ impl<'c> Chunks<'c> {
     /// Truncates or extends the file to `size` bytes.
     pub fn truncate(&self, inode: &mut InodeRow, size: u64) -> Result<()> {
         if size > MAX_FILE_BYTES {
-            return Err(StoreError::Full("the file would be too large".to_owned()));
+            return Err(StoreError::full("the file would be too large"));
         }
         if size > inode.size {
             return self.grow(inode, size, u64::MAX);

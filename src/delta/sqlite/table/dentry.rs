@@ -121,7 +121,7 @@ pub fn insert(conn: &Connection, id: i64, parent: Ino, name: &Name, ino: Ino) ->
     let row = params![Bytes(name.as_bytes()), parent_key, ino.0.cast_signed(), id];
     if statement.execute(row)? == 0 {
         let text = format!("directory {} has an entry {name:?} already", parent.0);
-        return Err(StoreError::Corrupt(text));
+        return Err(StoreError::corrupt(text));
     }
     Ok(())
 }

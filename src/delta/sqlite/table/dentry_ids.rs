@@ -56,7 +56,7 @@ impl DentryIds {
         if id > self.reached {
             let ahead = id
                 .checked_add(AHEAD)
-                .ok_or_else(|| StoreError::Full("all numbers of entries are used".to_owned()))?;
+                .ok_or_else(|| StoreError::full("all numbers of entries are used"))?;
             raise(conn, "fs_dentry", ahead)?;
             self.reached = ahead;
         }

@@ -55,13 +55,13 @@ impl InodeNumbers {
     /// Allocates the next number.
     ///
     /// # Errors
-    /// [`StoreError::Busy`]: the reserved range is used up; the next batch reserves more.
+    /// [`StoreError::busy`]: the reserved range is used up; the next batch reserves more.
     pub fn allocate(&mut self) -> Result<Ino> {
         if self.next >= FileId::LIMIT {
-            return Err(StoreError::Full("all inode numbers are used".to_owned()));
+            return Err(StoreError::full("all inode numbers are used"));
         }
         if self.next >= self.mark {
-            return Err(StoreError::Busy("a batch with too many new objects".to_owned()));
+            return Err(StoreError::busy("a batch with too many new objects"));
         }
         let ino = Ino(self.next);
         self.next += 1;

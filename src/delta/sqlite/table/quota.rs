@@ -24,7 +24,7 @@ fn limit(conn: &Connection, key: &str) -> Result<Option<u64>> {
     };
     // Ignoring an invalid limit would remove the limit.
     let odd = || {
-        StoreError::Corrupt(format!(
+        StoreError::corrupt(format!(
             "acetate_meta.{key} is no number from 0 on; a repair removes it"
         ))
     };

@@ -17,7 +17,7 @@ pub fn get(conn: &Connection, ino: Ino) -> Result<Option<BasePath>> {
         None => Ok(None),
         Some(Some(path)) => Ok(Some(path)),
         Some(None) => {
-            Err(StoreError::Corrupt(format!("acetate_redirect {} holds no base path", ino.0)))
+            Err(StoreError::corrupt(format!("acetate_redirect {} holds no base path", ino.0)))
         }
     }
 }
@@ -54,7 +54,7 @@ pub fn put(conn: &Connection, ino: Ino, base: &BasePath) -> Result<()> {
         Err(error)
             if error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) =>
         {
-            Err(StoreError::Corrupt(format!("{base:?} is redirected to already")))
+            Err(StoreError::corrupt(format!("{base:?} is redirected to already")))
         }
         Err(error) => Err(error.into()),
     }

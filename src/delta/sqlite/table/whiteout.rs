@@ -191,7 +191,7 @@ pub fn move_below(conn: &Connection, from: &MergedPath, to: &MergedPath) -> Resu
     let (start, end) = range_below(from);
     if to == from || to.as_bytes().starts_with(&start) {
         // Would never end; no rename may cause this (RFC 1813 §3.3.14).
-        return Err(StoreError::Corrupt(format!("whiteouts of {from:?} moved into {to:?}")));
+        return Err(StoreError::corrupt(format!("whiteouts of {from:?} moved into {to:?}")));
     }
     loop {
         let moved = some_below(conn, &start, &end)?;

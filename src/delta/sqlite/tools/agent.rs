@@ -79,7 +79,7 @@ impl AgentTables {
         for column in table.columns {
             if !schema::has_column(&self.conn, table.name, column)? {
                 let text = format!("its table {} has no column {column}", table.name);
-                return Err(StoreError::Corrupt(text));
+                return Err(StoreError::corrupt(text));
             }
         }
         self.found.borrow_mut().insert(table.name);
@@ -103,7 +103,7 @@ impl AgentTables {
 fn open_to_write(path: &Path) -> Result<Connection> {
     let conn = connect::open(path, Role::Writer)?;
     if conn.is_readonly("main")? {
-        return Err(StoreError::ReadOnly("the file may not be written".to_owned()));
+        return Err(StoreError::read_only("the file may not be written"));
     }
     connect::prepare_beside(&conn)?;
     Ok(conn)

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use crate::delta::{Result, StoreError};
+use crate::delta::{Result, StoreError, StoreErrorKind};
 
 use crate::delta::sqlite::file::connect::{self, Role, companion_path};
 use crate::delta::sqlite::file::create::absolute;
@@ -193,10 +193,10 @@ fn fill(
     require_room(to, needed)?;
     let copied = copy_pages(&from, copy, page_bytes, tell);
     let copied = copied.and_then(|()| host.map_or(Ok(None), |host| identify(copy, host)));
-    copied.map_err(|error| match error {
+    copied.map_err(|error| match error.kind {
         // Another program used the free space.
-        StoreError::Full(_) => no_room(to, needed),
-        error => failed(error),
+        StoreErrorKind::Full => no_room(to, needed),
+        _ => failed(error),
     })
 }
 
@@ -246,7 +246,7 @@ fn copy_pages(
         match step {
             StepResult::More => {}
             StepResult::Done => return Ok(()),
-            _ => return Err(StoreError::Busy("another program has the copy open".to_owned())),
+            _ => return Err(StoreError::busy("another program has the copy open")),
         }
     }
 }

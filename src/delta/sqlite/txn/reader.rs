@@ -56,7 +56,7 @@ impl Reader for SqliteReader {
             self.conn.prepare_cached("COMMIT")?.execute([])?;
         }
         if !self.waits && connect::would_have_waited() {
-            return Err(StoreError::Busy("another program holds a lock".to_owned()));
+            return Err(StoreError::busy("another program holds a lock"));
         }
         Ok(())
     }

@@ -28,7 +28,9 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use crate::delta::{Compacted, Poison, Result, StoreError, UsageDelta, WriteTxn, Writer};
+use crate::delta::{
+    Compacted, Poison, Result, StoreError, StoreErrorKind, UsageDelta, WriteTxn, Writer,
+};
 
 use super::batch::OpenBatch;
 use super::negative_cache::NegativeCache;
@@ -52,7 +54,7 @@ impl WriterToken {
     /// Takes the token; fails if another writer holds it.
     pub fn take(writing: &Arc<AtomicBool>) -> Result<Self> {
         if writing.swap(true, Ordering::AcqRel) {
-            return Err(StoreError::Busy("its writer is open already".to_owned()));
+            return Err(StoreError::busy("its writer is open already"));
         }
         Ok(Self(Arc::clone(writing)))
     }
@@ -153,7 +155,7 @@ impl SqliteWriter {
     fn take_over_wal(&mut self) -> Result<()> {
         let done = self.wal.rewrite_inherited(&self.batch.conn);
         done.inspect_err(|error| {
-            if matches!(error, StoreError::Io(_) | StoreError::Corrupt(_)) {
+            if error.kind.leaves_doubt() {
                 self.poison.set(error);
             }
         })
@@ -215,14 +217,14 @@ impl SqliteWriter {
         if !self.batch.conn.is_autocommit() {
             return Ok(());
         }
-        let lost = || StoreError::Io("the transaction was given up".to_owned());
+        let lost = || StoreError::io("the transaction was given up");
         Err(self.batch.failure.clone().unwrap_or_else(lost))
     }
 
     /// Fails if no batch may begin; rolls back what the last one left open.
     fn check_begin(&mut self) -> Result<()> {
         if self.read_only {
-            return Err(StoreError::ReadOnly("opened to be read".to_owned()));
+            return Err(StoreError::read_only("opened to be read"));
         }
         self.poison.check()?;
         if !self.batch.conn.is_autocommit() {
@@ -255,7 +257,7 @@ impl SqliteWriter {
         }
         match self.in_synced(meta::count_sync) {
             // Nothing is lost; the WAL restarts another time.
-            Err(StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_)) => Ok(()),
+            Err(error) if !error.kind.leaves_doubt() => Ok(()),
             done => done,
         }
     }
@@ -290,7 +292,7 @@ impl Writer for SqliteWriter {
             && let Err(error) = self.begin_writing()
         {
             // The failed sync may also have lost earlier commits.
-            if self.unsynced && matches!(error, StoreError::Io(_) | StoreError::Corrupt(_)) {
+            if self.unsynced && error.kind.leaves_doubt() {
                 self.poison.set(&error);
             }
             return Err(error);
@@ -315,7 +317,7 @@ impl Writer for SqliteWriter {
         let begun = self.run("BEGIN IMMEDIATE");
         self.batch.conn.busy_timeout(BUSY_WAIT)?;
         match begun {
-            Err(StoreError::Busy(_)) => return Ok(false),
+            Err(error) if error.kind == StoreErrorKind::Busy => return Ok(false),
             begun => begun?,
         }
         self.begun(false, true);
@@ -361,7 +363,7 @@ impl Writer for SqliteWriter {
         }
         if let Err(error) = self.before_commit().and_then(|()| self.run_commit()) {
             self.undo();
-            if matches!(error, StoreError::Full(_)) {
+            if error.kind == StoreErrorKind::Full {
                 // A checkpoint may let the WAL restart, if the database has space: deleting must
                 // work.
                 self.checkpoint_owed = true;
@@ -417,7 +419,7 @@ impl Writer for SqliteWriter {
 
     fn compact(&mut self) -> Result<Compacted> {
         if self.read_only {
-            return Err(StoreError::ReadOnly("opened to be read".to_owned()));
+            return Err(StoreError::read_only("opened to be read"));
         }
         // The WAL cannot be truncated while a background checkpoint runs.
         self.wal.wait();

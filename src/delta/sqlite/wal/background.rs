@@ -164,7 +164,7 @@ fn run<T: Task>(
 ) {
     let mut connection = None;
     while triggered.recv().is_ok() {
-        let panicked = StoreError::Io(format!("{} panicked", T::NAME));
+        let panicked = StoreError::io(format!("{} panicked", T::NAME));
         let mut guard = RunGuard { progress, poison, outcome: Err(panicked) };
         if connection.is_none() {
             connection = open(path)

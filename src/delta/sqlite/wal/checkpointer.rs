@@ -26,6 +26,7 @@ use crate::delta::{Result, StoreError};
 
 use super::background::{Task, TriggerCount};
 use super::schedule::checkpoint;
+use crate::system_error::words;
 use crate::wal_shim;
 
 /// What the thread leaves for the writer to copy, in bytes.
@@ -85,7 +86,7 @@ impl Task for WalPresync {
         // descriptor. If the open fails, the WAL is not synced early.
         let Ok(wal) = OpenOptions::new().write(true).open(&self.wal) else { return Ok(()) };
         while_busy(&self.copying, || {
-            wal.sync_data().map_err(|error| StoreError::Io(error.to_string()))
+            wal.sync_data().map_err(|error| StoreError::io(words(&error)).with_source(error))
         })
     }
 }

@@ -80,7 +80,7 @@ impl DiskReserve {
     /// need space in the database later.
     ///
     /// # Errors
-    /// [`StoreError::Full`].
+    /// [`StoreError::full`].
     pub fn check_memory(&mut self, conn: &Connection) -> Result<()> {
         if self.memory.is_none() {
             return Ok(());
@@ -88,7 +88,7 @@ impl DiskReserve {
         match self.ask(conn)? {
             Some(spare) if spare < MAX_UNWRITTEN_BYTES => {
                 self.forget();
-                Err(StoreError::Full("the session's memory is used up".to_owned()))
+                Err(StoreError::full("the session's memory is used up"))
             }
             _ => Ok(()),
         }
@@ -102,7 +102,7 @@ impl DiskReserve {
     /// Counts `bytes` that a change of the batch is about to add.
     ///
     /// # Errors
-    /// [`StoreError::Full`]: the bytes would need reserved space.
+    /// [`StoreError::full`]: the bytes would need reserved space.
     pub fn add(&mut self, conn: &Connection, bytes: usize) -> Result<()> {
         let bytes = bytes as u64;
         let added = self.added.saturating_add(bytes);
@@ -118,7 +118,7 @@ impl DiskReserve {
         let needed = unwritten.saturating_add(coming).saturating_add(reserved);
         if self.ask(conn)?.is_some_and(|spare| spare < needed) {
             self.forget();
-            return Err(StoreError::Full("what is left is reserved for deleting".to_owned()));
+            return Err(StoreError::full("what is left is reserved for deleting"));
         }
         self.added = added;
         Ok(())
@@ -177,6 +177,7 @@ fn with_waste(bytes: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::delta::StoreErrorKind;
 
     const MIB: u64 = 1 << 20;
 
@@ -215,15 +216,22 @@ mod tests {
         assert!(room.add(&conn, 1).is_ok());
         conn.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(8 << 20))").unwrap();
         room.begin();
-        assert!(matches!(room.add(&conn, STEP_BYTES as usize), Err(StoreError::Full(_))));
-        assert!(matches!(room.add(&conn, 1), Err(StoreError::Full(_))), "it is checked again");
+        assert_eq!(
+            room.add(&conn, STEP_BYTES as usize).map_err(|error| error.kind),
+            Err(StoreErrorKind::Full)
+        );
+        assert_eq!(
+            room.add(&conn, 1).map_err(|error| error.kind),
+            Err(StoreErrorKind::Full),
+            "it is checked again"
+        );
         assert!(room.is_low(&conn).unwrap());
     }
 
     #[test]
     fn a_disk_that_tells_nothing_is_not_asked() {
         let conn = Connection::open_in_memory().unwrap();
-        for usage in [|_: &Path| disk(0, 0), |_: &Path| Err(StoreError::Io("no".to_owned()))] {
+        for usage in [|_: &Path| disk(0, 0), |_: &Path| Err(StoreError::io("no"))] {
             let mut room = room(usage);
             assert!(room.add(&conn, 64 << 20).is_ok());
             assert!(!room.is_low(&conn).unwrap());

@@ -403,7 +403,7 @@ pub fn checkpoint(conn: &Connection, how: &str) -> Result<u32> {
     let copied = conn.query_row(&sql, [], |row| row.get::<_, i64>(2)).map_err(StoreError::from);
     match copied {
         Ok(pages) => Ok(u32::try_from(pages).unwrap_or(0)),
-        Err(StoreError::Full(_) | StoreError::Busy(_) | StoreError::ReadOnly(_)) => Ok(0),
+        Err(error) if !error.kind.leaves_doubt() => Ok(0),
         Err(error) => Err(error),
     }
 }

@@ -54,8 +54,8 @@ impl RuleFindings {
     }
 
     /// Adds damage that SQLite reports.
-    pub(super) fn damage(&mut self, text: String) {
-        self.add(INTEGRITY, BreachSubject::Session, text);
+    pub(super) fn damage(&mut self, text: impl Into<String>) {
+        self.add(INTEGRITY, BreachSubject::Session, text.into());
     }
 
     /// Adds the rows that a query returns as violations. Columns: inode, the entry's directory and

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 use crate::base::BasePath;
-use crate::delta::{Ino, Origin, Result, StoreError};
+use crate::delta::{Ino, Origin, Result, StoreErrorKind};
 
 use crate::delta::sqlite::file::error::OpenError;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
@@ -158,7 +158,7 @@ pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<CheckRe
     ] {
         match check(&subject, &mut found) {
             // A part that cannot be read is a finding.
-            Err(StoreError::Corrupt(text)) => found.damage(text),
+            Err(error) if error.kind == StoreErrorKind::Corrupt => found.damage(error.message()),
             checked => checked?,
         }
     }

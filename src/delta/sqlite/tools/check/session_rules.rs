@@ -1,6 +1,6 @@
 //! M1 to M7: the session's own metadata, as far as the file alone shows violations.
 
-use crate::delta::{Result, StoreError};
+use crate::delta::{Result, StoreErrorKind};
 
 use super::CheckedFile;
 use super::found::{BreachSubject, RuleFindings};
@@ -96,8 +96,10 @@ pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Resu
         return Ok(());
     }
     QUERIES.iter().try_for_each(|(rule, query)| found.ask(subject, rule, query))?;
-    if let Err(StoreError::Corrupt(what)) = hide::patterns(subject.conn) {
-        found.add("M7", BreachSubject::Session, what);
+    if let Err(error) = hide::patterns(subject.conn)
+        && error.kind == StoreErrorKind::Corrupt
+    {
+        found.add("M7", BreachSubject::Session, error.message().to_owned());
     }
     Ok(())
 }

@@ -79,7 +79,7 @@ impl Shape {
         let conn = Connection::open_in_memory()?;
         conn.execute_batch(&format!("CREATE TABLE {table} {columns}"))?;
         Self::read(&conn, table)?.ok_or_else(|| {
-            crate::delta::StoreError::Corrupt(format!("no table {table} after it was made"))
+            crate::delta::StoreError::corrupt(format!("no table {table} after it was made"))
         })
     }
 

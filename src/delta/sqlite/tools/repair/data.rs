@@ -162,7 +162,7 @@ fn keep(mender: &mut Repairer<'_>, ino: i64, tail: &LostChunks) -> Result<String
 fn made(mender: &mut Repairer<'_>) -> Result<InodeRow> {
     let ino = mender.make(FILE, 0)?;
     let row = inode::get(mender.conn, Ino(ino.cast_unsigned()))?;
-    row.ok_or_else(|| StoreError::Corrupt(format!("no row for inode {ino}, which was made")))
+    row.ok_or_else(|| StoreError::corrupt(format!("no row for inode {ino}, which was made")))
 }
 
 /// The chunks of a file from the number `first` on: rowid and number.

@@ -86,7 +86,7 @@ impl Session {
         let damage = checked.broken.iter().find(|broken| broken.rule == INTEGRITY);
         if let Some(damage) = damage {
             let what = damage.first.first().map(|breach| breach.what.clone()).unwrap_or_default();
-            return Err(OpenError::store(path, StoreError::Corrupt(what)));
+            return Err(OpenError::store(path, StoreError::corrupt(what)));
         }
         if checked.broken.is_empty() {
             return Ok(RepairReport { mended: Vec::new(), backup: None });

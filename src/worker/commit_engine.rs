@@ -23,6 +23,8 @@ use super::{Committed, Limits, WorkError, WorkerStatus};
 pub(super) struct CommitEngine {
     /// `None` if the session is read-only, poisoned, or closed.
     writer: Option<Box<dyn Writer>>,
+    /// Whether there was a writer at the start.
+    had_writer: bool,
     status: Arc<WorkerStatus>,
     limits: Limits,
     strict: bool,
@@ -48,6 +50,7 @@ impl CommitEngine {
         strict: bool,
     ) -> Self {
         Self {
+            had_writer: writer.is_some(),
             writer,
             status,
             limits,
@@ -58,11 +61,6 @@ impl CommitEngine {
             has_begun: false,
             savepoint_batches: 0,
         }
-    }
-
-    /// Whether there is no writer (any more).
-    pub fn is_read_only(&self) -> bool {
-        self.writer.is_none()
     }
 
     /// Whether the writer thread must wake for [`CommitEngine::run_due`] earlier than planned.
@@ -300,8 +298,12 @@ impl CommitEngine {
         self.writer.as_ref().is_some_and(|writer| writer.poison().is_set())
     }
 
-    /// Syncs and closes the session; drops the writer even on an error.
+    /// Syncs and closes the session; drops the writer even on an error. A session that was opened
+    /// without a writer has nothing to close.
     pub fn close(&mut self) -> Result<(), WorkError> {
+        if !self.had_writer {
+            return Ok(());
+        }
         let synced = self.sync();
         let writer = self.writer.take();
         synced?;

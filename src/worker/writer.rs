@@ -16,7 +16,6 @@ pub(super) fn run(
 ) -> Result<(), WorkError> {
     let woken = RunQueue::open();
     let _abandon = AbandonOnDrop(shared);
-    let read_only_from_the_start = shared.writing()?.is_read_only();
     let max = BatchSize { ops: limits.batch_ops, bytes: limits.batch_bytes };
     // An unsynced batch never admits an operation that needs an fsync: earlier callers do not wait
     // for it.
@@ -51,7 +50,7 @@ pub(super) fn run(
     // readers are not waited for.
     shared.readers.wait();
     shared.executor.close();
-    if read_only_from_the_start { Ok(()) } else { shared.writing()?.close() }
+    shared.writing()?.close()
 }
 
 /// Closes both queues and fails waiting writes, however the writer thread ends.

@@ -248,6 +248,20 @@ async fn an_io_error_of_a_callers_commit_ends_writing() {
     assert!(reads_here(&worker).await);
 }
 
+/// The writer's thread may begin only after the failure.
+#[tokio::test]
+async fn a_session_that_lost_its_writer_at_once_does_not_end_cleanly() {
+    for _ in 0..500 {
+        let store = FakeStore::default();
+        store.fail(Call::Commit, StoreError::io("scripted"));
+        let worker = start(&store);
+        assert!(soon(worker.write(LIGHT, 1, false, set(1, "x"))).await.is_err());
+        let end = soon(worker.shut_down()).await;
+        assert!(matches!(end, Err(WorkError::ReadOnly)), "{end:?}");
+        assert_eq!(store.count(Call::Close), 0);
+    }
+}
+
 #[tokio::test]
 async fn lent_connections_are_closed_before_the_session() {
     let store = FakeStore::default();

@@ -19,11 +19,11 @@ use crate::vfs::FileKind;
 /// The directory of the tree from which relative path arguments begin, and the tree.
 pub(super) struct TreePaths<'a> {
     here: MergedPath,
-    tree: Tree<'a>,
+    tree: LookupTree<'a>,
 }
 
 /// The tree in which a path with a slash at its end is looked up.
-enum Tree<'a> {
+enum LookupTree<'a> {
     Given(&'a OpenSession),
     Own(Box<OpenSession>),
     /// No path has a slash at its end.
@@ -34,7 +34,7 @@ impl<'a> TreePaths<'a> {
     /// For an open session.
     pub(super) fn of(opened: &'a OpenSession) -> Self {
         let here = here(opened.session().path(), opened.base_path());
-        Self { here, tree: Tree::Given(opened) }
+        Self { here, tree: LookupTree::Given(opened) }
     }
 
     /// For a session that another process may serve. Its tree is opened only if one of `given` has
@@ -54,8 +54,8 @@ impl<'a> TreePaths<'a> {
             base => here(&source.session, base),
         };
         let tree = match given.iter().any(|path| has_slash(path.as_ref())) {
-            true => Tree::Own(Box::new(source.open()?)),
-            false => Tree::Unread,
+            true => LookupTree::Own(Box::new(source.open()?)),
+            false => LookupTree::Unread,
         };
         Ok(Self { here, tree })
     }
@@ -90,9 +90,9 @@ impl<'a> TreePaths<'a> {
         may_be_free: bool,
     ) -> Result<MergedPath, CliError> {
         let opened = match &self.tree {
-            Tree::Given(opened) => opened,
-            Tree::Own(opened) => &**opened,
-            Tree::Unread => return Ok(path),
+            LookupTree::Given(opened) => opened,
+            LookupTree::Own(opened) => &**opened,
+            LookupTree::Unread => return Ok(path),
         };
         // A path that cannot be looked up has an error of its own.
         match has_slash(given).then(|| kind(opened, &path)) {

@@ -95,7 +95,7 @@ impl CallerFiles<'_> {
         // Rows of another program may make a directory its own ancestor (invariant S8).
         let mut entered = HashSet::from([dir.clone()]);
         let name = Bytes::copy_from_slice(name.as_bytes());
-        let mut open = vec![OpenDir { above, name, dir, next: Some(Cookie(0)) }];
+        let mut open = vec![DirToRemove { above, name, dir, next: Some(Cookie(0)) }];
         let (mut going, mut gone) = (Vec::new(), 0);
         while let Some(mut last) = open.pop() {
             if let Some(next) = last.next {
@@ -110,7 +110,7 @@ impl CallerFiles<'_> {
                             return Err(at(FsError::Loop));
                         }
                         let (above, next) = (dir.clone(), Some(Cookie(0)));
-                        open.push(OpenDir { above, name, dir: object, next });
+                        open.push(DirToRemove { above, name, dir: object, next });
                     } else {
                         let (dir, bytes) = (dir.clone(), attr.used);
                         going.push(Removal { dir, name, is_dir: false, bytes });
@@ -118,7 +118,7 @@ impl CallerFiles<'_> {
                 }
             } else {
                 entered.remove(&last.dir);
-                let OpenDir { above, name, .. } = last;
+                let DirToRemove { above, name, .. } = last;
                 going.push(Removal { dir: above, name, is_dir: true, bytes: 0 });
             }
             let is_late = until.is_some_and(|until| until <= Instant::now());
@@ -147,7 +147,7 @@ impl CallerFiles<'_> {
 }
 
 /// A directory that is being removed.
-struct OpenDir {
+struct DirToRemove {
     /// Its parent.
     above: Locator,
     /// Its name.

@@ -28,7 +28,7 @@ use parking_lot::RwLock;
 
 pub use credentials::{Admission, Refused, Squash};
 pub use guarding::Guarding;
-pub use tree::{Export, ExportParts, MountError, MountParts, MountedObject};
+pub use tree::{AssemblyError, Export, ExportParts, MountParts, MountedObject};
 
 /// All exports of a server. Clones share the table.
 #[derive(Clone, Default)]

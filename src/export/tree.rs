@@ -59,7 +59,7 @@ pub struct MountParts {
 
 /// Why an export cannot be assembled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MountError {
+pub enum AssemblyError {
     /// No mount is at `/`.
     #[error("nothing is mounted at /")]
     NoRoot,
@@ -123,11 +123,11 @@ impl Export {
     /// directories, and connects the mounts.
     ///
     /// # Errors
-    /// See [`MountError`].
-    pub async fn new(parts: ExportParts) -> Result<Self, MountError> {
+    /// See [`AssemblyError`].
+    pub async fn new(parts: ExportParts) -> Result<Self, AssemblyError> {
         let ExportParts { path, name, is_secret, admission, squash, mounts: given, .. } = parts;
         let (owner, guarding) = (parts.owner, parts.guarding);
-        let root = given.iter().position(|mount| mount.at == "/").ok_or(MountError::NoRoot)?;
+        let root = given.iter().position(|mount| mount.at == "/").ok_or(AssemblyError::NoRoot)?;
         let mut mounts = Vec::with_capacity(given.len());
         let mut scopes = Vec::with_capacity(given.len());
         let mut taken = vec![MountNumbers::ROOT];
@@ -196,14 +196,14 @@ impl Export {
 }
 
 /// The root directory of a mount; `None` for the whole session.
-async fn subtree(part: &MountParts, owner: &Caller) -> Result<Option<Locator>, MountError> {
+async fn subtree(part: &MountParts, owner: &Caller) -> Result<Option<Locator>, AssemblyError> {
     if part.subtree == "/" {
         return Ok(None);
     }
     let names: Vec<&str> = part.subtree.split('/').filter(|name| !name.is_empty()).collect();
     let makes = !part.read_only;
     let path = walk_or_create(&part.overlay, &names, makes, owner).await;
-    let path = path.map_err(|source| MountError::Directory {
+    let path = path.map_err(|source| AssemblyError::Directory {
         what: "the subtree",
         path: part.subtree.clone(),
         source,
@@ -218,19 +218,19 @@ async fn find_enclosing_mount(
     scopes: &mut [Scope],
     index: usize,
     owner: &Caller,
-) -> Result<(), MountError> {
+) -> Result<(), AssemblyError> {
     let at = &given[index].at;
     let outer = |(number, part): &(usize, &MountParts)| {
         *number != index && (part.at == "/" || at.starts_with(&format!("{}/", part.at)))
     };
     let enclosing = given.iter().enumerate().filter(outer);
     let (outer, part) =
-        enclosing.max_by_key(|(_, part)| part.at.len()).ok_or(MountError::NoRoot)?;
+        enclosing.max_by_key(|(_, part)| part.at.len()).ok_or(AssemblyError::NoRoot)?;
     let failed =
-        |source| MountError::Directory { what: "the directory above", path: at.clone(), source };
+        |source| AssemblyError::Directory { what: "the directory above", path: at.clone(), source };
     let below = at.strip_prefix(part.at.trim_end_matches('/')).unwrap_or(at);
     let mut names: Vec<&str> = below.split('/').filter(|name| !name.is_empty()).collect();
-    let last = names.pop().ok_or(MountError::NoRoot)?;
+    let last = names.pop().ok_or(AssemblyError::NoRoot)?;
     let name = Name::new(last.as_bytes()).map_err(|error| failed(error.into()))?;
     let makes = !part.read_only;
     let way = walk_or_create(&mounts[outer].overlay, &names, makes, owner).await.map_err(failed)?;

@@ -14,15 +14,15 @@ use super::limits::{MAX_ABSENT_DIRS, MAX_VISITED_DIRS};
 /// The directories that a search listed, with the state of each before the search.
 #[derive(Debug, Default)]
 pub(super) struct SearchedDirs {
-    dirs: Vec<(BasePath, DirTimes)>,
+    dirs: Vec<(BasePath, DirStamp)>,
     /// Some directories are not recorded.
     is_partial: bool,
 }
 
 /// A directory's number and times.
-type DirTimes = (FileId, Time, Time);
+type DirStamp = (FileId, Time, Time);
 
-fn state_of(attr: &BaseAttr) -> DirTimes {
+fn state_of(attr: &BaseAttr) -> DirStamp {
     (attr.fileid, attr.mtime, attr.ctime)
 }
 

@@ -8,7 +8,7 @@ use crate::base::BaseError;
 use crate::control::Refusal;
 use crate::delta::StoreError;
 use crate::delta::sqlite::OpenError;
-use crate::export::MountError;
+use crate::export::AssemblyError;
 use crate::inspect::InspectError;
 use crate::pattern::PatternError;
 use crate::server::BindError;
@@ -127,7 +127,7 @@ pub enum Error {
         /// Name of the export.
         export: String,
         /// The error.
-        source: MountError,
+        source: AssemblyError,
     },
     /// A guard of an export cannot be used.
     #[error("export {export}: {source}")]

@@ -97,7 +97,7 @@ pub use crate::context::{
 pub use crate::control::{AttrChanges, Refusal, RefusalAdvice, WriteHow};
 pub use crate::delta::sqlite::OpenError;
 pub use crate::delta::{Limits, StoreError, StoreErrorKind, Usage};
-pub use crate::export::MountError;
+pub use crate::export::AssemblyError;
 pub use crate::inspect::quota::QuotaReport;
 pub use crate::pattern::PatternError;
 pub use crate::server::{BindError, ServerOptions};

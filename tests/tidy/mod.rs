@@ -12,6 +12,7 @@ mod safety;
 mod shape;
 mod store_modules;
 mod tokens;
+mod type_names;
 mod wording;
 
 use std::fs;
@@ -36,6 +37,7 @@ const EXCEPTIONS: &[Exception] = &[
     exception(Rule::CrateConfinement, "src/validation/program.rs", "rustix: the same"),
     exception(Rule::CrateConfinement, "src/inspect/export/dir.rs", "rustix: fills a directory"),
     exception(Rule::CrateConfinement, "src/wal_shim/filesystem.rs", "rustix: which filesystem"),
+    exception(Rule::UniqueTypeName, "src/base/host_dir/local.rs", "one type for each system"),
     exception(Rule::NoUnsafe, "src/wal_shim/vfs", "a layer under SQLite"),
 ];
 
@@ -71,6 +73,8 @@ enum Rule {
     NoPanic,
     /// What the compiler cannot check is in one place.
     NoUnsafe,
+    /// No two types have the same name.
+    UniqueTypeName,
     /// Some words are not used.
     Wording,
 }

@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let now = time_args::time(Timestamp::now());
     let since = args.older_than.map(time_args::time);
     let (last, unwanted) = (log.prunable(now, args.keep, since)?, log.unwanted(args.keep, since)?);
-    let left = Left {
+    let left = Undeleted {
         needed: if unwanted > last { count(&log, last + 1..=unwanted)? } else { 0 },
         is_short: args.keep.is_some() && log.unwanted(args.keep, None)? == 0,
     };
@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 /// Why not more is deleted.
-struct Left {
+struct Undeleted {
     /// How many changes stay because a server may need them.
     needed: u64,
     /// Whether the log has no more than `--keep` keeps.
@@ -181,7 +181,7 @@ fn sync_name(path: &Path) -> io::Result<()> {
     File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn show(args: &Args, count: u64, left: &Left) -> Result<(), CliError> {
+fn show(args: &Args, count: u64, left: &Undeleted) -> Result<(), CliError> {
     let mut out = Out::new();
     if args.json {
         let mut object = text::json("log_prune");

@@ -15,7 +15,7 @@ use super::discard::{record_given_up, replace_marks_above, update_changed_dirs};
 use super::rebase_links::{is_as_applied, move_to_other_names};
 use super::rebase_moved_out::hide_moved_out;
 use super::rebase_moves::{
-    Moves, base_bytes, follow_moves, follow_originals, update_origins_below,
+    AppliedMoves, base_bytes, follow_moves, follow_originals, update_origins_below,
 };
 use super::tree::{TreeView, visible_dir};
 use crate::overlay::Overlay;
@@ -66,7 +66,7 @@ impl Overlay {
     ) -> std::result::Result<Vec<MergedPath>, FsError> {
         self.core.base.invalidate();
         self.give_up(caller, move |edit| {
-            let moves = Moves::of(&applied);
+            let moves = AppliedMoves::of(&applied);
             let settled = settle_above(edit, &applied, &moves)?;
             follow_moves(edit, &applied, &moves)?;
             let applied = as_named_now(edit, &applied)?;
@@ -85,7 +85,7 @@ impl Overlay {
 fn settle_above(
     edit: &mut Edit<'_>,
     applied: &[RebaseItem],
-    moves: &Moves,
+    moves: &AppliedMoves,
 ) -> Result<BTreeSet<MergedPath>> {
     let paths: BTreeSet<_> = applied.iter().map(|applied| applied.path.clone()).collect();
     let mut above = BTreeSet::new();
@@ -106,7 +106,7 @@ fn settle_above(
 fn drop_applied_rows(
     edit: &mut Edit<'_>,
     applied: &[RebaseItem],
-    moves: &Moves,
+    moves: &AppliedMoves,
     mut dirs: BTreeSet<MergedPath>,
 ) -> Result<Vec<MergedPath>> {
     // Compares all first: the removal of one name changes the inode of the others.

@@ -59,7 +59,7 @@ pub(super) fn follow_originals(
 pub(super) fn follow_moves(
     edit: &mut Edit<'_>,
     applied: &[RebaseItem],
-    moves: &Moves,
+    moves: &AppliedMoves,
 ) -> Result<()> {
     if moves.is_empty() {
         return Ok(());
@@ -136,7 +136,7 @@ fn drop_redirect_of_other(edit: &mut Edit<'_>, path: &BasePath) -> Result<()> {
 pub(super) fn update_origins_below(
     edit: &mut Edit<'_>,
     dir: &MergedPath,
-    moves: &Moves,
+    moves: &AppliedMoves,
     dirs: &mut BTreeSet<MergedPath>,
 ) -> Result<()> {
     let mut open = vec![dir.clone()];
@@ -177,9 +177,9 @@ pub(super) fn base_bytes(path: &MergedPath) -> &[u8] {
 }
 
 /// The moves that one apply made in the base: old path to new path.
-pub(super) struct Moves(BTreeMap<Vec<u8>, Vec<u8>>);
+pub(super) struct AppliedMoves(BTreeMap<Vec<u8>, Vec<u8>>);
 
-impl Moves {
+impl AppliedMoves {
     pub(super) fn of(applied: &[RebaseItem]) -> Self {
         let moved = applied.iter().filter(|applied| applied.object.is_some());
         let moved = moved.filter_map(|applied| Some((applied.from.as_ref()?, &applied.path)));

@@ -31,7 +31,7 @@ pub struct UnchangedCopy {
 }
 
 /// An entry of the session.
-struct Entry {
+struct SessionEntry {
     parent: Ino,
     name: Name,
     path: MergedPath,
@@ -58,7 +58,7 @@ impl Overlay {
 
 fn drop_copies(edit: &mut Edit<'_>, copies: &[UnchangedCopy]) -> Result<()> {
     let mut dirs = settle(edit, &|_, _| true)?;
-    let mut entries: BTreeMap<Ino, Vec<Entry>> = BTreeMap::new();
+    let mut entries: BTreeMap<Ino, Vec<SessionEntry>> = BTreeMap::new();
     for copy in copies {
         if let Some((ino, entry)) = entry_of_copy(edit, copy)? {
             entries.entry(ino).or_default().push(entry);
@@ -70,7 +70,7 @@ fn drop_copies(edit: &mut Edit<'_>, copies: &[UnchangedCopy]) -> Result<()> {
         if u32::try_from(entries.len()).ok() != Some(row.nlink) {
             continue;
         }
-        for Entry { parent, name, path, base } in entries {
+        for SessionEntry { parent, name, path, base } in entries {
             edit.txn.delete_dentry(parent, &name)?;
             for path in row.origin.iter().map(|origin| &origin.path).chain([&base]) {
                 forget_originals(edit, path)?;
@@ -104,7 +104,7 @@ fn drop_copies(edit: &mut Edit<'_>, copies: &[UnchangedCopy]) -> Result<()> {
 
 /// The entry of a copy, if its number and ctime match, and it was copied from its own base
 /// path.
-fn entry_of_copy(edit: &Edit<'_>, copy: &UnchangedCopy) -> Result<Option<(Ino, Entry)>> {
+fn entry_of_copy(edit: &Edit<'_>, copy: &UnchangedCopy) -> Result<Option<(Ino, SessionEntry)>> {
     let Some(name) = copy.path.name() else { return Ok(None) };
     let Some(place) = visible_dir(edit, &copy.path.parent())? else { return Ok(None) };
     let Some(parent) = place.ino else { return Ok(None) };
@@ -125,7 +125,7 @@ fn entry_of_copy(edit: &Edit<'_>, copy: &UnchangedCopy) -> Result<Option<(Ino, E
     if !(is_it && is_at_home && edit.shows(parent, dir)?) {
         return Ok(None);
     }
-    Ok(Some((ino, Entry { parent, name, path: copy.path.clone(), base })))
+    Ok(Some((ino, SessionEntry { parent, name, path: copy.path.clone(), base })))
 }
 
 /// Removes a directory that the base no longer has, if it has no entries and no whiteouts;

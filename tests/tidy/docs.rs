@@ -84,6 +84,33 @@ fn dependencies(manifest: &str) -> BTreeSet<String> {
     found
 }
 
+/// The source files that `markdown` names as code, by their whole path or its end.
+fn source_files_named(markdown: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut in_fence = false;
+    for line in markdown.lines() {
+        if line.trim_start().starts_with("```") {
+            in_fence = !in_fence;
+        } else if !in_fence {
+            names.extend(line.split('`').skip(1).step_by(2).map(str::to_owned));
+        }
+    }
+    let is_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '/' | '.' | '-');
+    names.retain(|name| name.ends_with(".rs") && name.chars().all(is_path));
+    names
+}
+
+/// The source files that `document` names and that are none of `sources`.
+fn unknown_source_files(document: &Source, sources: &[String]) -> Vec<String> {
+    let exists =
+        |name: &str| sources.iter().any(|path| path == name || path.ends_with(&format!("/{name}")));
+    let named = source_files_named(&document.text).into_iter();
+    named
+        .filter(|name| !exists(name))
+        .map(|name| format!("{}: no file {name}", document.path))
+        .collect()
+}
+
 /// Whether `text` holds `name` as a word of its own.
 fn names(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
@@ -101,6 +128,18 @@ fn every_link_leads_to_a_file() {
     let exists = |path: &Path| root().join(path).exists();
     let dead: Vec<_> = documents.iter().flat_map(|d| dead_links(d, exists)).collect();
     assert!(dead.is_empty(), "\n{}\n", dead.join("\n"));
+}
+
+#[test]
+fn every_source_file_that_a_document_names_exists() {
+    let mut documents = files("docs", "md");
+    documents.push(Source::new("README.md", &document("README.md")));
+    let places = ["src", "tests", "integration"];
+    let sources: Vec<_> = places.iter().flat_map(|place| files(place, "rs")).collect();
+    let sources: Vec<_> = sources.into_iter().map(|source| source.path).collect();
+    let unknown: Vec<_> =
+        documents.iter().flat_map(|d| unknown_source_files(d, &sources)).collect();
+    assert!(unknown.is_empty(), "\n{}\n", unknown.join("\n"));
 }
 
 #[test]
@@ -143,6 +182,16 @@ fn a_dead_link_is_seen() {
     let dead = dead_links(&source, |path| path == Path::new("docs/there.md"));
     let gone = ["gone.md", "img.png", "/etc/passwd", "ref.md"];
     assert_eq!(dead, gone.map(|link| format!("docs/x.md: {link} leads nowhere")));
+}
+
+#[test]
+fn a_source_file_that_does_not_exist_is_seen() {
+    let text = "`a.rs`, `overlay/gone.rs` and `edit.rs` `src/*.rs` it.rs\n\
+        ```\nfenced.rs `b.rs`\n```\n`src/overlay/edit.rs` `lay/edit.rs`\n";
+    let sources = ["src/overlay/edit.rs", "tests/a.rs"].map(str::to_owned);
+    let unknown = unknown_source_files(&Source::new("docs/x.md", text), &sources);
+    let gone = ["overlay/gone.rs", "lay/edit.rs"];
+    assert_eq!(unknown, gone.map(|name| format!("docs/x.md: no file {name}")));
 }
 
 #[test]

@@ -3,8 +3,9 @@
 //! An [`ApplyPlan`] lists the changes, and those that would overwrite a later change of the base.
 //! New objects are first made in the staging, a hidden directory at the top of the target. Then a
 //! journal of all steps is written. Only then does the tree change, by steps that are one rename
-//! each or can be repeated. A run that ends before the journal is written changes nothing;
-//! [`resume`] finishes a run that ends later.
+//! each or can be repeated. A run that ends before the journal is written changes nothing in the
+//! tree; the session may have dropped moves of directories that the base made too, and shows the
+//! same. [`resume`] finishes a run that ends later.
 
 mod advice;
 mod audit_drift;

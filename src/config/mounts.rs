@@ -60,8 +60,8 @@ fn check_one(
         },
         None if is_ephemeral => StoreConfig::Memory,
         None => {
-            let hint = "add session = \"FILE.db\", or ephemeral = true for changes that live in \
-                memory; with options = [\"ro\"] there are none";
+            let hint = "add session = \"FILE.db\", or ephemeral = true for changes in memory; \
+                a read-only mount needs one of them too";
             return Err(source.wrong(&span, "this mount has no place for changes").with_hint(hint));
         }
     };

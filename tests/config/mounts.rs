@@ -56,7 +56,12 @@ fn an_export_that_is_read_only_is_so_in_all_its_mounts() {
 fn a_mount_says_where_changes_go() {
     let mount = |lines: &str| exported("x", "", &[&format!("at = \"/\"\n{lines}")]);
     faults(&[
-        (&mount(""), "4:1: this mount has no place for changes [add session = \"FILE.db\""),
+        (
+            &mount(""),
+            "4:1: this mount has no place for changes [add session = \"FILE.db\", or ephemeral = \
+             true for changes in memory; a read-only mount needs one of them too]",
+        ),
+        (&mount("options = [\"ro\"]"), "this mount has no place for changes"),
         (&mount("base = \"/b\""), "this mount has no place for changes"),
         (&mount("ephemeral = false"), "this mount has no place for changes"),
         (

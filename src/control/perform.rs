@@ -101,6 +101,9 @@ async fn execute(
         Request::Rebase { applied, is_closing } => {
             rebase(overlay, caller, (&applied, is_closing)).await
         }
+        Request::SettleMoves => {
+            overlay.settle_moves(caller).await.map(|()| Answer::Done).map_err(of_session)
+        }
         Request::DropUnchanged { copies } => drop_unchanged(overlay, caller, &copies).await,
     }
 }

@@ -138,6 +138,8 @@ pub enum Request {
         /// Mode, uid and gid that belong to the content.
         attributes: [u32; 3],
     },
+    /// Removes the moves of directories that the base made too.
+    SettleMoves,
     /// Removes copied-up objects that the session did not change, and the moves of directories that
     /// the base made too.
     DropUnchanged {

@@ -207,7 +207,7 @@ impl SessionUpdater for Book<'_> {
     }
 
     fn settle_moves(&mut self) -> Result<()> {
-        self.drop_unchanged(&[]);
+        self.0.wait(self.0.overlay.settle_moves(&self.0.caller)).unwrap();
         Ok(())
     }
 

@@ -29,6 +29,9 @@ pub(in crate::cli) fn words(advice: ApplyAdvice) -> &'static str {
         ApplyAdvice::MendAndRepeat => {
             "the session would lose it; fix that, and run the same command again"
         }
+        ApplyAdvice::MendAndStartOver => {
+            "nothing was written; fix that, and run the same command again"
+        }
         ApplyAdvice::NextApplyDeletes => "the next apply deletes it",
         ApplyAdvice::NameLastTarget => "name that directory with --to DIR",
         ApplyAdvice::NameLastTargetOrNone => {

@@ -88,11 +88,9 @@ impl SessionUpdater for Forgetting<'_> {
     }
 
     fn settle_moves(&mut self) -> Result<(), InspectError> {
-        // Each such request settles them.
-        let settled = self.0.ask(Request::DropUnchanged { copies: Vec::new() });
-        settled.map(drop).map_err(|error| InspectError::Refused {
+        self.0.ask(Request::SettleMoves).map(drop).map_err(|error| InspectError::Refused {
             what: format!("the session cannot drop moves that the base made too: {error}"),
-            advice: ApplyAdvice::MendAndRepeat,
+            advice: ApplyAdvice::MendAndStartOver,
         })
     }
 

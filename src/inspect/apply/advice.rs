@@ -25,6 +25,8 @@ pub enum ApplyAdvice {
     Repeat,
     /// Fix the cause, and repeat the command: without that, the session would lose content.
     MendAndRepeat,
+    /// Nothing was written: fix the cause, and repeat the command.
+    MendAndStartOver,
     /// The next apply deletes what another session of this name kept.
     NextApplyDeletes,
     /// Name the directory to which the last apply was.

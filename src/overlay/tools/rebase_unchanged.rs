@@ -54,6 +54,15 @@ impl Overlay {
         self.core.base.invalidate();
         self.give_up(caller, move |edit| drop_copies(edit, &copies)).await
     }
+
+    /// Removes the moves of all directories that the base moved too. It is one change, synced
+    /// before this returns.
+    ///
+    /// # Errors
+    /// As [`Self::drop_unchanged`].
+    pub async fn settle_moves(&self, caller: &Caller) -> std::result::Result<(), FsError> {
+        self.drop_unchanged(caller, Vec::new()).await
+    }
 }
 
 fn drop_copies(edit: &mut Edit<'_>, copies: &[UnchangedCopy]) -> Result<()> {

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use super::validating_overlay::ValidatingOverlay;
 use crate::overlay::{GuardedPaths, Overlay};
 use crate::validation::{
-    DeskParts, DraftTable, ExportResources, Guards, MAX_DRAFT_BYTES, Periods, Published, Violation,
+    DraftTable, DraftTableParts, ExportResources, Guards, MAX_DRAFT_BYTES, Periods, Published,
+    Violation,
 };
 use crate::vfs::{
     Caller, FsError, GuardedFile, Locator, Outcome, PublishPreconditions, Wcc, WriteVerifier,
@@ -51,10 +52,10 @@ impl Guarding {
     }
 
     /// The overlay of the mount at `at`, with drafts if the export has guards.
-    pub(super) fn before(&self, overlay: Overlay, at: &str) -> ValidatingOverlay {
+    pub(super) fn guarded_overlay(&self, overlay: Overlay, at: &str) -> ValidatingOverlay {
         let at = MountPrefix::new(at);
         let drafts = (!self.guards.is_empty()).then(|| {
-            DraftTable::new(DeskParts {
+            DraftTable::new(DraftTableParts {
                 tree: GuardedMount { overlay: overlay.clone(), at: at.clone() },
                 guards: self.guards.clone(),
                 resources: Arc::clone(&self.resources),

@@ -140,7 +140,7 @@ impl Export {
                 guarded: guarding.paths(&part.at),
                 ..Scope::default()
             };
-            let overlay = guarding.before(part.overlay.within(scope.clone()), &part.at);
+            let overlay = guarding.guarded_overlay(part.overlay.within(scope.clone()), &part.at);
             let numbers = match part.at.as_str() {
                 "/" => MountNumbers::ROOT,
                 at => MountNumbers::choose(at, &taken),
@@ -158,7 +158,7 @@ impl Export {
             }
         }
         for ((mount, part), scope) in mounts.iter_mut().zip(&given).zip(scopes) {
-            mount.overlay = guarding.before(part.overlay.within(scope), &part.at);
+            mount.overlay = guarding.guarded_overlay(part.overlay.within(scope), &part.at);
         }
         let session = mounts.get(root).map_or(0, |mount| mount.overlay.fsid());
         let fsid = numbers::fsid(session, &path);

@@ -22,7 +22,7 @@ use super::node::DirPlace;
 use super::resolve::View;
 
 /// The base directory that a redirect shows.
-pub(super) struct Target {
+pub(super) struct ShownBaseDir {
     pub base: BasePath,
     /// The base has no directory there.
     pub is_missing: bool,
@@ -30,20 +30,20 @@ pub(super) struct Target {
 
 /// The base directory that shows through the directory `ino`, `name` in `parent`, which has a
 /// redirect.
-pub(super) fn target(
+pub(super) fn shown_base_dir(
     view: &View<'_>,
     ino: Ino,
     redirect: BasePath,
     parent: &DirPlace,
     name: &Name,
-) -> Result<Target> {
+) -> Result<ShownBaseDir> {
     let is_missing = is_missing(view, &redirect);
     if let Some(base) = followed(view, ino, (&redirect, is_missing), parent, name)?
         && !view.core.base.has_unfinished_apply()?
     {
-        return Ok(Target { base, is_missing: false });
+        return Ok(ShownBaseDir { base, is_missing: false });
     }
-    Ok(Target { base: redirect, is_missing })
+    Ok(ShownBaseDir { base: redirect, is_missing })
 }
 
 /// Where the base moved the directory of a redirect, if the session shows it there. `is_missing`

@@ -365,7 +365,7 @@ impl View<'_> {
         name: &Name,
     ) -> Result<(Option<BasePath>, bool)> {
         if let Some(redirect) = self.txn.redirect(ino)? {
-            let target = followed::target(self, ino, redirect, parent, name)?;
+            let target = followed::shown_base_dir(self, ino, redirect, parent, name)?;
             return Ok((Some(target.base), target.is_missing));
         }
         let Some(base) = &parent.base else { return Ok((None, parent.base_missing)) };

@@ -55,7 +55,7 @@ mod violation;
 
 pub use child::{ValidatorCommand, serve_validator};
 pub use draft::{ArrivedLines, Draft};
-pub use draft_table::{DeskParts, DraftTable};
+pub use draft_table::{DraftTable, DraftTableParts};
 pub use limits::{
     ChildLimits, GuardLimits, MAX_ARRIVAL_CHECK_TIME, MAX_CHECK_TIME, MAX_DRAFT_BYTES,
     MAX_LINE_BYTES, Periods,

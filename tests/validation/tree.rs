@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use acetate::pattern::Pattern;
 use acetate::validation::{
-    DeskParts, DraftTable, GuardLimits, GuardResources, Guards, Periods, Published, Validator,
-    Violation,
+    DraftTable, DraftTableParts, GuardLimits, GuardResources, Guards, Periods, Published,
+    Validator, Violation,
 };
 use acetate::vfs::{
     Attr, Caller, Device, FileId, FileKind, FsError, GuardedFile, Locator, Outcome,
@@ -151,7 +151,7 @@ pub fn setup_in(content: &str, periods: Periods, all: &Arc<GuardResources>) -> S
     let guards = Guards::new(rules).unwrap();
     let resources = all.export(&guards).unwrap();
     let clock = AtomicI64::new(1000);
-    let desk = DraftTable::new(DeskParts {
+    let desk = DraftTable::new(DraftTableParts {
         tree: Tree(Arc::clone(&file)),
         guards,
         resources,

@@ -178,11 +178,11 @@ impl HostDir {
             Ok(Reached::MountPoint) | Err(Errno::ACCESS | Errno::PERM) => return Ok(false),
             Err(error) => return Err(path_error(error)),
         };
-        Ok(self.asked(dir))
+        Ok(self.detect_folding(dir))
     }
 
     #[cfg(target_os = "linux")]
-    fn asked(&self, dir: OwnedFd) -> bool {
+    fn detect_folding(&self, dir: OwnedFd) -> bool {
         /// FS_CASEFOLD_FL of linux/fs.h.
         const CASEFOLD: u32 = 0x4000_0000;
         match self.folding.folds {
@@ -200,7 +200,7 @@ impl HostDir {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn asked(&self, dir: OwnedFd) -> bool {
+    fn detect_folding(&self, dir: OwnedFd) -> bool {
         self.probe(dir).unwrap_or(true)
     }
 

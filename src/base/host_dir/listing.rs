@@ -77,7 +77,7 @@ impl InoAgreement {
 const SMALL_ENTRIES: usize = 8192;
 
 /// How long a larger listing waits for its turn.
-const TURN_WAIT: Duration = Duration::from_millis(250);
+const LISTING_TURN_WAIT: Duration = Duration::from_millis(250);
 
 /// The result of reading a directory.
 pub(super) enum ListingRead {
@@ -122,14 +122,14 @@ impl HostDir {
                 continue;
             }
             let kind = entry_kind(entry.file_type());
-            let told = DirentInfo { kind, ino: entry.ino(), agrees: numbers.agree_for(kind) };
+            let dirent = DirentInfo { kind, ino: entry.ino(), agrees: numbers.agree_for(kind) };
             let fd = dir.fd().map_err(path_error)?;
-            if let Some((fileid, kind)) = self.entry(fd, &before, entry.file_name(), told) {
+            if let Some((fileid, kind)) = self.entry(fd, &before, entry.file_name(), dirent) {
                 found.push((names.len()..names.len() + name.len(), fileid, kind));
                 names.extend_from_slice(name);
             }
             if found.len() > SMALL_ENTRIES && turn.is_none() {
-                turn = Some(Arc::new(self.turn.take(TURN_WAIT).ok_or(BaseError::Busy)?));
+                turn = Some(Arc::new(self.turn.take(LISTING_TURN_WAIT).ok_or(BaseError::Busy)?));
                 let stamp = base_attr(self.root_dev, &before)?;
                 if let Some(known) = self.listings.get(path, DirStamp::from(&stamp)) {
                     return Ok(ListingRead::Known(known));
@@ -153,9 +153,9 @@ impl HostDir {
         dir: BorrowedFd<'_>,
         dir_stat: &Stat,
         name: &CStr,
-        told: DirentInfo,
+        dirent: DirentInfo,
     ) -> Option<(FileId, Option<FileKind>)> {
-        if !told.agrees {
+        if !dirent.agrees {
             match self.walker.stat_entry(dir, name) {
                 Ok(Reached::Object(stat)) => {
                     let attr = base_attr(self.root_dev, &stat).ok()?;
@@ -168,7 +168,7 @@ impl HostDir {
                 Ok(Reached::MountPoint) | Err(_) => {}
             }
         }
-        Some((hash_fileid(self.root_dev, device_of(dir_stat), told.ino), told.kind))
+        Some((hash_fileid(self.root_dev, device_of(dir_stat), dirent.ino), dirent.kind))
     }
 }
 

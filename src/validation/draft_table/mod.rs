@@ -37,7 +37,7 @@ use super::validator::Validator;
 use truncated_mark::TruncatedMark;
 
 /// The parts of a [`DraftTable`].
-pub struct DeskParts<P> {
+pub struct DraftTableParts<P> {
     /// The tree whose files are guarded.
     pub tree: P,
     /// Path patterns with their validators.
@@ -54,7 +54,7 @@ pub struct DeskParts<P> {
 
 /// The drafts of an export.
 pub struct DraftTable<P> {
-    parts: DeskParts<P>,
+    parts: DraftTableParts<P>,
     entries: Mutex<HashMap<DraftKey, Arc<DraftEntry>>>,
     /// Number of events that may have lost acknowledged pieces.
     losses: AtomicU64,
@@ -150,7 +150,7 @@ impl OpenDraft {
 
 impl<P: Published> DraftTable<P> {
     /// A table of drafts over `parts.tree`.
-    pub fn new(parts: DeskParts<P>) -> Arc<Self> {
+    pub fn new(parts: DraftTableParts<P>) -> Arc<Self> {
         Arc::new(Self {
             parts,
             entries: Mutex::default(),

@@ -199,7 +199,7 @@ fn with_stand_ins(conn: Connection) -> Result<Connection> {
     // Creating temporary tables counts as a change in SQLite, though not of the file.
     let query_only: bool = conn.query_row("PRAGMA query_only", [], |row| row.get(0))?;
     conn.pragma_update(None, "query_only", false)?;
-    schema::stand_in(&conn)?;
+    schema::create_missing_as_temp(&conn)?;
     conn.pragma_update(None, "query_only", query_only)?;
     Ok(conn)
 }

@@ -313,7 +313,7 @@ pub fn is_complete(conn: &Connection) -> Result<bool> {
 /// Creates empty temporary tables for those of ours that the file lacks, and views for tables that
 /// lack columns, on a connection that must not change the file. SQLite resolves temporary names
 /// first.
-pub fn stand_in(conn: &Connection) -> Result<()> {
+pub fn create_missing_as_temp(conn: &Connection) -> Result<()> {
     for (table, columns) in OUR_TABLES {
         if !has_table(conn, table)? {
             conn.execute_batch(&format!("CREATE TEMP TABLE {table} {columns}"))?;

@@ -136,7 +136,7 @@ pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<CheckRe
     conn.pragma_update(None, "query_only", false)?;
     // One snapshot for all checks.
     conn.execute_batch("BEGIN")?;
-    stand_in(conn)?;
+    create_temp_fs_origin(conn)?;
     let subject = CheckedFile {
         conn,
         chunk_bytes: config::chunk_bytes(conn).ok().and_then(|bytes| i64::try_from(bytes).ok()),
@@ -170,8 +170,8 @@ pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<CheckRe
     Ok(CheckReport { broken, is_foreign, pending, redirected, base_path })
 }
 
-/// Creates empty temporary tables in place of tables that other implementations lack.
-fn stand_in(conn: &Connection) -> Result<()> {
+/// Creates an empty temporary `fs_origin` if the file has none, as those of other implementations.
+fn create_temp_fs_origin(conn: &Connection) -> Result<()> {
     if !schema::has_table(conn, "fs_origin")? {
         conn.execute_batch(
             "CREATE TEMP TABLE IF NOT EXISTS fs_origin (delta_ino INTEGER PRIMARY KEY, base_ino)",

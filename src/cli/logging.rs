@@ -24,8 +24,8 @@ use super::text;
 /// The default filter of commands that serve.
 pub(super) const OF_SERVERS: &str = "warn";
 
-/// The default filter of other commands. That an operation takes long says nothing to their user,
-/// who waits for it; a failure is an error of the command.
+/// The default filter of other commands. Warnings of slow operations are off: the user sees the
+/// command wait. A failure is an error of the command.
 pub(super) const OF_COMMANDS: &str = "warn,acetate::base::watched=error,acetate::worker=error";
 
 /// The most lines of one call site in one [`INTERVAL`].

@@ -57,7 +57,7 @@ fn from_base(error: &BaseError) -> FsError {
         BaseError::WrongKind => FsError::Invalid,
         BaseError::Busy | BaseError::Unresponsive => FsError::TryLater,
         BaseError::Io(_) => {
-            tracing::error!(%error, "base");
+            tracing::error!(%error, "cannot read the base");
             FsError::Io
         }
     }
@@ -66,16 +66,16 @@ fn from_base(error: &BaseError) -> FsError {
 pub(super) fn from_store(error: &StoreError) -> FsError {
     match error.kind {
         StoreErrorKind::Full => {
-            tracing::warn!(%error, "session");
+            tracing::warn!(%error, "no space for the session");
             FsError::NoSpace
         }
         StoreErrorKind::Busy => {
-            tracing::warn!(%error, "session");
+            tracing::warn!(%error, "the session is locked");
             FsError::TryLater
         }
         StoreErrorKind::ReadOnly => FsError::ReadOnly,
         StoreErrorKind::Corrupt | StoreErrorKind::Io => {
-            tracing::error!(%error, "session");
+            tracing::error!(%error, "cannot read or write the session");
             FsError::Io
         }
     }

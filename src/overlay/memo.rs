@@ -71,8 +71,8 @@ pub(super) trait Memo {
     /// Remembers it, for the path that is the object's cached location.
     fn add_showing(&self, _id: FileId, _path: &BasePath) {}
 
-    /// Removes an entry that turned out to be stale. (The readers' caches are told by themselves,
-    /// because the writer finds such entries too.)
+    /// Removes an entry that turned out to be stale. (A caller removes it from the readers' caches
+    /// itself, because the writer finds such entries too.)
     fn forget(&self, _stale: &Invalidation) {}
 }
 

@@ -145,7 +145,7 @@ impl CommitEngine {
     fn count(&mut self, counted: UsageListener) -> Result<(), WorkError> {
         let sum = self.writer()?.count_usage();
         let sum = sum.map_err(|error| self.failed("count", error, false))?;
-        isolate("what hears of the usage", || counted(sum)).ok_or(WorkError::Panicked)
+        isolate("a usage listener", || counted(sum)).ok_or(WorkError::Panicked)
     }
 
     /// Returns free space to the filesystem. Reads continue; changes wait.

@@ -206,7 +206,7 @@ pub(super) fn isolate<T>(what: &'static str, f: impl FnOnce() -> T) -> Option<T>
                 .map(String::as_str)
                 .or_else(|| payload.downcast_ref::<&str>().copied())
                 .unwrap_or("(no message)");
-            tracing::error!(what, message, "panic");
+            tracing::error!(what, message, "a call panicked");
             None
         }
     }

@@ -217,7 +217,7 @@ fn folding(args: &Args) -> FoldOptions {
     FoldOptions { dirs: !args.no_fold, own: !args.all }
 }
 
-/// Where files that are told as renamed because they are alike came from.
+/// The old paths of files that are shown as renamed because of similar content, by new path.
 fn moved(args: &Args, files: &[FileStat]) -> HashMap<MergedPath, MergedPath> {
     if args.find_renames.is_none() {
         return HashMap::new();

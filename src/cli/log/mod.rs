@@ -404,7 +404,7 @@ struct LogShown {
 
 impl LogShown {
     fn new(args: &Show) -> Self {
-        // Of what comes one by one, each is worth a line.
+        // New rows of --follow come one by one, so each that cannot be read gets a line.
         let named = if args.follow { u64::MAX } else { NAMED_ROWS };
         let (out, is_json) = (Out::new(), args.json);
         Self { out, is_json, groups: None, named, any: false, odd: 0, closed: None }

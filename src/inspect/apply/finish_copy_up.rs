@@ -22,7 +22,7 @@ pub fn pending_copies(opened: &OpenSession) -> Result<PendingCopies> {
     opened.with_tree(|view| view.pending_copies().map_err(failed))
 }
 
-/// Copies all pending chunks into the session, if there is a `updater`; `Break` if `watch` broke
+/// Copies all pending chunks into the session, if there is an `updater`; `Break` if `watch` broke
 /// it off. Chunks that are lost because their base file changed stay lost.
 ///
 /// # Errors
@@ -35,10 +35,10 @@ pub(super) fn finish_pending_copies(
     loop {
         let (mut next, mut has_copied) = (Some(Ino(0)), false);
         while let Some(from) = next {
-            let turn = updater.copy(from)?;
-            has_copied |= turn.has_copied;
-            next = turn.next;
-            if next.is_some() && watch(ApplyEvent::Copying(turn.left)).is_break() {
+            let step = updater.copy(from)?;
+            has_copied |= step.has_copied;
+            next = step.next;
+            if next.is_some() && watch(ApplyEvent::Copying(step.left)).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }

@@ -37,7 +37,7 @@ pub(super) fn remove_staging(target: &Target, staging: Staging, top: Option<Attr
     let removed = target.remove(staging)?;
     let from = Attrs { mode: locked_dirs::open_attrs(&top).mode, mtime: removed.after, ..now };
     let to = Attrs { mode: top.mode, mtime: removed.before, ..from.clone() };
-    // What cannot be set was told when the steps set it.
+    // The steps have reported what cannot be set.
     target.change(&root, &from, &to)?;
     Ok(())
 }

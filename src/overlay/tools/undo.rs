@@ -66,7 +66,7 @@ impl TreeView<'_> {
         };
         self.changes_past_denied(&mut each, &mut |change| denied.push(change)).map_err(
             |failed| {
-                tracing::warn!(path = ?failed.path, error = %failed.source, "undo");
+                tracing::warn!(path = ?failed.path, error = %failed.source, "cannot read a change");
                 failed.source
             },
         )?;

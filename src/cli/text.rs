@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 pub(super) use crate::escape::{line, name, printable, printable_json};
 use crate::inspect::counts::ChangeCounts;
+pub(super) use crate::inspect::sizes::with_unit as bytes;
 use crate::vfs::{Attr, FileKind, Time};
 
 /// The version of the JSON output: fields may be added, but existing ones do not change.
@@ -89,16 +90,6 @@ pub(super) fn time_millis(at: Time) -> String {
 /// A time in UTC, in seconds.
 pub(super) fn time_short(at: Time) -> String {
     time(Time { nanos: 0, ..at })
-}
-
-/// A size with a unit and one decimal place.
-pub(super) fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let Some(unit) = (bytes.max(1).ilog2() / 10).checked_sub(1) else {
-        return format!("{bytes} B");
-    };
-    let tenths = (u128::from(bytes) * 10) >> (10 * (unit + 1));
-    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit as usize])
 }
 
 /// A number with a noun: `1 file`, `2 files`, `3 directories`.
@@ -195,22 +186,8 @@ pub(super) fn put_attr(object: &mut Map<String, Value>, attr: &Attr) {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, count, mode, time, time_millis};
+    use super::{count, mode, time, time_millis};
     use crate::vfs::{Attr, Device, FileId, FileKind, Time};
-
-    #[test]
-    fn bytes_have_a_unit() {
-        for (count, text) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.0 KiB"),
-            (1535, "1.4 KiB"),
-            (5 << 20, "5.0 MiB"),
-            (u64::MAX, "15.9 EiB"),
-        ] {
-            assert_eq!(bytes(count), text);
-        }
-    }
 
     #[test]
     fn one_thing_is_no_things() {

@@ -28,6 +28,7 @@ pub mod quota;
 pub mod repair;
 pub mod seal;
 pub mod selection;
+pub(crate) mod sizes;
 mod split;
 pub mod status;
 pub mod text_merge;

@@ -337,7 +337,8 @@ fn the_limit_is_said_and_kept_to() {
     let (out, _) = said(&apply(&world, &["--dry-run", "--keep-limit", "1"]), 0);
     assert!(out.contains(", 9.0 KiB replaced: more than --undo may keep"), "{out}");
     let (_, err) = said(&apply(&world, &["--yes", "--keep-limit", "1"]), 2);
-    assert!(err.contains("takes 9216 bytes") && err.contains("--no-keep"), "{err}");
+    assert!(err.contains("keeping 9.0 KiB for undo exceeds the limit of 1 B"), "{err}");
+    assert!(err.contains("--no-keep"), "{err}");
     assert_same(&on_host(&world.base()), &before);
     let (_, err) = said(&apply(&world, &["--yes", "--no-keep"]), 0);
     assert!(!err.contains("--undo"), "{err}");
@@ -436,8 +437,9 @@ fn many_small_files_are_kept_only_where_there_is_room() {
         mount -t tmpfs -o size=8m none disk || exit 9
         for n in $(seq 3000); do printf 1 >base/many/$n; done
         "$1" init disk/s.db --base base >said && "$1" rm disk/s.db -r /many >>said || exit 9
+        "$1" apply disk/s.db --dry-run --json 2>>said | grep -o '"kept_bytes":[0-9]*'
         "$1" apply disk/s.db --yes >>said 2>&1 </dev/null; echo "exit $?"
-        grep -o 'what is replaced and removed takes [0-9]* bytes' said; ls base/many | wc -l
+        grep -o 'keeping .* for undo exceeds the free space' said; ls base/many | wc -l
         "$1" apply disk/s.db --yes --no-keep >>said 2>&1 </dev/null; echo "exit $?"; ls base
     "#;
     let mut command = Command::new("unshare");
@@ -445,12 +447,14 @@ fn many_small_files_are_kept_only_where_there_is_room() {
     let output = command.arg(env!("CARGO_BIN_EXE_acetate")).output().unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     // The directory has blocks of its own, as many as its filesystem says.
-    let kept = said.lines().find_map(|line| line.strip_suffix(" bytes")?.rsplit(' ').next());
+    let kept = said.lines().find_map(|line| line.strip_prefix("\"kept_bytes\":"));
     let kept: u64 = kept.and_then(|kept| kept.parse().ok()).expect(&said);
     let files = 3000 * (4096 + 512);
     assert!((files..files + (1 << 20)).contains(&kept), "{said}");
-    let taken = format!("exit 2\nwhat is replaced and removed takes {kept} bytes\n3000\nexit 0\n");
-    assert_eq!(said, taken);
+    let tenths = (kept * 10) >> 20;
+    let size = format!("{}.{} MiB", tenths / 10, tenths % 10);
+    let refused = format!("exit 2\nkeeping {size} for undo exceeds the free space\n3000\nexit 0\n");
+    assert_eq!(said, format!("\"kept_bytes\":{kept}\n{refused}"));
 }
 
 #[test]

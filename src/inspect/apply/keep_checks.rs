@@ -17,6 +17,7 @@ use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
+use crate::inspect::sizes::with_unit;
 use crate::vfs::FileKind;
 use crate::writeback::{TargetObject, UndoDir, check_copy, effective_user, may_link};
 
@@ -140,7 +141,9 @@ fn check_writable(target: &ApplyTarget<'_>) -> Result<()> {
 pub(super) fn check_room(target: &ApplyTarget<'_>, bytes: u64, limit: u64) -> Result<()> {
     if bytes > limit {
         let what = format!(
-            "what is replaced and removed takes {bytes} bytes, more than the {limit} kept for undo"
+            "keeping {} for undo exceeds the limit of {}",
+            with_unit(bytes),
+            with_unit(limit)
         );
         let advice = ApplyAdvice::KeepMoreOrNothing;
         return Err(InspectError::Refused { what, advice });
@@ -149,8 +152,10 @@ pub(super) fn check_room(target: &ApplyTarget<'_>, bytes: u64, limit: u64) -> Re
     match UndoDir::room_apart_from(&dir, target.top.dev)? {
         Some(room) if room < bytes => {
             let what = format!(
-                "{}: what is replaced and removed takes {bytes} bytes, and {room} are free there",
-                dir.display()
+                "{}: keeping {} for undo exceeds the free space of {}",
+                dir.display(),
+                with_unit(bytes),
+                with_unit(room)
             );
             Err(InspectError::Refused { what, advice: ApplyAdvice::KeepNothing })
         }

@@ -366,7 +366,7 @@ fn more_than_the_limit_is_refused_before_anything_is_written() {
     let consent = Consent::Shown(&plan);
     let refused = apply(&opened, Some(&to), &options, consent, None, &mut go_on).unwrap_err();
     assert!(
-        refused.to_string().contains("takes 13824 bytes, more than the 13823 kept for undo"),
+        refused.to_string().contains("keeping 13.5 KiB for undo exceeds the limit of 13.4 KiB"),
         "{refused}"
     );
     assert_same(&on_host(&to), &before);

@@ -190,7 +190,7 @@ fn what_drifted_is_refused_and_listed() {
     let (out, err) = said(&apply(&world, &["--yes"]), 1);
     let conflict = "! /dir/file: the base changed the same lines\n";
     assert!(out.contains(conflict), "{out}");
-    assert!(out.contains("1 not as the session saw it"), "{out}");
+    assert!(out.contains("1 drifted"), "{out}");
     assert!(err.contains("because of 1 object marked") && err.contains("--skip-drifted"), "{err}");
     assert_same(&on_host(&world.base()), &before);
     said(&apply(&world, &["--yes", "--force"]), 0);
@@ -211,9 +211,9 @@ fn what_the_base_changed_too_is_merged_or_left_to_a_side() {
     let (out, err) = said(&apply(&world, &["--yes", "--skip-drifted"]), 1);
     let conflict = "the base changed the same lines";
     let lines: Vec<_> = out.lines().filter(|line| line.contains("/other")).collect();
-    let planned = format!("! /other: {conflict}; left out (--skip-drifted)");
+    let planned = format!("! /other: {conflict}; skipped (--skip-drifted)");
     assert_eq!(lines, [planned, format!("skipped /other: {conflict}")], "once in each place");
-    assert!(err.contains("--take base PATH` keeps what is there and gives up what"), "{err}");
+    assert!(err.contains("--take base PATH` keeps it as it is and gives up what"), "{err}");
     assert_eq!(fs::read(base.join("text")).unwrap(), b"ONE\ntwo\nTHREE\n");
     assert_eq!(fs::read(base.join("other")).unwrap(), b"their\n");
     let (_, err) = said(&apply(&world, &["--yes", "--take", "theirs", "other"]), 2);

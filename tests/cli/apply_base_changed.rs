@@ -83,7 +83,7 @@ fn the_mode_of_a_directory_that_only_the_base_changed_stays_and_is_not_shown() {
     assert_eq!(place.diff(), "M /d/ (mode 0700 -> 0711)\nM /d/b\n");
     fs::set_permissions(place.path("base/d"), fs::Permissions::from_mode(0o750)).unwrap();
     let (out, _) = said(&run(place.0.path(), &["apply", "s.db", "--yes"]), 1);
-    assert!(out.contains("! /d: the base changed since\n"), "{out}");
+    assert!(out.contains("! /d: changed in the base too\n"), "{out}");
     place.done(&["apply", "s.db", "--yes", "--force"]);
     assert_eq!(place.mode("base/d"), 0o711);
 }
@@ -228,8 +228,8 @@ fn what_the_sessions_side_overwrites_is_kept_and_named_or_said_to_be_gone() {
     for line in [
         "! /a: the base changed the same lines; overwritten (--take session)\n",
         "! /d/b: the base changed the same lines; overwritten (--take session)\n",
-        "! /gone: the base changed since it was deleted; overwritten (--take session)\n",
-        "3 not as the session saw it\n",
+        "! /gone: changed in the base since it was deleted; overwritten (--take session)\n",
+        "3 drifted\n",
         "/a: a copy is at ",
         "/d/b: a copy is at ",
         "/gone: a copy is at ",
@@ -258,7 +258,7 @@ fn the_sessions_side_of_what_could_be_merged_is_named_too() {
     place.done(&["cp", "s.db", "agent", ":/a"]);
     fs::write(place.path("base/a"), text("1", "person")).unwrap();
     let out = place.done(&["apply", "s.db", "--yes", "--take", "session", "a"]);
-    assert!(out.contains("! /a: the base changed since; overwritten (--take session)\n"), "{out}");
+    assert!(out.contains("! /a: changed in the base too; overwritten (--take session)\n"), "{out}");
     assert!(out.contains("/a: a copy is at "), "{out}");
     assert_eq!(place.text("base/a"), text("agent", "7"));
 }

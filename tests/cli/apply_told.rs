@@ -51,7 +51,7 @@ fn attributes_and_removals_in_the_base_are_said_as_such() {
     assert!(run(world.scratch(), &["chmod", session, "600", "/gone"]).status.success());
     fs::remove_file(world.change_base().join("gone")).unwrap();
     let (out, _) = said(&apply(&world, &["--dry-run", "--skip-drifted"]), 1);
-    assert!(out.contains("! /gone: was removed in the base; left out (--skip-drifted)\n"), "{out}");
+    assert!(out.contains("! /gone: was removed in the base; skipped (--skip-drifted)\n"), "{out}");
     assert!(!out.contains("0 files to write"), "{out}");
     let diff = run(world.scratch(), &["diff", session]);
     let diff = String::from_utf8(diff.stdout).unwrap();
@@ -314,7 +314,7 @@ fn in_what_a_copy_differs_is_said() {
         ("new", "the base has nothing there"),
         ("other", "another content"),
     ] {
-        let line = format!("! /{name}: the copy is not as the base there: {what}\n");
+        let line = format!("! /{name}: differs from the base in this copy: {what}\n");
         assert!(out.contains(&line), "{line}{out}");
     }
 }
@@ -413,7 +413,7 @@ fn a_move_that_is_left_out_has_one_line_with_both_names() {
     world.close();
     fs::remove_file(world.change_base().join("file")).unwrap();
     let (out, _) = said(&apply(&world, &["--dry-run", "--skip-drifted"]), 1);
-    let line = "! /file -> /moved: was removed in the base; left out (--skip-drifted)\n";
+    let line = "! /file -> /moved: was removed in the base; skipped (--skip-drifted)\n";
     assert!(out.starts_with(line), "{out}");
 }
 
@@ -491,7 +491,7 @@ fn what_the_base_changed_is_in_no_other_line_and_no_other_total() {
     assert!(lines[1].starts_with("! /a: ") && lines[2].starts_with("! /d/f1: "), "{out}");
     let sum = ": 1 file to write (1 B), 1 new directory, ";
     assert!(lines[3].contains(sum), "{out}");
-    assert!(lines[3].ends_with("2 not as the session saw it"), "{out}");
+    assert!(lines[3].ends_with("2 drifted"), "{out}");
     let (out, _) = said(&apply(&world, &["--dry-run", "--force"]), 0);
     assert!(
         out.contains("D /d/ (2 files") && out.contains(": 2 files to write (11 B), 1 to"),

@@ -95,7 +95,7 @@ fn an_apply_that_closes_a_directory_to_its_owner_ends() {
             apply: "apply s.db --yes --skip-drifted",
             code: 1,
             modes: &[("d", 0)],
-            left: "D /d/f (the base changed since)\n",
+            left: "D /d/f (changed in the base too)\n",
         },
         Closing {
             changes: &[

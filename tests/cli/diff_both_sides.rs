@@ -52,8 +52,8 @@ fn a_file_whose_original_is_not_known_is_in_no_count_without_a_word() {
     let (stat, said, code) = told("--stat");
     assert_eq!((said.as_str(), code), (warnings.as_str(), Some(2)));
     let lines: Vec<_> = stat.lines().collect();
-    assert_eq!(lines[0], "M /drifted | lines not known, the base changed since");
-    assert_eq!(lines[1], "D /gone    | lines not known, the base changed since");
+    assert_eq!(lines[0], "M /drifted | lines not known, changed in the base too");
+    assert_eq!(lines[1], "D /gone    | lines not known, changed in the base too");
     assert_eq!(*lines.last().unwrap(), " 4 files changed, 1 insertion(+), 2 deletions(-)");
     let numstat = "?\t?\t/drifted\n?\t?\t/gone\n0\t2\t/gone2\n1\t0\t/kept\n";
     assert_eq!(told("--numstat"), (numstat.to_owned(), warnings.clone(), Some(2)));
@@ -175,7 +175,7 @@ fn files_of_a_removed_directory_that_the_base_changed_are_marked_each() {
     fs::write(inner.join("a"), "person\n").unwrap();
     fs::write(inner.join("deep/d"), "person\n").unwrap();
     let (said, ..) = told(dir.path(), &["src/process"]);
-    let mark = " (the base changed since)";
+    let mark = " (changed in the base too)";
     let lines = [
         format!("D /src/process/{mark}"),
         format!("D /src/process/a{mark}"),

@@ -189,11 +189,11 @@ fn what_depends_on_a_move_that_is_left_out_is_left_out_with_it() {
     let shown = said(dir, 1, &["apply", "s.db", "--yes"]);
     for line in [
         "- /conf2: what the session hides in it would show at the new path",
-        "- /conf2/new: in /conf2, which was moved, and that is left out",
-        "- /conf2/public: in /conf2, which was moved, and that is left out",
-        "- /conf: what is there was moved to /conf2, and that is left out",
+        "- /conf2/new: in /conf2, whose move is left out",
+        "- /conf2/public: in /conf2, whose move is left out",
+        "- /conf: its path is not free: the move from there to /conf2 is left out",
         "- /conf/more: in /conf, which is left out",
-        "- /a: what is there was moved to /conf, and that is left out",
+        "- /a: its path is not free: the move from there to /conf is left out",
     ] {
         assert!(shown.lines().any(|said| said == line), "{line}: {shown}");
     }

@@ -100,7 +100,7 @@ fn what_the_base_changed_after_it_was_removed_is_a_finding_everywhere() {
     std::thread::sleep(std::time::Duration::from_millis(1100));
     std::fs::write(dir.join("base/file"), "of a person").unwrap();
     std::fs::write(dir.join("base/gone/sub/a"), "of a person").unwrap();
-    let changed = "the base changed since";
+    let changed = "changed in the base too";
     let diff = done(1, &["diff", "s.db"]);
     let lines: Vec<_> = diff.lines().filter(|line| line.contains(changed)).collect();
     let gone = format!("D /gone/ (1 file, 11 B, {changed})");
@@ -109,7 +109,7 @@ fn what_the_base_changed_after_it_was_removed_is_a_finding_everywhere() {
     assert!(status.contains("drift    2 objects changed"), "{status}");
     let plan = done(1, &["apply", "s.db", "--dry-run"]);
     let drifted: Vec<_> = plan.lines().filter(|line| line.starts_with('!')).collect();
-    let since = "the base changed since it was deleted";
+    let since = "changed in the base since it was deleted";
     let inside = "created or changed in the base since /gone was deleted";
     assert_eq!(drifted, [format!("! /file: {since}"), format!("! /gone/sub/a: {inside}")]);
 }

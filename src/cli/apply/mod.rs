@@ -47,7 +47,7 @@ pub(super) use take::with_take_apart;
 /// Shows the plan, and asks. Text that the session and the base both changed is merged against what
 /// the base had when the session first changed it. What cannot be merged is never overwritten
 /// without --force or --take session: if there is any, nothing is written unless --skip-drifted
-/// leaves it out;
+/// skips it;
 /// set-user-ID files and devices are left out without --allow-special. Each file is replaced at
 /// once, whole; nothing outside the base is touched. Clients may change the session during apply:
 /// their changes are skipped and stay in the session. May be killed at any time: the next run

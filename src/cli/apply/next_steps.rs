@@ -71,7 +71,7 @@ pub(super) fn note_next(args: &Args, plan: &ApplyPlan) {
     let command = command(args);
     let gives_up = if args.to.is_none() { " and gives up what the session has" } else { "" };
     output::line(format_args!(
-        "for each that drifted: `{command} --take base PATH` keeps what is there{gives_up}{}{}{}",
+        "for each drifted path: `{command} --take base PATH` keeps it as it is{gives_up}{}{}{}",
         overwriting(plan),
         without_git(plan),
         keeping_originals(plan),

@@ -207,7 +207,7 @@ fn note_split(args: &Args, path: &MergedPath) {
 fn fate(args: &Args, plan: &ApplyPlan, drifted: &Drifted) -> &'static str {
     match plan.is_taken_from_base(drifted) {
         true => "; stays as the base has it (--take base)",
-        false if args.skip_drifted => "; left out (--skip-drifted)",
+        false if args.skip_drifted => "; skipped (--skip-drifted)",
         false if args.force => "; overwritten (--force)",
         false => "",
     }
@@ -257,7 +257,7 @@ fn sum(args: &Args, plan: &ApplyPlan) -> String {
     }
     let drifted = plan.drifted.len() + plan.overruled.len();
     if drifted > 0 {
-        parts.push(format!("{drifted} not as the session saw it"));
+        parts.push(format!("{drifted} drifted"));
     }
     let left_out = plan.left_out.iter().filter(|left| !plan.has_drifted(&left.path)).count();
     if left_out > 0 {

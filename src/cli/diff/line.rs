@@ -11,7 +11,7 @@ use crate::inspect::tool_owned::OwnedBy;
 use crate::vfs::FileKind;
 
 /// The note, last of all, on a change whose base object changed as well.
-pub(super) const BASE_CHANGED: &str = "the base changed since";
+pub(super) const BASE_CHANGED: &str = "changed in the base too";
 
 /// The same where the base object was removed.
 pub(super) const BASE_REMOVED: &str = "was removed in the base";

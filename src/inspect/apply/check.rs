@@ -49,8 +49,8 @@ impl Planner<'_> {
         for put in self.plan.steps.puts.iter().filter(|put| put.over.is_none()) {
             if let Some(moved) = self.staying.get(&put.to) {
                 let (shown, to) = (self.target.shown(&put.to), moved.to.display());
-                let is = if moved.is_removed { "was" } else { "is" };
-                let what = format!("{}: what {is} there was moved to {to}", shown.display());
+                let is = if moved.is_removed { "that was there" } else { "there" };
+                let what = format!("{}: the object {is} was moved to {to}", shown.display());
                 return Err(InspectError::Refused { what, advice: ApplyAdvice::NameMovedTo });
             }
         }

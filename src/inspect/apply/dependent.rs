@@ -75,7 +75,7 @@ impl Planner<'_> {
             return Ok(false);
         }
         if self.difference(change.clone())?.is_some() {
-            let why = format!("in {}, which was moved, and that is left out", dir.display());
+            let why = format!("in {}, whose move is left out", dir.display());
             self.plan.left_out.push(Skipped { path: change.path.clone(), why });
         }
         Ok(true)
@@ -104,10 +104,7 @@ impl Planner<'_> {
                 self.leave_out_around(&needs, &from, Some(&left.to));
             } else if let Some(removed) = self.taken_above(&needs, &from).filter(|t| !t.is_moved) {
                 let (from, to) = (MergedPath::of_base(&from), left.to.display());
-                let why = format!(
-                    "holds {}, which was moved to {to}, and that is not chosen",
-                    from.display()
-                );
+                let why = format!("holds {}, whose move to {to} is not chosen", from.display());
                 self.refuse_with(removed.change, why);
             }
         }
@@ -173,11 +170,11 @@ impl Planner<'_> {
             // An object that was to be removed moves with its directory instead.
             if to.is_some() || !taken.is_moved {
                 let what = match to {
-                    Some(to) => format!("was moved to {}", to.display()),
-                    None => "was removed".to_owned(),
+                    Some(to) => format!("move to {}", to.display()),
+                    None => "removal".to_owned(),
                 };
                 let holds = MergedPath::of_base(from);
-                let why = format!("holds {}, which {what}, and that is left out", holds.display());
+                let why = format!("holds {}, whose {what} is left out", holds.display());
                 self.refuse_with(taken.change, why);
             }
             return;
@@ -185,9 +182,12 @@ impl Planner<'_> {
         if let Some(&number) = needs.puts.get(from) {
             let why = match to {
                 Some(to) => {
-                    format!("what is there was moved to {}, and that is left out", to.display())
+                    format!(
+                        "its path is not free: the move from there to {} is left out",
+                        to.display()
+                    )
                 }
-                None => "what is there was removed, and that is left out".to_owned(),
+                None => "its path is not free: the removal there is left out".to_owned(),
             };
             self.refuse_with(number, why);
         }
@@ -197,7 +197,7 @@ impl Planner<'_> {
     /// now: the session would show the new object at both paths.
     fn leave_out_in_place_of(&mut self, needs: &Dependencies, from: &BasePath, to: &MergedPath) {
         if let Some(&number) = needs.puts.get(from) {
-            let why = format!("what was there was moved to {}, and that is left out", to.display());
+            let why = format!("the move from there to {} is left out", to.display());
             self.refuse_with(number, why);
         }
     }

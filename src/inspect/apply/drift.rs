@@ -84,10 +84,10 @@ impl DriftReason {
     /// The kind of drift, for the user.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Changed => "the base changed since",
+            Self::Changed => "changed in the base too",
             Self::Removed => "was removed in the base",
-            Self::ChangedSinceDeleted => "the base changed since it was deleted",
-            Self::Came => "the base has something new there",
+            Self::ChangedSinceDeleted => "changed in the base since it was deleted",
+            Self::Came => "created or changed in the base too",
             Self::Conflict => "the base changed the same lines",
             Self::Attributes => "the base changed its mode or owner too",
             Self::NotText => "the base changed it too: not text, so it cannot be merged",
@@ -95,7 +95,7 @@ impl DriftReason {
                 "the base changed it too: what it had before is not kept, so it cannot be merged"
             }
             Self::Git => "the base changed it too, and git's own files are not merged",
-            Self::Copy => "the copy is not as the base there",
+            Self::Copy => "differs from the base in this copy",
         }
     }
 }

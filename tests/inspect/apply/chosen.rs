@@ -83,7 +83,7 @@ fn what_comes_to_where_something_moved_on_goes_with_that() {
     let advice = ApplyAdvice::NameMovedTo;
     assert!(matches!(&refused, InspectError::Refused { advice: a, .. } if *a == advice));
     let moved = refused.to_string();
-    assert!(moved.ends_with("log.2: what is there was moved to /log.3"), "{moved}");
+    assert!(moved.ends_with("log.2: the object there was moved to /log.3"), "{moved}");
     let read = |name: &str| fs::read_to_string(world.base().join(name)).ok();
     let all = || ["log", "log.1", "log.2", "log.3"].map(read);
     assert_eq!(all(), [Some("0".into()), Some("1".into()), Some("2".into()), None]);
@@ -108,7 +108,7 @@ fn a_directory_is_not_removed_with_what_moved_out_of_it_and_is_not_chosen() {
         [(excluding, "left out"), (ApplyOptions { chosen, ..all() }, "not chosen")]
     {
         let left = applied(&opened, None, &options).unwrap().skipped;
-        let why = format!("holds /dir/sub, which was moved to /sub, and that is {what}");
+        let why = format!("holds /dir/sub, whose move to /sub is {what}");
         assert!(left.iter().any(|left| left.path == path("dir") && left.why == why), "{left:?}");
         assert_eq!(fs::read(base.join("dir/sub/deep")).unwrap(), b"deep");
     }

@@ -246,7 +246,7 @@ fn a_copy_of_the_base_as_it_is_now_has_drifted_as_the_base() {
         at_the_hosts_time(&world, "fs_whiteout", "created_at", second);
         fs::write(world.base().join(name), "theirs").unwrap();
         let drifted = drifted_in_both(&mut world);
-        let wanted = format!("/{name}: the base changed since it was deleted");
+        let wanted = format!("/{name}: changed in the base since it was deleted");
         assert!(drifted.contains(&wanted), "{drifted:?}");
     }
 }
@@ -291,7 +291,7 @@ fn what_came_to_a_copy_with_the_base_where_a_directory_was_made_again() {
     at_the_hosts_time(&world, "acetate_opaque", "created_at", next_second());
     fs::write(world.base().join("gone/new"), "theirs").unwrap();
     let drifted = drifted_in_both(&mut world);
-    let wanted = "/gone/new: the base changed since it was deleted";
+    let wanted = "/gone/new: changed in the base since it was deleted";
     assert!(drifted.iter().any(|found| found == wanted), "{drifted:?}");
 }
 

@@ -79,7 +79,7 @@ fn what_is_in_a_directory_that_is_not_made() {
     let plan = planned(&open(&world), None, &skipping()).unwrap();
     assert_eq!((plan.files, plan.bytes, plan.deletions), (1, 5, 0));
     let inside = |name: &str| format!("/n{name}: in /n, which is left out");
-    let top = "/n: the base has something new there".to_owned();
+    let top = "/n: created or changed in the base too".to_owned();
     let wanted = [top, inside("/g"), inside("/sub"), inside("/sub/new")];
     assert_eq!(left_out(&world, &skipping()), wanted);
     let read = ["n", "g", "h"].map(|name| text(&base.join(name)));
@@ -101,10 +101,10 @@ fn what_is_in_a_directory_that_is_not_moved_and_what_takes_its_place() {
     fs::create_dir(base.join("b")).unwrap();
     fs::write(base.join("b/person"), "person").unwrap();
     let wanted = [
-        "/a: what is there was moved to /b, and that is left out",
-        "/b: the base has something new there",
+        "/a: its path is not free: the move from there to /b is left out",
+        "/b: created or changed in the base too",
         "/b/new: in /b, which is left out",
-        "/f: what is there was moved to /a, and that is left out",
+        "/f: its path is not free: the move from there to /a is left out",
     ];
     assert_eq!(left_out(&world, &skipping()), wanted);
     assert_eq!(["a/file", "f", "b/person"].map(|at| text(&base.join(at))), ["file", "f", "person"]);
@@ -139,7 +139,7 @@ fn what_is_in_a_directory_whose_mode_is_left_out_is_applied() {
     let base = persons_base(&mut world);
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     fs::set_permissions(base.join("a"), mode).unwrap();
-    assert_eq!(left_out(&world, &skipping()), ["/a: the base changed since"]);
+    assert_eq!(left_out(&world, &skipping()), ["/a: changed in the base too"]);
     assert_eq!(text(&base.join("a/new")), "agent");
     assert_eq!(world.base_mode("a") & 0o777, 0o700);
 }
@@ -157,7 +157,7 @@ fn a_directory_stays_with_what_does_not_move_out_of_it() {
         fs::write(base.join("y"), "person").unwrap();
         let left = left_out(&world, &skipping());
         assert_eq!(left.len(), 2, "{left:?}");
-        assert!(left[0].ends_with(": holds /d/x, which was moved to /y, and that is left out"));
+        assert!(left[0].ends_with(": holds /d/x, whose move to /y is left out"));
         assert_eq!((text(&base.join("d/x")), text(&base.join("y"))), ("x".into(), "person".into()));
         assert_eq!(left_out(&world, &skipping()), left);
         fs::remove_file(base.join("y")).unwrap();
@@ -178,7 +178,7 @@ fn a_further_name_is_made_where_the_first_one_is_left_out() {
     fs::write(base.join("m"), "person").unwrap();
     let plan = planned(&open(&world), None, &skipping()).unwrap();
     assert_eq!((plan.files, plan.bytes), (1, 5));
-    assert_eq!(left_out(&world, &skipping()), ["/m: the base has something new there"]);
+    assert_eq!(left_out(&world, &skipping()), ["/m: created or changed in the base too"]);
     let read = ["m", "n", "o"].map(|name| text(&base.join(name)));
     assert_eq!(read, ["person", "agent", "agent"]);
     use std::os::unix::fs::MetadataExt;
@@ -216,13 +216,13 @@ fn what_comes_to_where_the_base_removed_what_was_moved() {
     fs::remove_file(base.join("f")).unwrap();
     for named in ["a", "f"] {
         let refused = planned(&open(&world), None, &only(&[named])).unwrap_err();
-        let what = format!("/{named}: what was there was moved to /");
+        let what = format!("/{named}: the object that was there was moved to /");
         assert!(refused.to_string().contains(&what), "{refused}");
     }
     let wanted = [
-        "/a: what was there was moved to /b, and that is left out",
+        "/a: the move from there to /b is left out",
         "/b: was removed in the base",
-        "/f: what was there was moved to /h, and that is left out",
+        "/f: the move from there to /h is left out",
         "/h: was removed in the base",
     ];
     for _ in 0..2 {

@@ -260,6 +260,9 @@ pub trait ReadTxn {
     /// The delta directory whose redirect is exactly this base directory.
     fn redirected_to(&self, base: &BasePath) -> Result<Option<Ino>>;
 
+    /// Whether a delta directory has a redirect to this base directory, or to one below it.
+    fn has_redirect_within(&self, base: &BasePath) -> Result<bool>;
+
     /// How many names of a hard-linked base file are hidden (removed, or replaced by a delta
     /// entry), and when the last one was hidden. (0, None) if none is.
     fn hidden_links(&self, base: FileId) -> Result<(u32, Option<Time>)>;

@@ -298,14 +298,18 @@ pub(super) fn make_opaque(edit: &mut Edit<'_>, dir: &InodeRow) -> Result<()> {
 }
 
 /// Replaces the opaque mark of a directory by whiteouts with the same effect: O(names in the
-/// base directory).
+/// base directory). The mark stays while the base has no directory there: it may get it again.
 pub(super) fn replace_mark(edit: &mut Edit<'_>, dir: &InodeRow) -> Result<()> {
     let Some(secs) = edit.txn.opaque_since(dir.ino)? else { return Ok(()) };
     edit.txn.remove_opaque(dir.ino)?;
     edit.invalidate(Invalidation::All);
     let place = edit.view().place_of_inode(dir.ino, dir.fileid())?;
-    let Some(base) = &place.base else { return Ok(()) };
-    add_whiteouts_of(edit, dir, &place.merged, base, Time { secs, nanos: 0 })
+    let since = Time { secs, nanos: 0 };
+    let Some(base) = &place.base else {
+        edit.txn.put_opaque(dir.ino, since)?;
+        return Ok(edit.invalidate(Invalidation::All));
+    };
+    add_whiteouts_of(edit, dir, &place.merged, base, since)
 }
 
 /// Adds a whiteout for every base entry of `base` that shows below the delta directory `dir` at

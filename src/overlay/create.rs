@@ -175,7 +175,7 @@ fn create_object(
 }
 
 /// Adds the dentry of a new object. A new directory becomes opaque if the base has a directory
-/// at its path.
+/// at its path, or may have it again: the whiteout that it replaces hid it.
 fn place_at(
     edit: &mut Edit<'_>,
     parent: &Parent,
@@ -183,12 +183,14 @@ fn place_at(
     name: &Name,
     row: &InodeRow,
 ) -> Result<()> {
-    edit.add_entry(&parent.place, parent_ino, name, row)?;
     let is_dir = row.kind == FileKind::Directory;
-    if is_dir
-        && let Some(base) = &parent.place.base
-        && edit.view().base_dir_at(base.join(name))?.is_some()
-    {
+    let was_hidden = is_dir && edit.txn.is_whited_out(&parent.place.merged.join(name))?;
+    edit.add_entry(&parent.place, parent_ino, name, row)?;
+    let has_base_dir = match &parent.place.base {
+        Some(base) if is_dir && !was_hidden => edit.view().base_dir_at(base.join(name))?.is_some(),
+        _ => false,
+    };
+    if was_hidden || has_base_dir {
         make_opaque(edit, row)?;
     }
     edit.entries_changed(parent_ino, i32::from(is_dir))

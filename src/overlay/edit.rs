@@ -14,6 +14,7 @@ use super::cache::Invalidation;
 use super::error::Result;
 use super::limits::check_path;
 use super::memo::Memo;
+use super::moved_out::is_moved_out_of;
 use super::node::{DirId, DirPlace, Node};
 use super::original::keep_hidden_original;
 use super::resolve::View;
@@ -258,7 +259,8 @@ impl<'a> Edit<'a> {
     }
 
     /// Removes a name: deletes its dentry in the delta directory `dentry_in`, if it has one, and
-    /// adds a whiteout if the base has an object at its path (overlay rule 2).
+    /// adds a whiteout if the base has an object at its path (overlay rule 2), or lost the one that
+    /// the session moved a directory out of.
     pub fn drop_entry(
         &mut self,
         dir: &DirPlace,
@@ -273,7 +275,7 @@ impl<'a> Edit<'a> {
 
     /// As [`Self::drop_entry`], for a name without a dentry.
     fn hide_name(&mut self, dir: &DirPlace, name: &Name) -> Result<()> {
-        if self.base_has(dir, name)? {
+        if self.base_has(dir, name)? || is_moved_out_of(&self.view(), dir, name)? {
             let path = dir.merged.join(name);
             // A base path may exceed the limit, but renames must not lengthen it further.
             let base_bytes = dir.base.as_ref().map_or(0, |base| base.as_bytes().len());

@@ -38,6 +38,7 @@ mod link;
 mod listings;
 mod lookup;
 mod memo;
+mod moved_out;
 mod node;
 mod ordered;
 mod original;

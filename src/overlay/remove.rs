@@ -1,6 +1,6 @@
 //! REMOVE and RMDIR: delete dentries; whiteouts hide base objects.
 
-use crate::delta::{AuditProcedure, InodeRow, MergedPath};
+use crate::delta::{AuditProcedure, InodeRow};
 use crate::vfs::{FileKind, FsError, Locator, Name, Outcome, Wcc};
 
 use super::access::{Want, check_sticky};
@@ -101,23 +101,6 @@ fn drop_link(edit: &mut Edit<'_>, mut row: InodeRow, had_dentry: bool) -> Result
     Ok(edit.txn.put_inode(&row)?)
 }
 
-/// Hides the place of a removed directory that the base no longer has, if the session moved a base
-/// directory out of it: the base may have both again, and a base directory shows once.
-fn hide_lost_dir(edit: &mut Edit<'_>, dir: &DirPlace, name: &Name, row: &InodeRow) -> Result<()> {
-    let Some(origin) = &row.origin else { return Ok(()) };
-    if edit.txn.redirect(row.ino)?.is_some() || edit.base_has(dir, name)? {
-        return Ok(());
-    }
-    let lost = MergedPath::of_base(&origin.path);
-    for ino in edit.txn.redirects()? {
-        if edit.txn.redirect(ino)?.is_some_and(|moved| MergedPath::of_base(&moved).is_within(&lost))
-        {
-            return Ok(edit.txn.add_whiteout(&dir.merged.join(name), edit.now)?);
-        }
-    }
-    Ok(())
-}
-
 /// Removes an empty directory and the whiteouts below it: the whiteout at its own path
 /// suffices.
 pub(super) fn unlink_dir(
@@ -134,7 +117,6 @@ pub(super) fn unlink_dir(
     edit.txn.remove_whiteouts_below(&place.merged)?;
     edit.drop_entry(dir, dir.ino.filter(|_| child.has_dentry), name)?;
     if let Node::Delta(row) = &child.node {
-        hide_lost_dir(edit, dir, name, row)?;
         edit.txn.delete_inode(row.ino)?;
     }
     if let Some(base) = &place.base

@@ -189,6 +189,7 @@ fn move_dir(
         }
     }
     let (from, to) = (&*source.place, &*target.place);
+    let was_hidden = edit.txn.is_whited_out(&new_path)?;
     if shown.is_some() && !had_redirect && !edit.base_has(from, old)? {
         // The base may have the directory again, and it shows once.
         edit.txn.add_whiteout(&old_path, edit.now)?;
@@ -202,7 +203,7 @@ fn move_dir(
     move_whiteouts(edit, &old_path, &new_path)?;
     row.ctime = moved_on(row.ctime, edit.now);
     edit.txn.put_inode(&row)?;
-    show_through(edit, &row, shown.as_ref(), (target, target_ino), new)?;
+    show_through(edit, &row, shown.as_ref(), (target, target_ino), (new, was_hidden))?;
     edit.invalidate(Invalidation::AllPlaces);
     Ok(row)
 }
@@ -286,13 +287,14 @@ fn shows_entries(edit: &Edit<'_>, dir: &DirPlace) -> Result<bool> {
     Ok(shows)
 }
 
-/// Makes exactly `shown` show through a directory at its new path.
+/// Makes exactly `shown` show through a directory at its new path. If that `was_hidden`, the base
+/// may have a directory there again.
 fn show_through(
     edit: &mut Edit<'_>,
     row: &InodeRow,
     shown: Option<&BasePath>,
     (target, target_ino): (&Parent, Ino),
-    name: &Name,
+    (name, was_hidden): (&Name, bool),
 ) -> Result<()> {
     let implied = match &target.place.base {
         Some(base) => edit.view().base_dir_at(base.join(name))?,
@@ -310,6 +312,7 @@ fn show_through(
         }
         (Some(shown), _) => Ok(edit.txn.put_redirect(row.ino, shown)?),
         (None, Some(_)) => make_opaque(edit, row),
+        (None, None) if was_hidden => make_opaque(edit, row),
         (None, None) if edit.view().is_opaque(row.ino)? => Ok(edit.txn.remove_opaque(row.ino)?),
         (None, None) => Ok(()),
     }

@@ -152,14 +152,26 @@ fn what_moved_out_shows_once_when_the_base_has_its_directory_again() {
         &["rm", "-r", "s.db", "a"][..],
         &["mv", "s.db", "a", "b"],
         &["discard", "s.db", "--yes", "a"],
+        // A new directory in its place, which the apply makes in the base meanwhile.
+        &["apply", "s.db", "--yes", "a"],
     ];
     for change in changes {
         let dir = moved_from_a();
         let dir = dir.path();
         fs::write(dir.join("base/a/g"), "g").unwrap();
         fs::rename(dir.join("base/a"), dir.join("away")).unwrap();
+        if change[0] == "apply" {
+            assert_eq!(said(dir, &["rm", "-r", "s.db", "a"]).0, 0);
+            assert_eq!(said(dir, &["mkdir", "s.db", "a"]).0, 0);
+            assert_eq!(said(dir, &["mkdir", "s.db", "a/mine"]).0, 0);
+        }
         assert_eq!(said(dir, change).0, 0, "{change:?}");
-        fs::rename(dir.join("away"), dir.join("base/a")).unwrap();
+        let made = dir.join("base/a");
+        if made.exists() {
+            assert_eq!(said(dir, &["check", "s.db"]).1.matches("too").count(), 0);
+            fs::rename(&made, dir.join("made")).unwrap();
+        }
+        fs::rename(dir.join("away"), made).unwrap();
         assert_eq!(said(dir, &["check", "s.db"]), (0, "s.db: sound\n".to_owned()), "{change:?}");
         let tree = said(dir, &["find", "s.db", "/"]).1;
         assert_eq!(tree.matches("/f\n").count(), 1, "{change:?}: {tree}");

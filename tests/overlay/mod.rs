@@ -19,6 +19,7 @@ mod hard_links;
 mod identity;
 mod killed;
 mod listing;
+mod lost_dirs;
 mod model;
 mod not_a_directory;
 mod opaque;

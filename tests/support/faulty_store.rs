@@ -294,6 +294,7 @@ macro_rules! reads {
             opaque_dirs() -> Vec<Ino>;
             sparse_file(from: Ino) -> Option<Ino>;
             redirected_to(base: &BasePath) -> Option<Ino>;
+            has_redirect_within(base: &BasePath) -> bool;
             hidden_links(base: FileId) -> (u32, Option<Time>);
             hidden_files() -> Vec<FileId>;
             original(path: &BasePath) -> Option<Original>;

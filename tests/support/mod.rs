@@ -17,6 +17,7 @@ pub mod merged;
 pub mod nlm;
 pub mod patched;
 pub mod predicted;
+pub mod random;
 pub mod scripted_vfs;
 pub mod served;
 pub mod skip;

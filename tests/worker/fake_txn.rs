@@ -136,6 +136,10 @@ impl ReadTxn for Rows {
         unimplemented!()
     }
 
+    fn has_redirect_within(&self, _: &BasePath) -> Result<bool> {
+        unimplemented!()
+    }
+
     fn hidden_links(&self, _: FileId) -> Result<(u32, Option<Time>)> {
         unimplemented!()
     }

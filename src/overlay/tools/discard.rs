@@ -7,7 +7,6 @@ use crate::delta::{AuditProcedure, Ino, InodeRow, MergedPath, Origin};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Outcome};
 use crate::worker::Cost;
 
-use super::rebase_moved_out::hide_moved_out_of_discarded;
 use super::tree::{TreeView, visible_dir};
 use super::undo::{Undo, is_in};
 use crate::overlay::base_names::{
@@ -19,6 +18,7 @@ use crate::overlay::copy_up::replace_mark;
 use crate::overlay::edit::{Edit, moved_on};
 use crate::overlay::error::Result;
 use crate::overlay::followed::settle_at;
+use crate::overlay::moved_out::hide_moved_out;
 use crate::overlay::node::{DirPlace, Node};
 use crate::overlay::original::{copy_original, forget_originals_at};
 use crate::overlay::{Overlay, copy_up_background};
@@ -141,7 +141,7 @@ pub(super) fn show_base_at_all(edit: &mut Edit<'_>, paths: &[MergedPath]) -> Res
         forget_originals_at(edit, path)?;
     }
     count_hidden_links(edit)?;
-    hide_moved_out_of_discarded(edit, &|place| chosen.contains(place))?;
+    hide_moved_out(edit)?;
     update_changed_dirs(edit, paths.iter().map(MergedPath::parent).collect(), false)
 }
 

@@ -9,7 +9,7 @@
 //! | `discard`, `undo` | give up changes, and what that takes |
 //! | `rebase`, `rebase_part`, `rebase_unchanged` | drop rows that the base has |
 //! | `rebase_closed` | drops modes that close a directory |
-//! | `rebase_links`, `rebase_moved_out` | what these rows hid or linked elsewhere |
+//! | `rebase_links` | what these rows linked elsewhere |
 //! | `path_rows` | the session's rows for one path |
 //! | `prune` | shortens the audit log |
 //! | `seal` | folds our own tables into those of the specification |
@@ -26,7 +26,6 @@ mod prune;
 pub(super) mod rebase;
 mod rebase_closed;
 mod rebase_links;
-mod rebase_moved_out;
 mod rebase_moves;
 pub(super) mod rebase_part;
 pub(super) mod rebase_unchanged;

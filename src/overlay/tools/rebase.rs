@@ -13,7 +13,6 @@ use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Time};
 
 use super::discard::{record_given_up, replace_marks_above, update_changed_dirs};
 use super::rebase_links::{is_as_applied, move_to_other_names};
-use super::rebase_moved_out::hide_moved_out;
 use super::rebase_moves::{
     AppliedMoves, base_bytes, follow_moves, follow_originals, update_origins_below,
 };
@@ -27,6 +26,7 @@ use crate::overlay::copy_up::{ensure_dir, make_opaque, origin_of, replace_mark};
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
 use crate::overlay::followed::settle;
+use crate::overlay::moved_out::hide_moved_out;
 use crate::overlay::node::{DirPlace, is_linked};
 use crate::overlay::original::forget_originals;
 use crate::overlay::remove::unlink;
@@ -142,7 +142,7 @@ fn drop_applied_rows(
     edit.invalidate(Invalidation::All);
     count_hidden_links(edit)?;
     update_changed_dirs(edit, dirs, true)?;
-    hide_moved_out(edit, &|path| paths.contains_key(path))?;
+    hide_moved_out(edit)?;
     Ok(kept.into_keys().cloned().collect())
 }
 

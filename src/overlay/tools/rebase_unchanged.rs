@@ -10,7 +10,6 @@ use crate::delta::{AuditProcedure, Ino, MergedPath};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Time};
 
 use super::discard::{record_given_up, update_changed_dirs};
-use super::rebase_moved_out::hide_moved_out;
 use super::tree::visible_dir;
 use crate::overlay::Overlay;
 use crate::overlay::base_names::count_hidden_links;
@@ -18,6 +17,7 @@ use crate::overlay::cache::Invalidation;
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
 use crate::overlay::followed::settle;
+use crate::overlay::moved_out::hide_moved_out;
 use crate::overlay::original::forget_originals;
 
 /// A session's file or symbolic link without a change, or a copied-up directory that the base no
@@ -104,7 +104,7 @@ fn drop_copies(edit: &mut Edit<'_>, copies: &[UnchangedCopy]) -> Result<()> {
     edit.invalidate(Invalidation::All);
     count_hidden_links(edit)?;
     update_changed_dirs(edit, dirs, true)?;
-    hide_moved_out(edit, &|path| dropped.contains(path))?;
+    hide_moved_out(edit)?;
     for path in dropped {
         record_given_up(edit, AuditProcedure::Apply, path)?;
     }

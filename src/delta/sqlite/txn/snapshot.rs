@@ -164,6 +164,10 @@ impl<T: Snapshot> ReadTxn for T {
         redirect::of_base(self.conn()?, base)
     }
 
+    fn has_redirect_within(&self, base: &BasePath) -> Result<bool> {
+        redirect::any_within(self.conn()?, base)
+    }
+
     fn hidden_links(&self, base: FileId) -> Result<(u32, Option<Time>)> {
         link::hidden(self.conn()?, base)
     }

@@ -1,0 +1,222 @@
+//! Directories that the base loses and gets again, as by `git checkout` of another branch: whatever
+//! the session does at their places meanwhile, what it moved out of them shows once.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+use acetate::vfs::FileKind;
+
+use super::discard::discard;
+use crate::support::client::Client;
+use crate::support::random::Random;
+use crate::support::world::World;
+
+/// So many worlds.
+const CASES: u64 = 40;
+
+/// Changes of each.
+const CHANGES: usize = 16;
+
+const TREE: &str = r#"
+    a/d/e/g "g"
+    a/d/f "f"
+    a/h "h"
+    b/d/k "k"
+    b/l "l"
+"#;
+
+/// The directories that the base loses, an inner one before the one that holds it.
+const LOST: [&str; 5] = ["a/d/e", "a/d", "b/d", "a", "b"];
+
+const DIRS: [&str; 8] = ["a", "b", "a/d", "b/d", "a/d/e", "n", "n/d", "m"];
+
+/// The paths of all files below a directory, without a look at link counts: a directory's count is
+/// stored, and wrong once the base has lost a directory.
+fn files(world: &World, dir: &str, found: &mut Vec<String>) {
+    for name in world.ls(dir) {
+        let path = if dir.is_empty() { name } else { format!("{dir}/{name}") };
+        match world.stat(&path).kind {
+            FileKind::Directory => files(world, &path, found),
+            FileKind::Regular => found.push(path),
+            _ => {}
+        }
+    }
+}
+
+/// Asserts that no file of the base shows twice.
+#[track_caller]
+fn assert_shows_once(world: &World, what: &str) {
+    let (mut all, mut seen) = (Vec::new(), BTreeMap::new());
+    files(world, "", &mut all);
+    for path in all {
+        let content = world.cat(&path);
+        if content != "session" {
+            let other = seen.insert(content, path.clone());
+            assert_eq!(other, None, "{what}: it is {path} too");
+        }
+    }
+}
+
+/// A world whose session moved `a/d` away, and whose base then lost `a`; where that is.
+fn lost() -> (World, PathBuf) {
+    let mut world = World::new(TREE);
+    let base = world.change_base();
+    world.rename("a/d", "d2").unwrap();
+    let away = world.scratch().join("away");
+    fs::rename(base.join("a"), &away).unwrap();
+    world.reopen();
+    (world, away)
+}
+
+#[test]
+fn what_is_made_in_the_place_of_a_removed_directory_hides_what_moved_out_of_it() {
+    type Change = fn(&World);
+    let remove: Change = |world| world.rm_rf("a");
+    let changes: [(&str, Change); 9] = [
+        ("removed", |_| ()),
+        ("mkdir", |world| drop(world.mkdir("a").unwrap())),
+        ("mkdir, rmdir", |world| {
+            world.mkdir("a").unwrap();
+            world.rmdir("a").unwrap();
+        }),
+        ("mkdir, moved away", |world| {
+            world.mkdir("a").unwrap();
+            world.rename("a", "elsewhere").unwrap();
+        }),
+        ("file", |world| {
+            world.put("a", "session");
+            world.remove("a").unwrap();
+        }),
+        ("file, moved away", |world| {
+            world.put("a", "session");
+            world.rename("a", "elsewhere").unwrap();
+        }),
+        ("symlink and link", |world| {
+            world.symlink("b", "a").unwrap();
+            world.remove("a").unwrap();
+            world.link("b/l", "a").unwrap();
+            world.remove("a").unwrap();
+        }),
+        ("a new directory that moves there, and away", |world| {
+            world.mkdir("new").unwrap();
+            world.rename("new", "a").unwrap();
+            world.put("a/mine", "session");
+        }),
+        ("a base directory that moves there, and away", |world| {
+            world.rename("b", "a").unwrap();
+            world.rename("a", "b").unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        let (mut world, away) = lost();
+        remove(&world);
+        change(&world);
+        world.reopen();
+        fs::rename(&away, world.base().join("a")).unwrap();
+        world.reopen();
+        assert_shows_once(&world, what);
+        assert!(!world.exists("a/h"), "{what}");
+        fs::rename(world.base().join("a"), &away).unwrap();
+        world.reopen();
+        assert_shows_once(&world, what);
+    }
+}
+
+#[test]
+fn a_discard_in_the_new_directory_keeps_the_rest_of_the_old_one_hidden() {
+    for path in ["a/mine", "a"] {
+        let (mut world, away) = lost();
+        world.rm_rf("a");
+        world.mkdir("a").unwrap();
+        world.put("a/mine", "session");
+        discard(&world, &[path]).unwrap();
+        world.reopen();
+        fs::rename(&away, world.base().join("a")).unwrap();
+        world.reopen();
+        assert_shows_once(&world, path);
+        // The removal of the whole directory stays unless it is given up.
+        assert_eq!(world.exists("a/h"), path == "a");
+    }
+}
+
+fn is_dir(client: &Client, path: &str) -> bool {
+    client.find(path).is_ok_and(|found| found.attr.kind == FileKind::Directory)
+}
+
+/// Changes the session, if what was drawn has an effect; some of these fail.
+fn change_session(world: &World, random: &mut Random) -> Option<String> {
+    let [dir, other] = [DIRS; 2].map(|dirs| dirs[random.below(dirs.len())]);
+    let has_parent =
+        |path: &str| path.rsplit_once('/').is_none_or(|(parent, _)| is_dir(world, parent));
+    if !has_parent(dir) {
+        return None;
+    }
+    if !world.exists(dir) {
+        match random.below(4) {
+            0 => world.put(dir, "session"),
+            1 => drop(world.symlink("x", dir).unwrap()),
+            _ => drop(world.mkdir(dir).unwrap()),
+        }
+        return Some(format!("make {dir}"));
+    }
+    let new = format!("{dir}/new");
+    match random.below(8) {
+        0 if is_dir(world, dir) => world.rm_rf(dir),
+        0 => world.remove(dir).unwrap(),
+        1 => return discard(world, &[dir]).ok().map(|_| format!("discard {dir}")),
+        2 if is_dir(world, dir) && !world.exists(&new) => {
+            world.put(&new, "session");
+            return Some(format!("put {new}"));
+        }
+        3 if world.exists(&new) => {
+            return discard(world, &[&new]).ok().map(|_| format!("discard {new}"));
+        }
+        _ if has_parent(other) => {
+            return world.rename(dir, other).ok().map(|()| format!("move {dir} {other}"));
+        }
+        _ => return None,
+    }
+    Some(format!("remove {dir}"))
+}
+
+/// The base loses a directory, or gets it again, if it can.
+fn change_base(world: &World, dir: &str) -> Option<String> {
+    let aside = world.scratch().join("away");
+    fs::create_dir_all(&aside).unwrap();
+    let (away, at) = (aside.join(dir.replace('/', "-")), world.base().join(dir));
+    if away.exists() {
+        return fs::rename(&away, &at).ok().map(|()| format!("back {dir}"));
+    }
+    fs::rename(&at, &away).ok().map(|()| format!("lose {dir}"))
+}
+
+#[test]
+fn random_changes_while_the_base_loses_directories() {
+    let cases = std::env::var("ACETATE_MODEL_CASES").ok();
+    let cases = cases.map_or(CASES, |cases| cases.parse().expect("a number of cases"));
+    for seed in 0..cases {
+        let mut world = World::new(TREE);
+        world.change_base();
+        let mut random = Random::new(seed);
+        let mut done = vec![format!("seed {seed}")];
+        for _ in 0..CHANGES {
+            if random.below(3) > 0 {
+                done.extend(change_session(&world, &mut random));
+                continue;
+            }
+            done.extend(change_base(&world, LOST[random.below(LOST.len())]));
+            let reopened = catch_unwind(AssertUnwindSafe(|| world.reopen()));
+            assert!(reopened.is_ok(), "{done:?}");
+            assert_shows_once(&world, &format!("{done:?}"));
+        }
+        for dir in LOST.iter().rev() {
+            if world.scratch().join("away").join(dir.replace('/', "-")).exists() {
+                done.extend(change_base(&world, dir));
+            }
+        }
+        world.reopen();
+        assert_shows_once(&world, &format!("{done:?}"));
+    }
+}

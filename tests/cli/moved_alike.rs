@@ -183,6 +183,47 @@ fn what_moved_out_shows_once_when_the_base_has_its_directory_again() {
     }
 }
 
+/// In a copied base, and after an editor saved by a rename, another object is at the same name.
+#[test]
+fn what_a_moved_directory_holds_does_not_move_by_itself() {
+    let dir = moved_from_a();
+    let dir = dir.path();
+    for (path, mode) in [("d2/f", "600"), ("d2/f", "644"), ("d2/sub/new", "600")] {
+        if path.ends_with("new") {
+            fs::create_dir(dir.join("base/a/d/sub")).unwrap();
+            fs::write(dir.join("base/a/d/sub/new"), "2\n").unwrap();
+        }
+        assert_eq!(said(dir, &["chmod", "s.db", mode, path]).0, 0, "{path}");
+    }
+    copy(&dir.join("base"), &dir.join("copy"));
+    let wanted = "R /a/d -> /d2/\nR /a/d/sub/new -> /d2/sub/new (mode 0644 -> 0600)\n";
+    for base in ["base", "copy"] {
+        let (_, lines) = said(dir, &["diff", "s.db", "--base", base]);
+        assert_eq!(lines, wanted, "{base}");
+    }
+}
+
+#[test]
+fn a_file_that_was_merged_in_a_moved_directory_is_one_change_to_undo() {
+    let dir = moved();
+    let dir = dir.path();
+    fs::write(dir.join("mine"), "1\n2\nagent\n").unwrap();
+    assert_eq!(said(dir, &["cp", "s.db", "mine", ":/d2/f1"]).0, 0);
+    fs::write(dir.join("base/d/saved"), "person\n2\n3\n").unwrap();
+    fs::rename(dir.join("base/d/saved"), dir.join("base/d/f1")).unwrap();
+    let (_, told) = said(dir, &["apply", "s.db", "--yes"]);
+    assert!(told.contains("& /d2/f1: merged"), "{told}");
+    assert_eq!(fs::read(dir.join("base/d2/f1")).unwrap(), b"person\n2\nagent\n");
+    let (_, told) = said(dir, &["apply", "s.db", "--undo", "--yes"]);
+    assert!(told.starts_with("R /d2 -> /d/\nM /d/f1\n"), "{told}");
+    assert!(told.contains(": 2 changes to undo"), "{told}");
+    assert_eq!(fs::read(dir.join("base/d/f1")).unwrap(), b"person\n2\n3\n");
+    let (_, told) = said(dir, &["apply", "s.db", "--undo", "--yes"]);
+    assert!(told.starts_with("R /d -> /d2/\nM /d2/f1\n"), "{told}");
+    assert!(told.contains(": 2 changes to apply again"), "{told}");
+    assert_eq!(fs::read(dir.join("base/d2/f1")).unwrap(), b"person\n2\nagent\n");
+}
+
 #[test]
 fn the_base_no_longer_has_it() {
     let dir = moved();

@@ -309,8 +309,10 @@ impl<'a> ChangeSearch<'a> {
             None => change.before = here.filter(|_| !left),
         }
         let is_made_here = is_made && change.before.is_some();
-        change.moved_with_parent =
-            dir.is_moved && (same || origin.is_none() && is_here || is_made_here);
+        // A copied base, or a save by a rename, has another object there.
+        let is_renewed = change.before.as_ref().is_some_and(|before| before.attr.kind == kind);
+        let stays = same || is_made_here || is_here && (origin.is_none() || is_renewed);
+        change.moved_with_parent = dir.is_moved && stays;
         if self.tree.knows_base {
             self.compare_with_original(&mut change, gone.as_ref())?;
         }

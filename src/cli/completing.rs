@@ -226,8 +226,11 @@ fn paths(word: &[u8], has_gone: bool) -> Option<Vec<Vec<u8>>> {
             true => view.gone_names(&dir, prefix, MAX_CANDIDATES).unwrap_or_default(),
             false => Vec::new(),
         };
-        let dir = crate::inspect::opened::find(view, &dir)?;
-        let children = view.children_beginning(&dir, prefix, MAX_CANDIDATES).unwrap_or_default();
+        let children = match crate::inspect::opened::find(view, &dir) {
+            Ok(dir) => view.children_beginning(&dir, prefix, MAX_CANDIDATES).unwrap_or_default(),
+            // It may be deleted.
+            Err(_) => Vec::new(),
+        };
         let children = children.into_iter().map(|(name, object)| (name, object.attr().kind));
         let mut names: Vec<_> = children.chain(gone).collect();
         names.sort_unstable_by(|(a, _), (b, _)| a.as_bytes().cmp(b.as_bytes()));

@@ -14,14 +14,24 @@ use crate::support::skip::skip;
 fn place() -> TempDir {
     let dir = tempdir().unwrap();
     fs::create_dir_all(dir.path().join("base/docs/deep")).unwrap();
-    fs::create_dir(dir.path().join("base/gone")).unwrap();
-    for file in ["docs/one", "docs/two words", "docs/only", ".hidden", "gone/in", "was"] {
+    fs::create_dir_all(dir.path().join("base/gone/sub")).unwrap();
+    for file in [
+        "docs/one",
+        "docs/two words",
+        "docs/only",
+        ".hidden",
+        "gone/in",
+        "gone/out",
+        "gone/sub/far",
+        "was",
+    ] {
         fs::write(dir.path().join("base").join(file), file).unwrap();
     }
     fs::write(dir.path().join("notes.txt"), "no session").unwrap();
     for args in [
         &["init", "work.db", "--base", "base"][..],
         &["rm", "work.db", "/docs/only"],
+        &["mv", "work.db", "/gone/out", "/docs/deep/out"],
         &["rm", "-r", "work.db", "/gone"],
         &["mv", "work.db", "/was", "/is"],
         &["mkdir", "work.db", "/made"],
@@ -70,6 +80,11 @@ fn bash_completes_commands_sessions_paths_keys_and_tools() {
         (&["discard", "work.db", "/docs/on"], &["/docs/one", "/docs/only"]),
         (&["apply", "work.db", "docs/onl"], &["docs/only"]),
         (&["diff", "work.db", "/g"], &["/gone/"]),
+        (&["diff", "work.db", "/gone/"], &["/gone/in", "/gone/sub/"]),
+        (&["log", "work.db", "gone/i"], &["gone/in"]),
+        (&["apply", "work.db", "/gone/sub/"], &["/gone/sub/far"]),
+        (&["discard", "work.db", "/gone/sub/f"], &["/gone/sub/far"]),
+        (&["ls", "work.db", "/gone/"], &[]),
         (&["ls", "work.db", "/docs/on"], &["/docs/one"]),
         (&["cat", "work.db", "docs/two\\ w"], &["docs/two\\ words"]),
         (&["ls", "work.db", "/none/"], &[]),
@@ -166,7 +181,7 @@ fn hunks_are_completed_with_their_paths() {
     asked.env("ACETATE_COMPLETE", "zsh").env("_CLAP_COMPLETE_INDEX", "4").stdin(Stdio::null());
     let said = String::from_utf8(asked.output().unwrap().stdout).unwrap();
     let path = said.strip_prefix(&format!("{}:", ids[0])).unwrap();
-    assert!(["/docs/only", "/made", "/gone", "/is"].contains(&path), "{said}");
+    assert!(["/docs/deep/out", "/docs/only", "/made", "/gone", "/is"].contains(&path), "{said}");
     let mut asked = acetate(dir, &["--", "acetate", "apply", "work.db", "--take="]);
     asked.env("ACETATE_COMPLETE", "zsh").env("_CLAP_COMPLETE_INDEX", "3").stdin(Stdio::null());
     let said = String::from_utf8(asked.output().unwrap().stdout).unwrap();

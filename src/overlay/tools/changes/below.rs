@@ -4,6 +4,7 @@ use super::{Change, ChangeSearch, ChangesError, SessionDir};
 use crate::delta::{Ino, MergedPath};
 use crate::overlay::error::Result;
 use crate::overlay::tools::tree::TreeView;
+use crate::vfs::Name;
 
 impl TreeView<'_> {
     /// As [`TreeView::changes`], for the changes below a directory. Hard links of copied-up files
@@ -28,15 +29,27 @@ impl ChangeSearch<'_> {
     }
 
     /// The directory at a path, if the session has it.
-    pub(super) fn session_dir(&mut self, path: &MergedPath) -> Result<Option<SessionDir>> {
+    fn session_dir(&mut self, path: &MergedPath) -> Result<Option<SessionDir>> {
+        let (dir, below) = self.nearest_session_dir(path)?;
+        Ok(below.is_empty().then_some(dir))
+    }
+
+    /// The nearest directory at or above a path that the session has, and the names below it.
+    pub(super) fn nearest_session_dir(
+        &mut self,
+        path: &MergedPath,
+    ) -> Result<(SessionDir, Vec<Name>)> {
         let root = self.view().place_of_inode(Ino::ROOT, crate::vfs::FileId::ROOT)?;
         let mut dir = self.dir(root, Ino::ROOT, None)?;
-        for name in path.names() {
+        let mut names = path.names();
+        while let Some(name) = names.next() {
             self.at = dir.place.merged.join(&name);
-            let Some(ino) = self.view().txn.dentry(dir.ino, &name)? else { return Ok(None) };
+            let Some(ino) = self.view().txn.dentry(dir.ino, &name)? else {
+                return Ok((dir, std::iter::once(name).chain(names).collect()));
+            };
             let place = self.view().place_of_inode(ino, self.view().shown(ino)?)?;
             dir = self.dir(place, ino, Some((&dir, &name)))?;
         }
-        Ok(Some(dir))
+        Ok((dir, Vec::new()))
     }
 }

@@ -34,7 +34,7 @@ impl TreeView<'_> {
     }
 
     /// The first `most` names of a directory that begin with `prefix` and that the session deleted,
-    /// with the types of their base objects.
+    /// with the types of their base objects. The directory may be deleted itself.
     ///
     /// # Errors
     /// The session or the base cannot be read.
@@ -176,20 +176,33 @@ impl ChangeSearch<'_> {
         prefix: &[u8],
         most: usize,
     ) -> Result<Vec<(Name, FileKind)>> {
-        let mut found = Vec::new();
-        let Some(dir) = self.session_dir(path)? else { return Ok(found) };
-        let Some(base) = &dir.base else { return Ok(found) };
-        let mut names = self.hidden_names(&dir, base)?;
-        names.retain(|name| name.as_bytes().starts_with(prefix));
-        for name in names {
-            if found.len() >= most {
-                break;
-            }
-            if let Some(gone) = self.gone_object(&dir, base, &name)? {
-                found.push((name, gone.attr.kind));
-            }
+        let (dir, below) = self.nearest_session_dir(path)?;
+        let Some(base) = &dir.base else { return Ok(Vec::new()) };
+        let Some((name, below)) = below.split_first() else {
+            let names = self.hidden_names(&dir, base)?;
+            return first_gone(names, (prefix, most), &|name| self.gone_object(&dir, base, name));
+        };
+        if !self.hidden_names(&dir, base)?.contains(name) {
+            return Ok(Vec::new());
         }
-        Ok(found)
+        let mut gone = self.gone_object(&dir, base, name)?;
+        for name in below {
+            gone = match gone {
+                Some(above) => self.gone_with(&above.path, name)?,
+                None => None,
+            };
+        }
+        let Some(gone) = gone else { return Ok(Vec::new()) };
+        let mut names = self.names_in_base(&gone.path)?;
+        names.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+        first_gone(names, (prefix, most), &|name| self.gone_with(&gone.path, name))
+    }
+
+    /// The entry of a deleted base directory, unless the object was moved out of it.
+    fn gone_with(&self, dir: &BasePath, name: &Name) -> Result<Option<BaseObject>> {
+        let Some(gone) = self.base_object(dir.join(name))? else { return Ok(None) };
+        let is_gone = !self.moved_away(&gone)?;
+        Ok(is_gone.then_some(gone))
     }
 
     /// Reports the hidden names of a directory if the base is missing.
@@ -263,4 +276,22 @@ impl ChangeSearch<'_> {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// The first `most` of `names` that begin with `prefix` and have a deleted object.
+fn first_gone(
+    names: Vec<Name>,
+    (prefix, most): (&[u8], usize),
+    gone: &dyn Fn(&Name) -> Result<Option<BaseObject>>,
+) -> Result<Vec<(Name, FileKind)>> {
+    let mut found = Vec::new();
+    for name in names.into_iter().filter(|name| name.as_bytes().starts_with(prefix)) {
+        if found.len() >= most {
+            break;
+        }
+        if let Some(gone) = gone(&name)? {
+            found.push((name, gone.attr.kind));
+        }
+    }
+    Ok(found)
 }

@@ -32,8 +32,8 @@ const RECORD_BEGUN: &str = "record-unfinished";
 const OPENED: &str = "opened";
 const OPENED_BEGUN: &str = "opened-unfinished";
 
-/// Prefix of the names of objects that an undo left out.
-pub const LEFT_OUT: &[u8] = b"left-";
+/// The directory of objects that an undo left out. They stay at one path until the next apply.
+pub const LEFT_OUT: &str = "left-out";
 
 /// Name of a copy while it is made.
 const COPY: &str = "copy";
@@ -41,7 +41,7 @@ const COPY: &str = "copy";
 /// Whether an undo directory has entries of this name: its files, or a round, which is named by a
 /// time.
 fn is_ours(name: &[u8]) -> bool {
-    let ours = [RECORD, RECORD_BEGUN, OPENED, OPENED_BEGUN, COPY];
+    let ours = [RECORD, RECORD_BEGUN, OPENED, OPENED_BEGUN, COPY, LEFT_OUT];
     let is_of_time = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
     ours.iter().any(|ours| ours.as_bytes() == name) || name.iter().all(is_of_time)
 }
@@ -236,14 +236,16 @@ impl UndoDir {
         write_whole(&self.dir, (RECORD_BEGUN, RECORD), write).map_err(|source| self.error(source))
     }
 
-    /// Removes everything but the record and the directory `round`, as far as the host allows.
+    /// Removes everything but the record, the directory `round` and, if `is_undone`, what undos
+    /// left out, as far as the host allows.
     ///
     /// # Errors
     /// The host refuses: some objects are left.
-    pub fn sweep_all_but(&self, round: &str) -> Result<()> {
+    pub fn sweep_all_but(&self, round: &str, is_undone: bool) -> Result<()> {
         let mut failed = None;
         for name in self.target.names(&BasePath::root())? {
-            if name != round.as_bytes() && name != RECORD.as_bytes() {
+            let is_left_out = is_undone && name == LEFT_OUT.as_bytes();
+            if name != round.as_bytes() && name != RECORD.as_bytes() && !is_left_out {
                 let place = entry(&BasePath::root(), &name);
                 if let Err(source) = self.unmake(&place) {
                     failed.get_or_insert_with(|| self.target.error(&place, source));
@@ -251,26 +253,6 @@ impl UndoDir {
             }
         }
         failed.map_or(Ok(()), Err)
-    }
-
-    /// Moves the objects that an undo left out from the round `from` to the round `to`, each to a
-    /// free name.
-    ///
-    /// # Errors
-    /// The host refuses.
-    pub fn move_left_out(&self, from: &str, to: &str, staging: &Staging) -> Result<()> {
-        let names = self.target.names(&entry(&BasePath::root(), from.as_bytes()))?;
-        for name in names.iter().filter(|name| name.starts_with(LEFT_OUT)) {
-            let mut place = Self::place(to, name);
-            let mut number = 0_u64;
-            while self.target.object(&place)?.is_some() {
-                number += 1;
-                place = Self::place(to, &[name, format!(".{number}").as_bytes()].concat());
-            }
-            let from = Self::place(from, name);
-            self.receive((&self.target, &from), &place, &mut Cloner::new(staging))?;
-        }
-        Ok(())
     }
 
     /// Removes the directory and its content; the record first.

@@ -203,17 +203,17 @@ pub(super) fn keep(
     let round = round(journal.begun);
     let old = read(&dir)?;
     if let Some(done) = old.as_ref().filter(|old| old.round() == round) {
-        sweep_old(&dir, &round);
+        sweep_old(&dir, &round, journal.is_undo);
         return Ok(Some(copies(&dir, done).into()));
     }
     let keeping = Keeping { target, staging, journal, skipped, noted, closed, dir: &dir, round };
     keeping.run(old.as_ref(), top, watch)
 }
 
-/// Removes what earlier runs kept. The next run tries again what the host refuses, as for an
-/// immutable file.
-fn sweep_old(dir: &UndoDir, round: &str) {
-    if let Err(error) = dir.sweep_all_but(round) {
+/// Removes what earlier runs kept, but not what undos left out if this is an undo too. The next
+/// run tries again what the host refuses, as for an immutable file.
+fn sweep_old(dir: &UndoDir, round: &str, is_undo: bool) {
+    if let Err(error) = dir.sweep_all_but(round, is_undo) {
         tracing::warn!(%error, "what an earlier apply kept is not removed");
     }
 }
@@ -314,7 +314,7 @@ impl Keeping<'_> {
         // An apply that changed nothing has no record, and does not replace an earlier one.
         if !self.journal.is_undo && record.changes_nothing() {
             if let Some(old) = old {
-                sweep_old(self.dir, &old.round());
+                sweep_old(self.dir, &old.round(), true);
             }
             return Ok(Some(Kept::default()));
         }
@@ -332,7 +332,7 @@ impl Keeping<'_> {
             return Ok(None);
         }
         self.dir.commit(&mut |out| record.write(out))?;
-        sweep_old(self.dir, &self.round);
+        sweep_old(self.dir, &self.round, self.journal.is_undo);
         Ok(Some(Kept { copies: kept, losses }))
     }
 
@@ -430,11 +430,10 @@ impl Keeping<'_> {
         Ok(all)
     }
 
-    /// Moves the objects that this undo and earlier ones left out to the new round, so that they
-    /// are not swept.
+    /// Moves the objects that this undo leaves out out of the old round, so that they are not
+    /// swept.
     fn carry_over(&self, old: &Record) -> Result<Vec<KeptCopy>> {
         let mut kept = Vec::new();
-        self.dir.move_left_out(&old.round(), &self.round, self.staging)?;
         for copy in copies(self.dir, old) {
             let change = old.changes.iter().position(|path| *path == copy.change);
             let name = copy.copy.file_name().map(|name| name.as_encoded_bytes().to_vec());
@@ -443,8 +442,10 @@ impl Keeping<'_> {
                 continue;
             };
             let from = UndoDir::place(&old.round(), &name);
-            let to = UndoDir::place(&self.round, &[LEFT_OUT, &name[..]].concat());
+            let to = [old.round().as_bytes(), b"-", &name[..]].concat();
+            let to = UndoDir::place(LEFT_OUT, &to);
             if self.dir.target().object(&from)?.is_some() {
+                self.dir.begin(LEFT_OUT)?;
                 self.dir.receive(
                     (self.dir.target(), &from),
                     &to,

@@ -101,9 +101,7 @@ async fn execute(
         Request::Rebase { applied, is_closing } => {
             rebase(overlay, caller, (&applied, is_closing)).await
         }
-        Request::SettleMoves => {
-            overlay.settle_moves(caller).await.map(|()| Answer::Done).map_err(of_session)
-        }
+        Request::SettleMoves => settle_moves(overlay, caller).await,
         Request::DropUnchanged { copies } => drop_unchanged(overlay, caller, &copies).await,
     }
 }
@@ -154,6 +152,10 @@ async fn rebase(
     };
     let kept = kept.map_err(of_session)?;
     Ok(Answer::Rebased { kept: kept.iter().map(PathText::from).collect() })
+}
+
+async fn settle_moves(overlay: &Overlay, caller: &Caller) -> Result<Answer, Refusal> {
+    overlay.settle_moves(caller).await.map(|()| Answer::Done).map_err(of_session)
 }
 
 async fn drop_unchanged(

@@ -307,7 +307,8 @@ pub(super) fn replace_mark(edit: &mut Edit<'_>, dir: &InodeRow) -> Result<()> {
     let since = Time { secs, nanos: 0 };
     let Some(base) = &place.base else {
         edit.txn.put_opaque(dir.ino, since)?;
-        return Ok(edit.invalidate(Invalidation::All));
+        edit.invalidate(Invalidation::All);
+        return Ok(());
     };
     add_whiteouts_of(edit, dir, &place.merged, base, since)
 }

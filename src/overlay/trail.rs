@@ -14,15 +14,15 @@ use super::limits::{MAX_ABSENT_DIRS, MAX_VISITED_DIRS};
 /// The directories that a search listed, with the state of each before the search.
 #[derive(Debug, Default)]
 pub(super) struct SearchedDirs {
-    dirs: Vec<(BasePath, DirStamp)>,
+    dirs: Vec<(BasePath, DirAsSeen)>,
     /// Some directories are not recorded.
     is_partial: bool,
 }
 
 /// A directory's number and times.
-type DirStamp = (FileId, Time, Time);
+type DirAsSeen = (FileId, Time, Time);
 
-fn state_of(attr: &BaseAttr) -> DirStamp {
+fn state_of(attr: &BaseAttr) -> DirAsSeen {
     (attr.fileid, attr.mtime, attr.ctime)
 }
 

@@ -39,7 +39,7 @@ impl Planner<'_> {
                 counts.deletions += 1;
                 counts.deleted_dirs += u64::from(base.attr.kind == FileKind::Directory);
                 let since = self.gone_since(base, &change.path)?;
-                self.goes(base, slot, since);
+                self.goes(base, slot, since)?;
             }
             return Ok(());
         };
@@ -75,7 +75,7 @@ impl Planner<'_> {
             let goes = moves || difference.kind == DifferenceKind::Retyped;
             if goes && !self.taken.contains_key(&base.path) {
                 if let Some(slot) = self.take(base, false)? {
-                    self.goes(base, slot, after.attr().ctime);
+                    self.goes(base, slot, after.attr().ctime)?;
                 }
             } else if !goes {
                 over = self.seen(base)?;
@@ -138,12 +138,15 @@ impl Planner<'_> {
     }
 
     /// Notes a take that removes an object, and the time when the session hid the object.
-    fn goes(&mut self, base: &BaseObject, slot: StagingSlot, since: Time) {
+    fn goes(&mut self, base: &BaseObject, slot: StagingSlot, since: Time) -> Result<()> {
         self.taken.insert(base.path.clone(), slot);
-        if base.attr.kind == FileKind::Directory {
+        // A copy may have another type there.
+        let is_dir = |attr: &BaseAttr| attr.kind == FileKind::Directory;
+        if is_dir(&base.attr) && self.attr_there(base)?.as_ref().is_some_and(is_dir) {
             let change = self.plan.changes.len() - 1;
             self.removed_dirs.push(RemovedBaseDir { top: base.path.clone(), since, change });
         }
+        Ok(())
     }
 
     /// The base object at the destination that is neither this object nor moved away. If neither
@@ -159,7 +162,7 @@ impl Planner<'_> {
             if let Some(slot) = self.take(base, false)? {
                 let ever = Time { secs: i64::MAX, nanos: 0 };
                 let since = change.after.as_ref().map_or(ever, |after| after.attr().ctime);
-                self.goes(base, slot, since);
+                self.goes(base, slot, since)?;
             }
             return Ok(None);
         }

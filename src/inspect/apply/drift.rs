@@ -450,7 +450,9 @@ impl Planner<'_> {
     /// Whether a copy lacks an entry of the base that clients may have seen: one that did not come
     /// after `since`.
     fn lacks_entries(&self, dir: &BasePath, entries: &[BasePath], since: Time) -> Result<bool> {
-        if !self.target.is_copy() || stat_in(self.opened.base(), dir).is_ok_and(|d| d.is_none()) {
+        let in_base = stat_in(self.opened.base(), dir);
+        let is_no_dir = |attr: Option<BaseAttr>| attr.is_none_or(|a| a.kind != FileKind::Directory);
+        if !self.target.is_copy() || in_base.is_ok_and(is_no_dir) {
             return Ok(false);
         }
         let entries: HashSet<_> = entries.iter().collect();

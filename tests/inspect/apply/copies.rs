@@ -54,6 +54,35 @@ fn a_copy_that_is_what_the_session_started_from_gets_what_the_session_has() {
     assert_eq!(fs::read_link(to.join("dir/link")).unwrap(), Path::new("gone"));
 }
 
+/// The session removed a directory; the copy has a file in its place.
+#[test]
+fn a_file_in_a_copy_in_place_of_a_removed_directory_is_drift() {
+    let world = World::new(TREE);
+    world.rm_rf("dir/old");
+    let to = copy(&world, "file");
+    fs::remove_dir_all(to.join("dir/old")).unwrap();
+    fs::write(to.join("dir/old"), "file").unwrap();
+    let found = drift(&world, &to, &all());
+    assert_eq!(found, [("/dir/old".to_owned(), DriftReason::Copy)]);
+    // By force it goes, as the directory would.
+    let force = ApplyOptions { force: true, ..all() };
+    assert_eq!(applied(&open(&world), Some(&to), &force).unwrap().skipped, []);
+    assert!(!to.join("dir/old").exists());
+}
+
+/// The other way round: the copy has a directory in a removed one, and the base a file.
+#[test]
+fn a_directory_in_a_copy_in_place_of_a_file_is_drift() {
+    let mut world = World::new(TREE);
+    world.rm_rf("dir/old");
+    let to = copy(&world, "dir");
+    world.change_base();
+    fs::remove_file(to.join("dir/old/one")).unwrap();
+    fs::create_dir(to.join("dir/old/one")).unwrap();
+    let found = drift(&world, &to, &all());
+    assert!(found.iter().any(|(path, _)| path == "/dir/old/one"), "{found:?}");
+}
+
 #[test]
 fn a_copy_of_what_the_base_is_now_is_merged_as_the_base() {
     let world = changed_on_both_sides();

@@ -6,6 +6,7 @@ use super::error::{Error, Result};
 use super::layers::{LayerOptions, close, create, real_base};
 use super::moved_base::{check_moved, move_copies};
 use crate::delta::sqlite::{OpenError, OpenMode, Session};
+use crate::inspect::apply::is_unfinished_in;
 use crate::inspect::opened::host;
 use crate::pattern::PatternSet;
 
@@ -130,9 +131,12 @@ fn change_base(
 ) -> Result<()> {
     let path = session.path().to_owned();
     let store = |source| Error::store(&path, source);
+    // What the apply placed there has other sizes and numbers. Its journal has the session's own
+    // numbers, so they stay until the apply is finished.
+    let is_applied_to = wanted.moved && is_unfinished_in(session.id(), given);
     if !wanted.moved {
         check_base(session, given)?;
-    } else if recorded.is_some() && session.has_changes().map_err(store)? {
+    } else if !is_applied_to && recorded.is_some() && session.has_changes().map_err(store)? {
         check_moved(session, given)?;
     }
     if wanted.read_only {
@@ -146,7 +150,9 @@ fn change_base(
             true => tracing::info!(session = %path, %recorded, given = %new, "{what}"),
             false => tracing::warn!(session = %path, %recorded, given = %new, "{what}"),
         }
-        move_copies(session, given)?;
+        if !is_applied_to {
+            move_copies(session, given)?;
+        }
     }
     session.record_base(given).map_err(store)
 }

@@ -402,3 +402,52 @@ fn an_apply_whose_server_is_killed_when_all_is_done_is_complete() {
     said(&acetate(&world, &["apply", "--yes"]), 0);
     assert_eq!(said(&acetate(&world, &["diff"]), 0).0, "");
 }
+
+/// A session over a base in which a person changed a file too. The session's files have other sizes
+/// than the base's.
+fn to_merge() -> World {
+    let mut world = World::new("a \"1\\n2\\n3\\n\"\nb \"2\\n\"\nc \"3\\n\"\nd/e \"4\\n\"\n");
+    for (path, content) in [("a", "one\n2\n3\n"), ("b", "two\n"), ("c", "three\n")] {
+        world.put(path, content);
+    }
+    world.rename("d", "moved").unwrap();
+    world.close();
+    fs::write(world.change_base().join("a"), "1\n2\nperson\n").unwrap();
+    world
+}
+
+/// The journal knows the session's files by their numbers, and the base has other files in their
+/// places already.
+#[test]
+fn an_apply_to_a_base_that_is_renamed_before_it_is_finished_loses_nothing() {
+    for steps in 0.. {
+        let world = to_merge();
+        let (base, opened) = (world.base(), OpenSession::open(&world.session(), None).unwrap());
+        let plan = planned(&opened, None, &all()).unwrap();
+        let mut is_past = true;
+        let mut stop = |event| match event {
+            ApplyEvent::Step { done, .. } if done == steps => {
+                is_past = false;
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        };
+        let consent = Consent::Shown(&plan);
+        apply(&opened, None, &all(), consent, None, &mut stop).unwrap();
+        drop(opened);
+        if is_past {
+            assert!(steps > 4, "{steps}");
+            break;
+        }
+        let renamed = world.scratch().join("renamed");
+        fs::rename(&base, &renamed).unwrap();
+        let args = ["apply", "--yes", "--base", renamed.to_str().unwrap(), "--moved"];
+        let (out, err) = said(&acetate(&world, &args), 0);
+        assert!(!out.contains("skipped"), "{steps}: {out}{err}");
+        assert_eq!(said(&acetate(&world, &["diff"]), 0).0, "", "{steps}");
+        said(&acetate(&world, &["apply", "--yes"]), 0);
+        let text = |path| fs::read_to_string(renamed.join(path)).unwrap();
+        let texts = ["a", "b", "c", "moved/e"].map(text);
+        assert_eq!(texts, ["one\n2\nperson\n", "two\n", "three\n", "4\n"], "{steps}");
+    }
+}

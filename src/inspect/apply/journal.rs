@@ -36,6 +36,8 @@ pub(super) struct Journal {
     pub file: String,
     /// When the staging was created: the plan may not include later changes of the target.
     pub begun: Time,
+    /// The device and inode number of the target's top; a journal of an older version has none.
+    pub top_id: Option<(u64, u64)>,
     /// The attributes that the target's top gets at the end; `None` leaves them as they are then.
     pub top: Option<Attrs>,
     /// The attributes that the top had for the plan. A journal of an older version has none.
@@ -96,6 +98,7 @@ impl Journal {
             "session": self.session,
             "file": self.file,
             "begun": time(self.begun),
+            "top_id": self.top_id.map(|(dev, ino)| json!([dev, ino])),
             "top": self.top.as_ref().map(attrs),
             "top_from": self.top_from.as_ref().map(attrs),
             "keeps": self.keeps,
@@ -168,6 +171,7 @@ impl Journal {
             self.session = line.get("session")?.as_str()?.to_owned();
             self.file = line.get("file")?.as_str()?.to_owned();
             self.begun = to_time(line.get("begun")?)?;
+            self.top_id = optional(line.get("top_id").unwrap_or(&Value::Null), to_id)?;
             self.top = optional(line.get("top")?, to_attrs)?;
             self.top_from = optional(line.get("top_from").unwrap_or(&Value::Null), to_attrs)?;
             let flag = |key: &str| line.get(key).and_then(Value::as_bool).unwrap_or(false);
@@ -362,6 +366,10 @@ fn to_state(state: &Value) -> Option<PathRows> {
         Some((FileId(entry.get(0)?.as_u64()?), changed))
     })?;
     Some(PathRows { entry, is_whited_out: state.get("is_whited_out")?.as_bool()? })
+}
+
+fn to_id(value: &Value) -> Option<(u64, u64)> {
+    Some((value.get(0)?.as_u64()?, value.get(1)?.as_u64()?))
 }
 
 fn part(part: &ChosenPart) -> Value {

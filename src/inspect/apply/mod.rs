@@ -81,7 +81,7 @@ pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
 pub use keep_checks::{check_not_taken_back, keep_nothing};
 pub use last_apply::{KeptForUndo, LastApply, kept, last_apply};
 pub use open_staging::{
-    InterruptedApply, UnfinishedApply, check_finished, interrupted, unfinished,
+    InterruptedApply, UnfinishedApply, check_finished, interrupted, is_unfinished_in, unfinished,
 };
 pub use plan::{
     ApplyOptions, ApplyPlan, AttributeCounts, KeptExtent, KeptInBase, Loss, Merged, Special,
@@ -316,6 +316,7 @@ fn prepare(
         session: opened.session().id().to_owned(),
         file: opened.session().path().display().to_string(),
         begun,
+        top_id: Some(target.id()),
         top: plan.top,
         top_from: Some(plan::attrs_of(&target.top)),
         keeps,

@@ -10,6 +10,7 @@ use super::journal_of;
 use super::locked_dirs::close_left_open;
 use super::step_runner::steps_left;
 use super::target_dir::ApplyTarget;
+use crate::base::BasePath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
@@ -63,6 +64,18 @@ pub fn unfinished(opened: &OpenSession) -> Option<UnfinishedApply> {
         Ok(Ok(journal)) if journal.session == opened.session().id() => UnfinishedApply::Interrupted,
         Ok(Ok(journal)) => UnfinishedApply::InterruptedOther(Some(journal.file)),
         Ok(Err(_)) | Err(_) => UnfinishedApply::InterruptedOther(None),
+    })
+}
+
+/// Whether `dir` is the directory of an unfinished apply of the session with this id, perhaps at
+/// another path, and no copy of it. `false` also if that cannot be read.
+pub fn is_unfinished_in(session: &str, dir: &Path) -> bool {
+    let Ok(target) = Target::open(dir) else { return false };
+    let Ok(Some(staging)) = target.staging(false) else { return false };
+    let Ok(Some(journal)) = staging.journal() else { return false };
+    let top = target.object(&BasePath::root()).ok().flatten();
+    Journal::read(journal).is_ok_and(|journal| {
+        journal.session == session && journal.top_id == top.map(|top| top.id())
     })
 }
 

@@ -198,6 +198,7 @@ fn prepare_open(
     let mut steps = plan.steps;
     steps.note_made(target, options.keep.is_some())?;
     let journal = Journal {
+        top_id: Some(target.id()),
         top: plan.top,
         top_from: Some(target.host_top.clone()),
         keeps: options.keep.is_some(),

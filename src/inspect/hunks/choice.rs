@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::id::HunkId;
-use super::pieces::{DiffPieces, pieces};
+use super::pieces::{DiffPieces, old_attributes, pieces};
 use crate::delta::MergedPath;
 use crate::inspect::diff::Difference;
 use crate::inspect::error::Result;
@@ -62,10 +62,7 @@ pub(in crate::inspect) fn part(
     if *ids == all {
         return Ok(Choice::Whole);
     }
-    let old = difference.old.as_ref().map_or([0; 3], |old| {
-        let attr = &old.attr;
-        [attr.mode, attr.uid, attr.gid]
-    });
+    let old = difference.old.as_ref().map_or([0; 3], |old| old_attributes(difference, old));
     let attributes = file.attributes.filter(|a| ids.contains(&a.id)).map_or(old, |a| a.new);
     Ok(Choice::Part(ChosenPart {
         content: file.text.with(ids).into(),

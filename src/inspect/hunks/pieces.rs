@@ -8,7 +8,7 @@ use crate::inspect::diff::{Difference, DifferenceKind, at, base_error, drifted_o
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::patch::has_nul;
-use crate::overlay::{TreeObject, TreeView};
+use crate::overlay::{BaseObject, TreeObject, TreeView};
 use crate::vfs::FileKind;
 
 /// The pieces of a difference.
@@ -88,13 +88,24 @@ pub fn pieces(
     }
     let Some(text) = TextHunks::of(&change.path, before, now) else { return whole() };
     let new = after.attr();
-    let attributes = [[old.attr.mode, old.attr.uid, old.attr.gid], [new.mode, new.uid, new.gid]];
+    let attributes = [old_attributes(difference, old), [new.mode, new.uid, new.gid]];
     let attributes = (attributes[0] != attributes[1]).then(|| {
         let numbers: Vec<u8> = attributes.iter().flatten().flat_map(|n| n.to_be_bytes()).collect();
         let id = HunkId::of("attributes", &[change.path.as_bytes(), &numbers]);
         Attributes { id, old: attributes[0], new: attributes[1] }
     });
     Ok(DiffPieces::File(Box::new(FileHunks { text, attributes })))
+}
+
+/// Mode, owner and group from which the session's differ: the original's. If the base changed the
+/// owner alone, the file has not drifted, and that owner is no change of the session.
+pub(super) fn old_attributes(difference: &Difference, old: &BaseObject) -> [u32; 3] {
+    match &difference.change.original {
+        Some(original) if original.kind == old.attr.kind => {
+            [original.mode, original.uid, original.gid]
+        }
+        _ => [old.attr.mode, old.attr.uid, old.attr.gid],
+    }
 }
 
 /// The current content of a base file that drifted; `None` if it did not drift or is too large to

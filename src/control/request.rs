@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::refusal::Refusal;
 use super::usage::{ExportsUsage, UsageReport};
 use crate::delta::{Limits, MergedPath};
-use crate::overlay::RebaseItem;
+use crate::overlay::{MergedParts, RebaseItem};
 use crate::vfs::{FileId, SetAttr, SetTime, Time};
 
 /// A request.
@@ -261,6 +261,15 @@ pub struct AppliedObject {
     /// Mode, owner and group that a directory was to get and has not.
     #[serde(default)]
     pub not_given: Option<[u32; 3]>,
+    /// Whether its content was merged with the base's.
+    #[serde(default)]
+    pub merged_content: bool,
+    /// Whether its mode, owner and group were.
+    #[serde(default)]
+    pub merged_attributes: [bool; 3],
+    /// Whether its mtime was.
+    #[serde(default)]
+    pub merged_mtime: bool,
 }
 
 impl AppliedObject {
@@ -275,6 +284,11 @@ impl AppliedObject {
             base_ctime: self.base_ctime.map(|(secs, nanos)| Time { secs, nanos }),
             was_linked: self.was_linked,
             not_given: self.not_given,
+            merged: MergedParts {
+                content: self.merged_content,
+                attributes: self.merged_attributes,
+                mtime: self.merged_mtime,
+            },
         })
     }
 }

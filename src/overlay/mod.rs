@@ -93,7 +93,7 @@ pub use tools::changes::{BaseObject, Change, ChangesError, DeniedChange, origina
 pub use tools::data::{DataPiece, DataReader};
 pub use tools::layer::LostDir;
 pub use tools::path_rows::PathRows;
-pub use tools::rebase::RebaseItem;
+pub use tools::rebase::{MergedParts, RebaseItem};
 pub use tools::rebase_part::AppliedPart;
 pub use tools::rebase_unchanged::UnchangedCopy;
 pub use tools::seal::{SealError, SealStep, Sealed, Sealing};

@@ -133,6 +133,24 @@ pub(super) fn keep_original(
     Ok(())
 }
 
+/// Stores an original in place of the one that its path has, with its content or link target.
+pub(super) fn replace_original(
+    edit: &mut Edit<'_>,
+    mut original: Original,
+    content: Option<&[u8]>,
+) -> Result<()> {
+    forget_originals(edit, &original.path)?;
+    let kept = match content {
+        Some(content) if has_room_for(edit, content.len() as u64)? => Some(content),
+        _ => None,
+    };
+    original.has_content = kept.is_some();
+    if let (true, Some(kept)) = (edit.txn.put_original(&original, kept)?, kept) {
+        edit.core.originals.bytes.fetch_add(kept.len() as u64, Relaxed);
+    }
+    Ok(())
+}
+
 /// The complete content of a base file, for its original. `None` if the file is too large,
 /// changed, or cannot be read; an error if the base is busy or does not answer.
 pub(super) fn read_original(

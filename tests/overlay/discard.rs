@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use acetate::delta::MergedPath;
-use acetate::overlay::{Idle, RebaseItem, Undo};
+use acetate::overlay::{Idle, MergedParts, RebaseItem, Undo};
 use acetate::vfs::FsError;
 
 use super::paths;
@@ -43,6 +43,7 @@ pub fn applied(world: &World, paths: &[&str]) -> Vec<RebaseItem> {
         base_ctime: None,
         was_linked: true,
         not_given: None,
+        merged: MergedParts::default(),
     };
     paths.iter().map(let_go).collect()
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use acetate::delta::MergedPath;
-use acetate::overlay::{RebaseItem, UnchangedCopy};
+use acetate::overlay::{MergedParts, RebaseItem, UnchangedCopy};
 
 use crate::support::applied::copy;
 use crate::support::world::World;
@@ -24,6 +24,7 @@ fn moved(world: &World, from: &str, to: &str) -> RebaseItem {
         base_ctime: None,
         was_linked: false,
         not_given: None,
+        merged: MergedParts::default(),
     }
 }
 
@@ -105,6 +106,7 @@ fn a_moved_directory_waits_for_its_own_request() {
         base_ctime: None,
         was_linked: false,
         not_given: None,
+        merged: MergedParts::default(),
     };
     fs::write(base.join("top/a"), "new").unwrap();
     fs::rename(base.join("top/b"), base.join("top/c")).unwrap();

@@ -192,6 +192,7 @@ impl SessionUpdater for Book<'_> {
             base_ctime: applied.base_ctime,
             was_linked: applied.was_linked,
             not_given: applied.not_given,
+            merged: applied.merged,
         };
         let (parts, whole): (Vec<_>, Vec<_>) = applied.iter().partition(|a| a.part.is_some());
         let whole = whole.into_iter().map(let_go).collect();

@@ -134,5 +134,8 @@ fn message(applied: &AppliedChange, is_first: bool) -> control::AppliedObject {
         base_ctime: applied.base_ctime.map(|time| (time.secs, time.nanos)),
         was_linked: applied.was_linked,
         not_given: applied.not_given,
+        merged_content: applied.merged.content,
+        merged_attributes: applied.merged.attributes,
+        merged_mtime: applied.merged.mtime,
     }
 }

@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 
 use super::advice::ApplyAdvice;
 use super::copy::original_in_copy;
+use super::hunk_changes::side_attrs;
 use super::keep;
-use super::merge::{Merge, StepContent};
+use super::merge::{Merge, StepContent, merged_parts};
 use super::plan::{ChangeSize, Make, attrs_of, target_path};
 use super::planner::{Planner, RemovedBaseDir};
 use super::steps::{PutStep, Set, Take};
@@ -66,6 +67,10 @@ impl Planner<'_> {
             Some(merge) => merge.attrs.clone(),
             None => self.attrs_of_both(change, after)?,
         };
+        let ours = side_attrs(after, self.part_of(change));
+        if let Some(change) = self.plan.changes.last_mut() {
+            change.merged = merged_parts(&ours, &attrs, merge.as_ref());
+        }
         self.note_special(change, &attrs, kept)?;
         if kept && let Some(base) = &change.before {
             return self.keep(base, (after, attrs), (to, replaced), (moves, change.is_link));
@@ -189,6 +194,12 @@ impl Planner<'_> {
             self.plan.steps.puts[at].over = over.as_ref().map(SeenObject::from);
         }
         Ok(())
+    }
+
+    /// Attributes of the base's object at a path, also if the target is a copy.
+    pub fn base_stat(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
+        super::target_dir::stat_in(self.opened.base(), path)
+            .map_err(|source| diff::base_error(self.opened, path, source))
     }
 
     /// The copy's object at the destination, if the base has none there.

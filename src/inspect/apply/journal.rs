@@ -16,7 +16,7 @@ use super::{LostLink, Skipped};
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::hunks::ChosenPart;
-use crate::overlay::PathRows;
+use crate::overlay::{MergedParts, PathRows};
 use crate::vfs::{FileId, FileKind, Time};
 use crate::writeback::{Attrs, SeenObject, StagingDir};
 
@@ -118,6 +118,7 @@ impl Journal {
                 "is_whole": change.is_whole,
                 "planned": change.planned.map(state),
                 "was_linked": change.was_linked,
+                "merged": merged(change.merged),
                 "part": change.part.as_ref().map(part),
                 "paths": change.paths,
             }}))?;
@@ -199,6 +200,8 @@ impl Journal {
                 planned: optional(value.get("planned").unwrap_or(&Value::Null), to_state)?,
                 base_ctime: None,
                 not_given: None,
+                merged: optional(value.get("merged").unwrap_or(&Value::Null), to_merged_parts)?
+                    .unwrap_or_default(),
                 was_linked: value.get("was_linked").and_then(Value::as_bool).unwrap_or(false),
                 part: optional(value.get("part").unwrap_or(&Value::Null), to_part)?,
                 // Older versions do not store it.
@@ -366,6 +369,21 @@ fn to_state(state: &Value) -> Option<PathRows> {
         Some((FileId(entry.get(0)?.as_u64()?), changed))
     })?;
     Some(PathRows { entry, is_whited_out: state.get("is_whited_out")?.as_bool()? })
+}
+
+fn merged(merged: MergedParts) -> Value {
+    let MergedParts { content, attributes, mtime } = merged;
+    json!({ "content": content, "attributes": attributes, "mtime": mtime })
+}
+
+fn to_merged_parts(value: &Value) -> Option<MergedParts> {
+    let attributes = value.get("attributes")?.as_array()?;
+    let attributes: Option<Vec<_>> = attributes.iter().map(Value::as_bool).collect();
+    Some(MergedParts {
+        content: value.get("content")?.as_bool()?,
+        attributes: attributes?.try_into().ok()?,
+        mtime: value.get("mtime")?.as_bool()?,
+    })
 }
 
 fn to_id(value: &Value) -> Option<(u64, u64)> {

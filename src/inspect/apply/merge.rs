@@ -21,7 +21,7 @@ use crate::inspect::error::Result;
 use crate::inspect::hunks::ChosenPart;
 use crate::inspect::patch::{has_nul, has_too_many_lines};
 use crate::inspect::text_merge::{self, TextMerge};
-use crate::overlay::{BaseObject, BlobDigest, Change, TreeObject, TreeView};
+use crate::overlay::{BaseObject, BlobDigest, Change, MergedParts, TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind, FsError, Time};
 use crate::writeback::Attrs;
 
@@ -247,8 +247,18 @@ impl Planner<'_> {
 
 impl Planner<'_> {
     /// The attributes of a directory that stays or moves: the session's where the session changed
-    /// them, else those that the target has now.
-    pub(super) fn attrs_of_dir(&self, change: &Change, after: &TreeObject) -> Result<Attrs> {
+    /// them, else those that the target has now; and which are the target's own.
+    pub(super) fn attrs_of_dir(
+        &self,
+        change: &Change,
+        after: &TreeObject,
+    ) -> Result<(Attrs, MergedParts)> {
+        let given = self.dir_attrs_of_both(change, after)?;
+        let merged = merged_parts(&attrs(after), &given, None);
+        Ok((given, merged))
+    }
+
+    fn dir_attrs_of_both(&self, change: &Change, after: &TreeObject) -> Result<Attrs> {
         let mut ours = attrs(after);
         let is_dir = |kind| kind == FileKind::Directory;
         let is_named = self.sides.session.iter().any(|named| change.path.is_within(named));
@@ -281,6 +291,18 @@ impl Merge {
             StepContent::Both { base, .. } => Some(base.attr.fileid),
             _ => None,
         }
+    }
+}
+
+/// What of an object, for which the session has the attributes `ours`, is the base's own in the
+/// attributes `given` and the content of a merge.
+pub(super) fn merged_parts(ours: &Attrs, given: &Attrs, merge: Option<&Merge>) -> MergedParts {
+    let of_both =
+        |merge: &Merge| matches!(merge.content, StepContent::Base | StepContent::Both { .. });
+    MergedParts {
+        content: merge.is_some_and(of_both),
+        attributes: [ours.mode != given.mode, ours.uid != given.uid, ours.gid != given.gid],
+        mtime: ours.mtime != given.mtime,
     }
 }
 

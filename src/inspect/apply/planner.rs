@@ -12,7 +12,7 @@ use super::plan::{ApplyOptions, ApplyPlan, ChangeSize, attrs, attrs_of, fingerpr
 use super::steps::{AppliedChange, Set};
 use super::target_dir::ApplyTarget;
 use super::unchanged::{DroppedCopy, is_as_it_began, is_made_alike};
-use crate::base::{BaseAttr, BasePath};
+use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::diff::{self, Difference};
@@ -21,7 +21,7 @@ use crate::inspect::hunks::{ChosenHunks, ChosenPart};
 use crate::inspect::log::is_top_set;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
-use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
+use crate::overlay::{BaseObject, Change, MergedParts, TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind, Locator, Time};
 use crate::writeback::{Attrs, SeenObject, StagingSlot};
 
@@ -357,8 +357,8 @@ impl<'a> Planner<'a> {
         let dir = match dir {
             Some(after) => {
                 let there = self.dir_there(&change)?;
-                let attrs = self.attrs_of_dir(&change, after)?;
-                Some((target_path(after.path()), attrs, there))
+                let (attrs, merged) = self.attrs_of_dir(&change, after)?;
+                Some((target_path(after.path()), attrs, there, merged))
             }
             None => None,
         };
@@ -388,10 +388,15 @@ impl<'a> Planner<'a> {
             self.note(&difference)?;
             self.add(&difference)?;
         }
-        if let Some((path, attrs, there)) = dir.filter(|_| !holds_no_change || number.is_some()) {
+        if let Some((path, attrs, there, merged)) =
+            dir.filter(|_| !holds_no_change || number.is_some())
+        {
             let from = there.as_ref().map(attrs_of);
             let seen = there.as_ref().map(SeenObject::without_ctime);
             self.plan.steps.sets.push(Set { path, attrs, from, seen, change: number });
+            if let Some(number) = number {
+                self.plan.changes[number].merged = merged;
+            }
         }
         Ok(())
     }
@@ -416,6 +421,7 @@ impl<'a> Planner<'a> {
             planned: Some(planned),
             base_ctime: None,
             not_given: None,
+            merged: MergedParts::default(),
             was_linked: before
                 .is_some_and(|base| base.attr.kind != FileKind::Directory && base.attr.nlink > 1),
             part: self.part_of(change).cloned(),
@@ -473,12 +479,6 @@ impl<'a> Planner<'a> {
 
     fn has_left_out(&self, path: &MergedPath) -> bool {
         self.left_out.contains(path) || path.first_below(&self.left_out).is_some()
-    }
-
-    /// Attributes of the base's object at a path, also if the target is a copy.
-    pub fn base_stat(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
-        super::target_dir::stat_in(self.opened.base(), path)
-            .map_err(|source| diff::base_error(self.opened, path, source))
     }
 }
 

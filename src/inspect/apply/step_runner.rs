@@ -437,14 +437,31 @@ impl<'a> StepRunner<'a> {
         self.skipped
     }
 
-    /// Stores in each change the ctime that its object has in the base, if it can be read.
+    /// Stores in each change the ctime that its object has in the base, if it can be read, and is
+    /// as the steps left it.
     pub fn note_base_ctimes(&self, applied: &mut [AppliedChange]) {
+        let steps = &self.journal.steps;
+        let puts: HashMap<_, _> = steps.puts.iter().map(|put| (&put.to, put)).collect();
+        let sets: HashMap<_, _> = steps.sets.iter().map(|set| (&set.path, set)).collect();
         // The top has no name that a client could remove.
         let has_name =
             |change: &&mut AppliedChange| change.was_entry() && change.path != MergedPath::root();
         for change in applied.iter_mut().filter(has_name) {
-            let now = self.target.dir.look(&target_path(&change.path)).ok().flatten();
-            change.base_ctime = now.and_then(|seen| seen.ctime);
+            let path = target_path(&change.path);
+            let Ok(Some(now)) = self.target.dir.object(&path) else { continue };
+            let made = puts.get(&path).and_then(|put| put.made.as_ref());
+            let is_as_left = match (made, sets.get(&path)) {
+                _ if now.is_dir() => true,
+                (Some(made), _) => {
+                    made.seen.is_as_seen(&now.seen) && now.attrs.has_rights_of(&made.attrs)
+                }
+                (None, Some(set)) => set.is_as_left(&now),
+                (None, None) => true,
+            };
+            if is_as_left {
+                change.base_ctime =
+                    self.target.dir.look(&path).ok().flatten().and_then(|now| now.ctime);
+            }
         }
     }
 

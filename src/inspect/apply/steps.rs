@@ -14,9 +14,9 @@ use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::error::Result;
 use crate::inspect::hunks::ChosenPart;
-use crate::overlay::PathRows;
+use crate::overlay::{MergedParts, PathRows};
 use crate::vfs::{FileId, Time};
-use crate::writeback::{Attrs, SeenObject, Staging, StagingDir, StagingSlot};
+use crate::writeback::{Attrs, SeenObject, Staging, StagingDir, StagingSlot, TargetObject};
 
 /// Takes an object from its path in the target to staging.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,13 +88,16 @@ pub struct AppliedChange {
     /// The session's rows for the path when the plan was made; `None` in a journal of an older
     /// version.
     pub planned: Option<PathRows>,
-    /// The base object's ctime after the apply; `None` before.
+    /// The base object's ctime after the apply; `None` before, and if something else changed the
+    /// object since its step.
     pub base_ctime: Option<Time>,
     /// The base file had further hard links when the plan was made.
     pub was_linked: bool,
     /// Mode, owner and group that the apply was to give a directory, if something else set others
     /// during it: those stay.
     pub not_given: Option<[u32; 3]>,
+    /// What of the object is merged with the base's own changes.
+    pub merged: MergedParts,
     /// No change below it is left out: the session may drop all its rows below.
     pub is_whole: bool,
     /// Only this part of a file is applied: the session keeps the rest.
@@ -102,6 +105,23 @@ pub struct AppliedChange {
     /// Number of paths that it counts for, as in `diff`: for a removed directory, all its entries
     /// too; 0 if only a directory's times differ, which follow its entries.
     pub paths: u64,
+}
+
+impl Set {
+    /// Whether a file is as this step left it: each attribute is the one that was set, or, if the
+    /// user may not set it, the one before.
+    pub(super) fn is_as_left(&self, now: &TargetObject) -> bool {
+        let from = self.from.as_ref().unwrap_or(&self.attrs);
+        let is_one_of =
+            |get: &dyn Fn(&Attrs) -> u32| [get(&self.attrs), get(from)].contains(&get(&now.attrs));
+        let is_same = |seen: &SeenObject| seen.is(&now.seen) && seen.size == now.seen.size;
+        let has_time = [self.attrs.mtime, from.mtime].contains(&now.attrs.mtime);
+        self.seen.as_ref().is_none_or(is_same)
+            && has_time
+            && is_one_of(&|attrs| attrs.mode)
+            && is_one_of(&|attrs| attrs.uid)
+            && is_one_of(&|attrs| attrs.gid)
+    }
 }
 
 impl AppliedChange {

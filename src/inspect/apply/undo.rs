@@ -28,6 +28,7 @@ use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
+use crate::overlay::MergedParts;
 use crate::system_error::words;
 use crate::writeback::{Cloner, Hooks, Staging, StagingDir, TargetObject, UndoDir};
 
@@ -191,6 +192,7 @@ fn prepare_open(
         base_ctime: None,
         was_linked: false,
         not_given: None,
+        merged: MergedParts::default(),
         is_whole: true,
         part: None,
         paths: paths.get(&number).copied().unwrap_or(0),

@@ -10,6 +10,7 @@
 //! | `rebase`, `rebase_part`, `rebase_unchanged` | drop rows that the base has |
 //! | `rebase_closed` | drops modes that close a directory |
 //! | `rebase_links` | what these rows linked elsewhere |
+//! | `rebase_moves`, `rebase_originals` | paths of moved objects; originals of applied ones |
 //! | `path_rows` | the session's rows for one path |
 //! | `prune` | shortens the audit log |
 //! | `seal` | folds our own tables into those of the specification |
@@ -27,6 +28,7 @@ pub(super) mod rebase;
 mod rebase_closed;
 mod rebase_links;
 mod rebase_moves;
+mod rebase_originals;
 pub(super) mod rebase_part;
 pub(super) mod rebase_unchanged;
 pub(super) mod seal;

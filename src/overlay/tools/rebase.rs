@@ -13,9 +13,8 @@ use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Time};
 
 use super::discard::{record_given_up, replace_marks_above, update_changed_dirs};
 use super::rebase_links::{is_as_applied, move_to_other_names};
-use super::rebase_moves::{
-    AppliedMoves, base_bytes, follow_moves, follow_originals, update_origins_below,
-};
+use super::rebase_moves::{AppliedMoves, base_bytes, follow_moves, update_origins_below};
+use super::rebase_originals::follow_originals;
 use super::tree::{TreeView, visible_dir};
 use crate::overlay::Overlay;
 use crate::overlay::base_names::{
@@ -50,6 +49,20 @@ pub struct RebaseItem {
     /// Mode, owner and group that `apply` was to give a directory, if something else set others
     /// during it: the directory keeps those.
     pub not_given: Option<[u32; 3]>,
+    /// What of the object `apply` merged with the base's own changes.
+    pub merged: MergedParts,
+}
+
+/// The parts of a base object in which an apply kept the base's own changes: there the object is
+/// not what the session had.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MergedParts {
+    /// Content.
+    pub content: bool,
+    /// Mode, owner and group.
+    pub attributes: [bool; 3],
+    /// Last change of content.
+    pub mtime: bool,
 }
 
 impl Overlay {
@@ -214,11 +227,12 @@ pub(super) fn advance_whiteout(edit: &mut Edit<'_>, applied: &RebaseItem) -> Res
 
 /// Makes an applied directory's origin the base's directory, and gives it the base's attributes
 /// where the session has no others. Of an attribute that something else set during the apply, the
-/// origin has what the apply was to set: what a client set since differs from both, and is drift.
+/// origin has what the apply was to set, and of one that the base had changed before, what it had:
+/// what a client set since differs from both, and is drift.
 fn follow_applied_attributes(
     row: &mut InodeRow,
     (base, attr): (BasePath, &BaseAttr),
-    not_given: Option<[u32; 3]>,
+    applied: &RebaseItem,
 ) {
     // The session did not set its time, or the base's is later than what the session did.
     let is_set = row.origin.as_ref().is_none_or(|origin| origin.mtime != row.mtime);
@@ -228,7 +242,14 @@ fn follow_applied_attributes(
     let now = [attr.mode, attr.uid, attr.gid];
     row.follow_base_attributes(now);
     let own = [row.mode, row.uid, row.gid];
-    let mut known = not_given.unwrap_or(now);
+    let mut known = applied.not_given.unwrap_or(now);
+    if let Some(was) = row.origin.as_ref().and_then(|origin| origin.attributes) {
+        for ((known, was), is_merged) in known.iter_mut().zip(was).zip(applied.merged.attributes) {
+            if is_merged {
+                *known = was;
+            }
+        }
+    }
     for ((known, own), now) in known.iter_mut().zip(own).zip(now) {
         if own == now {
             *known = now;
@@ -236,6 +257,33 @@ fn follow_applied_attributes(
     }
     row.origin = Some(Origin { attributes: Some(known), ..origin_of(base, attr) });
     row.follow_base_attributes(now);
+}
+
+/// Updates a session file whose base file stays, with other names.
+fn follow_base_file(
+    edit: &mut Edit<'_>,
+    row: &mut InodeRow,
+    attr: &BaseAttr,
+    merged: MergedParts,
+) -> Result<()> {
+    detect_new_links(edit, row)?;
+    refresh_origin_ctime(row, attr);
+    follow_merged_attributes(row, attr, merged);
+    Ok(())
+}
+
+/// Gives a session file the attributes of the base file in which the base's own changes were kept.
+fn follow_merged_attributes(row: &mut InodeRow, attr: &BaseAttr, merged: MergedParts) {
+    let [_, has_owner, has_group] = merged.attributes;
+    if has_owner {
+        row.uid = attr.uid;
+    }
+    if has_group {
+        row.gid = attr.gid;
+    }
+    if merged.mtime {
+        row.mtime = attr.mtime;
+    }
 }
 
 /// Whether an object changed since it was applied.
@@ -302,7 +350,7 @@ fn drop_applied_row(
         // Not if another directory was put there: its entries are as unknown as before.
         let is_other = |known: &Origin| known.path == base && known.fileid != attr.fileid;
         if !row.origin.as_ref().is_some_and(is_other) {
-            follow_applied_attributes(&mut row, (base, &attr), applied.not_given);
+            follow_applied_attributes(&mut row, (base, &attr), applied);
         }
         edit.txn.put_inode(&row)?;
         edit.invalidate(Invalidation::All);
@@ -315,6 +363,7 @@ fn drop_applied_row(
     {
         // The other names become further hard links of the base file.
         row.origin = Some(origin_of(base, &attr));
+        follow_merged_attributes(&mut row, &attr, applied.merged);
         edit.txn.put_inode(&row)?;
         edit.invalidate(Invalidation::All);
         return Ok(false);
@@ -330,8 +379,7 @@ fn drop_applied_row(
     // Its other base names show the applied content too, if they are still one file.
     let is_one = row.origin.as_ref().is_some_and(|origin| origin.fileid == attr.fileid);
     if row.nlink > 0 && is_one {
-        detect_new_links(edit, &mut row)?;
-        refresh_origin_ctime(&mut row, &attr);
+        follow_base_file(edit, &mut row, &attr, applied.merged)?;
     }
     if !is_one && applied.was_linked {
         move_to_other_names(edit, &mut row, &base, keeps)?;

@@ -1,4 +1,4 @@
-//! Moves that `apply` made in the base: redirects, origins and originals get the new paths.
+//! Moves that `apply` made in the base: redirects and origins get the new paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,43 +12,6 @@ use super::tree::visible_dir;
 use crate::overlay::cache::Invalidation;
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
-use crate::overlay::original::{forget_originals, keep_original, read_original};
-
-/// Updates originals: they move with directories, and go with applied objects. An object that a
-/// client changed since gets the applied state as its original.
-pub(super) fn follow_originals(
-    edit: &mut Edit<'_>,
-    applied: &[RebaseItem],
-    kept: &BTreeMap<&MergedPath, &RebaseItem>,
-) -> Result<()> {
-    for applied in applied {
-        let found = visible_dir(edit, &applied.path.parent())?;
-        let base = found.and_then(|dir| dir.base.clone()).zip(applied.path.name());
-        let Some(path) = base.map(|(dir, name)| dir.join(&name)) else { continue };
-        let now = edit.view().base_attr_at(&path)?;
-        let from = applied.from.as_ref().and_then(|from| BasePath::from_bytes(base_bytes(from)));
-        if now.as_ref().is_some_and(|now| now.kind == FileKind::Directory) {
-            if let Some(from) = from {
-                edit.txn.rename_originals(&from, &path)?;
-            }
-            continue;
-        }
-        for gone in from.iter().chain([&path]) {
-            forget_originals(edit, gone)?;
-        }
-        if let Some(now) = now.filter(|now| applied.base_ctime == Some(now.ctime))
-            && kept.contains_key(&applied.path)
-        {
-            let content = match now.kind {
-                FileKind::Regular => read_original(edit, &path, &now)?,
-                FileKind::Symlink => Some(edit.core.base.read_link(&path)?),
-                _ => continue,
-            };
-            keep_original(edit, &path, &now, content.as_deref(), true)?;
-        }
-    }
-    Ok(())
-}
 
 /// Points redirects into moved base directories at their new paths, including redirects that a
 /// client moved.

@@ -11,7 +11,7 @@ use crate::delta::AuditProcedure;
 use crate::vfs::{Caller, Device, FileId, FileKind, FsError, Time};
 
 use super::discard::{record_given_up, update_changed_dirs};
-use super::rebase::{RebaseItem, advance_whiteout, as_named_now, hide_again};
+use super::rebase::{MergedParts, RebaseItem, advance_whiteout, as_named_now, hide_again};
 use super::tree::visible_dir;
 use crate::overlay::Overlay;
 use crate::overlay::base_names::count_hidden_links;
@@ -68,7 +68,7 @@ fn keep_rest(edit: &mut Edit<'_>, applied: &RebaseItem, part: &AppliedPart) -> R
     let is_shown = has_entry || edit.txn.is_whited_out(&applied.path)?;
     if let Some(base) = place.base.as_ref().filter(|_| is_shown) {
         let path = base.join(&name);
-        let attr = attr_of_part(edit, &path, part)?;
+        let attr = attr_of_part(edit, &path, part, applied.merged)?;
         keep_original(edit, &path, &attr, Some(&part.content), true)?;
     }
     edit.invalidate(Invalidation::All);
@@ -76,8 +76,14 @@ fn keep_rest(edit: &mut Edit<'_>, applied: &RebaseItem, part: &AppliedPart) -> R
     update_changed_dirs(edit, BTreeSet::from([dir]), true)
 }
 
-/// Attributes of the new original: the base file's, if that has this mode and content.
-fn attr_of_part(edit: &Edit<'_>, path: &BasePath, part: &AppliedPart) -> Result<BaseAttr> {
+/// Attributes of the new original: the base file's, if that has this mode and content. An owner or
+/// group that only the base changed is not the original's.
+fn attr_of_part(
+    edit: &Edit<'_>,
+    path: &BasePath,
+    part: &AppliedPart,
+    merged: MergedParts,
+) -> Result<BaseAttr> {
     let [mode, uid, gid] = part.attributes;
     let size = part.content.len() as u64;
     let now = edit.view().base_attr_at(path)?;
@@ -85,7 +91,10 @@ fn attr_of_part(edit: &Edit<'_>, path: &BasePath, part: &AppliedPart) -> Result<
         now.filter(|now| (now.kind, now.mode, now.size) == (FileKind::Regular, mode, size))
         && base_digest(&edit.view(), path, &now)? == Some(BlobDigest::of(&part.content))
     {
-        return Ok(now);
+        let [_, has_owner, has_group] = merged.attributes;
+        let uid = if has_owner { uid } else { now.uid };
+        let gid = if has_group { gid } else { now.gid };
+        return Ok(BaseAttr { uid, gid, ..now });
     }
     // No base file has these times, so it is compared by its content.
     Ok(BaseAttr {

@@ -9,7 +9,7 @@ use acetate::inspect::InspectError;
 use acetate::inspect::apply::{ApplyOptions, Consent, DriftReason, apply};
 use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::inspect::seal::seal;
-use acetate::overlay::RebaseItem;
+use acetate::overlay::{MergedParts, RebaseItem};
 use acetate::vfs::Time;
 
 use super::{apply_served, copy, open, path};
@@ -440,6 +440,7 @@ fn what_apply_itself_did_after_a_removal() {
             base_ctime: is_as_left.then_some(left),
             was_linked: false,
             not_given: None,
+            merged: MergedParts::default(),
         };
         let kept = world.wait(world.overlay.rebase(&world.caller, vec![let_go])).unwrap();
         assert_eq!(kept, [super::path("dir/file")]);

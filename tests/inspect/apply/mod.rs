@@ -14,6 +14,7 @@ mod left_out;
 mod linked_meanwhile;
 mod meanwhile;
 mod merge;
+mod merged_meanwhile;
 mod modes_killed;
 mod moved_alike;
 mod moved_dirs;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -21,9 +21,10 @@ use proptest::prelude::*;
 use super::{apply_served, check, open, path};
 use crate::inspect::hunks::{all_pieces, file};
 use crate::support::applied::{Book, all, planned};
+use crate::support::skip::skip;
 use crate::support::world::World;
 
-fn lines(lines: impl IntoIterator<Item = u32>) -> String {
+pub fn lines(lines: impl IntoIterator<Item = u32>) -> String {
     lines.into_iter().map(|line| format!("{line}\n")).collect()
 }
 
@@ -89,6 +90,23 @@ fn a_file_that_was_saved_by_a_rename_is_taken_in_parts() {
     assert_eq!(ids(&world), [all_ids[0]]);
     assert_eq!(apply_served(&world, &all()).skipped, []);
     assert_eq!(base_text(&world), with(&[5, 15]));
+}
+
+#[test]
+fn an_owner_that_the_base_got_stays_when_hunks_are_applied() {
+    if !rustix::process::geteuid().is_root() {
+        skip("only root gives files away");
+        return;
+    }
+    let mut world = changed();
+    let all_ids = ids(&world);
+    let file = world.change_base().join("dir/text");
+    chown(&file, Some(1), Some(2)).unwrap();
+    for options in [only("dir/text", [all_ids[2]]), all()] {
+        assert_eq!(apply_served(&world, &options).skipped, []);
+        let meta = fs::metadata(&file).unwrap();
+        assert_eq!((meta.uid(), meta.gid()), (1, 2));
+    }
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn make(world: &World, change: fn(&World) -> Done) -> bool {
 
 /// When a client makes a change.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Moment {
+pub enum Moment {
     Staging,
     /// Before this step.
     Step(usize),
@@ -162,7 +162,7 @@ impl<F: FnMut(Moment)> SessionUpdater for Late<'_, F> {
 }
 
 /// Applies all; `at` is told each moment once.
-fn apply_with(world: &World, options: &ApplyOptions, at: impl FnMut(Moment)) -> Report {
+pub fn apply_with(world: &World, options: &ApplyOptions, at: impl FnMut(Moment)) -> Report {
     let opened = open(world);
     let plan = planned(&opened, None, options).unwrap();
     let at = std::cell::RefCell::new(at);

@@ -1,0 +1,127 @@
+//! The originals of applied objects.
+//!
+//! The original of an object that a client changed during the apply becomes what the session had
+//! when the apply was planned, as far as that is known: the base's object, except where the apply
+//! merged the base's own changes. There, the original stays as it was. With the merged object as
+//! the original, these changes of the base would look like the session's removal of them.
+
+use std::collections::BTreeMap;
+
+use super::rebase::{MergedParts, RebaseItem};
+use super::rebase_moves::base_bytes;
+use super::tree::visible_dir;
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::{MergedPath, Original};
+use crate::overlay::edit::Edit;
+use crate::overlay::error::Result;
+use crate::overlay::original::{
+    BlobDigest, forget_originals, original_of, read_original, replace_original,
+};
+use crate::vfs::{FileKind, Time};
+
+/// Updates originals: they move with directories, and go with applied objects, except those that a
+/// client changed since.
+pub(super) fn follow_originals(
+    edit: &mut Edit<'_>,
+    applied: &[RebaseItem],
+    kept: &BTreeMap<&MergedPath, &RebaseItem>,
+) -> Result<()> {
+    for applied in applied {
+        let found = visible_dir(edit, &applied.path.parent())?;
+        let base = found.and_then(|dir| dir.base.clone()).zip(applied.path.name());
+        let Some(path) = base.map(|(dir, name)| dir.join(&name)) else { continue };
+        let now = edit.view().base_attr_at(&path)?;
+        let from = applied.from.as_ref().and_then(|from| BasePath::from_bytes(base_bytes(from)));
+        if now.as_ref().is_some_and(|now| now.kind == FileKind::Directory) {
+            if let Some(from) = from {
+                edit.txn.rename_originals(&from, &path)?;
+            }
+            continue;
+        }
+        let has_original =
+            |now: &BaseAttr| matches!(now.kind, FileKind::Regular | FileKind::Symlink);
+        match now.filter(|now| has_original(now) && kept.contains_key(&applied.path)) {
+            Some(now) => {
+                if let Some(from) = from {
+                    forget_originals(edit, &path)?;
+                    edit.txn.rename_originals(&from, &path)?;
+                    move_origin(edit, applied, &from, &path)?;
+                }
+                replace_by_planned(edit, applied, &path, &now)?;
+            }
+            None => {
+                for gone in from.iter().chain([&path]) {
+                    forget_originals(edit, gone)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives the session's object that moved in the base the new path as its origin: its original is
+/// found by that.
+fn move_origin(
+    edit: &mut Edit<'_>,
+    applied: &RebaseItem,
+    from: &BasePath,
+    path: &BasePath,
+) -> Result<()> {
+    let Some((id, _)) = applied.object else { return Ok(()) };
+    for ino in edit.txn.copied_up(id)? {
+        let mut row = edit.view().inode(ino)?;
+        if let Some(origin) = row.origin.as_mut().filter(|origin| origin.path == *from) {
+            origin.path = path.clone();
+            edit.txn.put_inode(&row)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the state of the session's object at the plan the original of `path`. If something else
+/// changed the base object (`now`) since it was applied, the original stays.
+fn replace_by_planned(
+    edit: &mut Edit<'_>,
+    applied: &RebaseItem,
+    path: &BasePath,
+    now: &BaseAttr,
+) -> Result<()> {
+    if applied.base_ctime != Some(now.ctime) {
+        return Ok(());
+    }
+    let (merged, old) = (applied.merged, edit.txn.original(path)?);
+    let (mut original, content) = match &old {
+        Some(old) if merged.content => (old.clone(), edit.txn.original_content(path)?),
+        None if merged.content => return Ok(()),
+        _ => {
+            let content = match now.kind {
+                FileKind::Symlink => Some(edit.core.base.read_link(path)?),
+                _ => read_original(edit, path, now)?,
+            };
+            let size = content.as_ref().map_or(now.size, |content| content.len() as u64);
+            let digest = content.as_deref().map(BlobDigest::of);
+            (Original { size, digest, ..original_of(path, now) }, content)
+        }
+    };
+    (original.mode, original.uid, original.gid) = (now.mode, now.uid, now.gid);
+    if let Some(old) = old {
+        let [has_mode, has_owner, has_group] = merged.attributes;
+        if has_mode {
+            original.mode = old.mode;
+        }
+        if has_owner {
+            original.uid = old.uid;
+        }
+        if has_group {
+            original.gid = old.gid;
+        }
+        if merged.mtime {
+            original.mtime = old.mtime;
+        }
+        if merged != MergedParts::default() {
+            // No base file has this time, so that the original is compared by its content.
+            original.ctime = Time::default();
+        }
+    }
+    replace_original(edit, original, content.as_deref())
+}

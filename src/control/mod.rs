@@ -11,6 +11,7 @@
 mod bulk;
 mod client;
 mod content;
+mod copy_to_drop;
 mod files;
 mod frame;
 pub mod limits;
@@ -26,6 +27,7 @@ mod writing;
 
 pub use client::{ConnectError, ControlConnection, ControlError};
 pub use content::{ContentPart, ContentSource, Nothing, Reading};
+pub use copy_to_drop::CopyToDrop;
 pub use listener::{About, Listener, StopListener};
 pub use perform::perform;
 pub use refusal::{Refusal, RefusalAdvice};

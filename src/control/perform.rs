@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use super::content::ContentSource;
+use super::copy_to_drop::CopyToDrop;
 use super::files::CallerFiles;
 use super::limits::{MAX_PATHS, TURN_MS};
 use super::refusal::{Refusal, RefusalAdvice};
 use super::request::{Answer, AppliedObject, Bound, PathText, Request};
 use super::usage::UsageReport;
 use crate::delta::{Compacted, Ino, MergedPath, PendingCopies};
-use crate::overlay::{AppliedPart, CopyStep, Idle, Overlay, UnchangedCopy, Undo};
-use crate::vfs::{Caller, FileId, FsError, Locator, Time, Vfs};
+use crate::overlay::{AppliedPart, CopyStep, Idle, Overlay, Undo};
+use crate::vfs::{Caller, FsError, Locator, Vfs};
 
 /// Executes a request, except [`Request::Status`] and [`Request::Exports`], which only a server can
 /// answer.
@@ -161,14 +162,10 @@ async fn settle_moves(overlay: &Overlay, caller: &Caller) -> Result<Answer, Refu
 async fn drop_unchanged(
     overlay: &Overlay,
     caller: &Caller,
-    copies: &[(PathText, (u64, i64, u32))],
+    copies: &[CopyToDrop],
 ) -> Result<Answer, Refusal> {
     at_most(copies.len())?;
-    let copy = |(path, (id, secs, nanos)): &(PathText, _)| {
-        let object = (FileId(*id), Time { secs: *secs, nanos: *nanos });
-        Ok(UnchangedCopy { path: path.merged()?, object })
-    };
-    let copies = copies.iter().map(copy).collect::<Result<_, Refusal>>()?;
+    let copies = copies.iter().map(CopyToDrop::to_unchanged_copy).collect::<Result<_, _>>()?;
     overlay.drop_unchanged(caller, copies).await.map(|()| Answer::Done).map_err(of_session)
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::copy_to_drop::CopyToDrop;
 use super::refusal::Refusal;
 use super::usage::{ExportsUsage, UsageReport};
 use crate::delta::{Limits, MergedPath};
@@ -143,8 +144,8 @@ pub enum Request {
     /// Removes copied-up objects that the session did not change, and the moves of directories that
     /// the base made too.
     DropUnchanged {
-        /// Path, file number, and seconds and nanoseconds of the ctime of each.
-        copies: Vec<(PathText, (u64, i64, u32))>,
+        /// The objects.
+        copies: Vec<CopyToDrop>,
     },
     /// Replaces the content of a file if the file is unchanged. The new content follows.
     Rewrite {

@@ -79,7 +79,7 @@ fn next_data(
     Ok(starts.into_iter().flatten().min().filter(|start| *start < after.attr().size))
 }
 
-/// Whether the base has all that the session changed of a file or link, by the same change.
+/// Whether the base has all that the session changed of an object, by the same change.
 pub(super) fn is_made_in_base(
     opened: &OpenSession,
     view: &TreeView<'_>,
@@ -94,7 +94,7 @@ pub(super) fn is_made_in_base(
     let (theirs, ours) = (&base.attr, after.attr());
     let is_changed = differs.content || differs.mode || differs.owner;
     let are_alike = [original.kind, theirs.kind] == [ours.kind; 2];
-    if !is_changed || !are_alike || change.is_link || ours.kind == FileKind::Directory {
+    if !is_changed || !are_alike || change.is_link {
         return Ok(false);
     }
     let is_made = |start, theirs, ours| ours == start || ours == theirs;

@@ -95,7 +95,7 @@ pub use tools::layer::LostDir;
 pub use tools::path_rows::PathRows;
 pub use tools::rebase::{MergedParts, RebaseItem};
 pub use tools::rebase_part::AppliedPart;
-pub use tools::rebase_unchanged::UnchangedCopy;
+pub use tools::rebase_unchanged::{BaseVersion, UnchangedCopy};
 pub use tools::seal::{SealError, SealStep, Sealed, Sealing};
 pub use tools::tree::{Tree, TreeObject, TreeView};
 pub use tools::undo::{Idle, Undo};

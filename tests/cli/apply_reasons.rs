@@ -46,6 +46,22 @@ fn an_edit_that_both_sides_made_is_in_no_list() {
 }
 
 #[test]
+fn an_edit_that_the_base_has_with_others_is_named() {
+    let dir = session_over("f", "1\n2\n3\n4\n5\n");
+    put(dir.path(), "f", "1\nx\n3\n4\n5\n");
+    sleep(Duration::from_millis(1100));
+    fs::write(dir.path().join("base/f"), "1\nx\n3\n4\ny\n").unwrap();
+    let (shown, _) = said(&run(dir.path(), &["diff", "s.db"]), 1);
+    assert_eq!(shown, "M /f (the base changed since)\n");
+    let why = "= /f: the base has the session's change, and others: what the base has shows again";
+    for option in ["--dry-run", "--yes"] {
+        let out = done(dir.path(), &["apply", "s.db", option]);
+        assert!(out.starts_with(&format!("{why}\nnothing to apply to ")), "{out}");
+    }
+    assert!(done(dir.path(), &["status", "s.db"]).contains("0 copied up"));
+}
+
+#[test]
 fn a_file_without_its_original_is_said_to_lack_it() {
     let text = "line\n".repeat(300_000);
     let dir = session_over("big", &text);

@@ -124,7 +124,7 @@ fn a_moved_directory_waits_for_its_own_request() {
 /// The copy at a path, as it is now.
 fn copy_at(world: &World, at: &str) -> UnchangedCopy {
     let attr = world.stat(at);
-    UnchangedCopy { path: path(at), object: (attr.fileid, attr.ctime) }
+    UnchangedCopy { path: path(at), object: (attr.fileid, attr.ctime), base: None }
 }
 
 fn drop_unchanged(world: &World, copies: Vec<UnchangedCopy>) {

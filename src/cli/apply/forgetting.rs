@@ -97,10 +97,7 @@ impl SessionUpdater for Forgetting<'_> {
     fn drop_unchanged(&mut self, copies: &[DroppedCopy]) {
         // Entries before their directory.
         for some in copies.rchunks(limits::MAX_PATHS) {
-            let copies = some.iter().map(|dropped| {
-                let (id, time) = dropped.copy.object;
-                ((&dropped.copy.path).into(), (id.0, time.secs, time.nanos))
-            });
+            let copies = some.iter().map(|dropped| (&dropped.copy).into());
             if let Err(error) = self.0.ask(Request::DropUnchanged { copies: copies.collect() }) {
                 tracing::warn!(%error, "copies in which nothing changed stay in the session");
                 return;

@@ -283,7 +283,12 @@ fn print_notes(args: &Args, plan: &ApplyPlan, out: &mut Out) -> Result<(), CliEr
     }
     let dropped = by_path(&plan.unchanged, |dropped| &dropped.copy.path);
     for dropped in dropped.into_iter().filter(|dropped| dropped.is_drifted) {
-        let why = "the session changed nothing of it: what the base has shows again";
+        let why = match dropped.copy.base {
+            Some(_) => {
+                "the base has the session's change, and others: what the base has shows again"
+            }
+            None => "the session changed nothing of it: what the base has shows again",
+        };
         note("unchanged", '=', &dropped.copy.path, why)?;
     }
     for special in by_path(&plan.special, |special| &special.path) {

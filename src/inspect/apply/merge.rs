@@ -13,6 +13,7 @@ use super::hunk_changes::side_attrs;
 use super::plan::{attrs, attrs_of};
 use super::planner::Planner;
 use super::target_dir::{ApplyTarget, base_error};
+use super::unchanged::{InBase, is_made_alike};
 use crate::base::{BaseAttr, BaseError};
 use crate::delta::Original;
 use crate::inspect::content::{MAX_TEXT_BYTES, content, is_made_in_base, read_base};
@@ -165,25 +166,28 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether the base has all that the session changed of a file, and perhaps more: to apply it
-    /// would write nothing.
-    pub(super) fn is_in_base(&mut self, difference: &Difference) -> Result<bool> {
+    /// How the base has all that the session changed of a file, and perhaps more: to apply it would
+    /// write nothing.
+    pub(super) fn in_base(&mut self, difference: &Difference) -> Result<Option<InBase>> {
         let change = &difference.change;
         let differs = difference.differs;
+        if is_made_alike(difference) {
+            return Ok(Some(InBase::Alike));
+        }
         if self.part_of(change).is_some() || !(differs.content || differs.mode || differs.owner) {
-            return Ok(false);
+            return Ok(None);
         }
         if is_made_in_base(self.opened, self.view, change, differs)? {
-            return Ok(true);
+            return Ok(Some(InBase::Alike));
         }
         let Some(base) = change.before.as_ref().filter(|_| change.is_drifted) else {
-            return Ok(false);
+            return Ok(None);
         };
         let merged = self.merge(difference, Some(base))?;
         let writes_nothing =
             matches!(&merged, MergeOutcome::Merge(merge) if merge.writes_nothing(base));
         self.last_merge = Some((change.path.clone(), merged));
-        Ok(writes_nothing)
+        Ok(writes_nothing.then_some(InBase::WithOthers))
     }
 
     /// Whether a change sets the mode, owner or group of an object that did not drift, and the base

@@ -8,6 +8,7 @@
 //! same. [`resume`] finishes a run that ends later.
 
 mod advice;
+mod as_shown;
 mod audit_drift;
 mod check;
 mod consent;

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::Skipped;
 use super::advice::ApplyAdvice;
 use super::audit_drift::{self, HiddenObject, RemovedDescendant};
 use super::drift::Drifted;
@@ -11,7 +10,7 @@ use super::merge::MergeOutcome;
 use super::plan::{ApplyOptions, ApplyPlan, ChangeSize, attrs, attrs_of, fingerprint, target_path};
 use super::steps::{AppliedChange, Set};
 use super::target_dir::ApplyTarget;
-use super::unchanged::{DroppedCopy, is_as_it_began, is_made_alike};
+use super::unchanged::Compared;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -24,9 +23,6 @@ use crate::inspect::selection::Selection;
 use crate::overlay::{BaseObject, Change, MergedParts, TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind, Locator, Time};
 use crate::writeback::{Attrs, SeenObject, StagingSlot};
-
-/// Why a change is left out that differs from the one that was shown.
-const NOT_AS_SHOWN: &str = "it changed after the plan was shown";
 
 /// A base directory that the plan removes.
 #[derive(Debug, Clone)]
@@ -84,7 +80,7 @@ pub(super) struct Planner<'a> {
     pub(super) drifted_changes: Vec<(usize, Drifted)>,
     pub plan: ApplyPlan,
     /// The plan that the user agreed to; changes that differ from it are left out.
-    shown: Option<&'a ApplyPlan>,
+    pub(super) shown: Option<&'a ApplyPlan>,
     each: &'a mut dyn FnMut(&Difference),
     /// Paths of changes that are left out.
     pub(super) left_out: BTreeSet<MergedPath>,
@@ -312,36 +308,6 @@ impl<'a> Planner<'a> {
         self.chosen(change)
     }
 
-    /// Leaves out a change that differs from the plan that was shown, and adds it to `changed`;
-    /// returns whether it is left out.
-    fn leave_out_if_changed(&mut self, change: &Change) -> Result<bool> {
-        let Some(shown) = self.shown else { return Ok(false) };
-        let is_shown = shown.fingerprints.contains(&fingerprint(change));
-        // Without the move of its directory, the change has no path in the target.
-        let is_in_moved = self.moved_above(&change.path).is_some();
-        if is_shown && !is_in_moved {
-            return Ok(false);
-        }
-        let has_difference = is_shown || self.difference(change.clone())?.is_some();
-        if has_difference {
-            let skipped = Skipped { path: change.path.clone(), why: NOT_AS_SHOWN.to_owned() };
-            self.plan.changed.push(skipped);
-        }
-        Ok(has_difference || is_in_moved)
-    }
-
-    /// Adds to `changed` each change that was shown and that this plan does not have.
-    fn note_vanished_changes(&mut self) {
-        let Some(shown) = self.shown else { return };
-        let named = self.plan.changed.iter().map(|skipped| &skipped.path);
-        let known: BTreeSet<_> =
-            self.plan.changes.iter().map(|change| &change.path).chain(named).collect();
-        let gone = shown.changes.iter().map(|change| &change.path);
-        let gone: Vec<_> = gone.filter(|path| !known.contains(path)).cloned().collect();
-        let skipped = gone.into_iter().map(|path| Skipped { path, why: NOT_AS_SHOWN.to_owned() });
-        self.plan.changed.extend(skipped);
-    }
-
     pub(super) fn difference(&self, change: Change) -> Result<Option<Difference>> {
         let options = diff::DiffOptions {
             selection: Selection::default(),
@@ -362,31 +328,16 @@ impl<'a> Planner<'a> {
             }
             None => None,
         };
-        let holds_no_change = diff::holds_no_change(self.opened, self.view, false, &change)?;
-        let copy = self.copy_of(&change, holds_no_change);
-        let mut difference = self.difference(change)?;
-        let is_same = match &difference {
-            Some(found) if copy.is_some() => is_made_alike(found) || self.is_in_base(found)?,
-            _ => false,
-        };
-        if let Some(copy) = copy
-            && (holds_no_change || is_same || difference.as_ref().is_none_or(is_as_it_began))
-        {
-            self.plan.fingerprints.insert(print);
-            let is_drifted = copy.is_drifted && !is_same;
-            self.plan.unchanged.push(DroppedCopy { is_drifted, ..copy });
-            difference = None;
-        } else if let Some(time) = &difference
-            && self.is_time_of_nothing(time)?
-        {
-            self.plan.fingerprints.insert(print);
-            difference = None;
-        }
+        let Compared { difference, dropped, holds_no_change } = self.compared(change)?;
+        self.plan.unchanged.extend(dropped);
         let number = difference.as_ref().map(|_| self.plan.changes.len());
-        if let Some(difference) = difference {
-            self.plan.fingerprints.insert(print);
-            self.note(&difference)?;
-            self.add(&difference)?;
+        match difference {
+            Some(difference) => {
+                self.plan.fingerprints.insert(print);
+                self.note(&difference)?;
+                self.add(&difference)?;
+            }
+            None => drop(self.plan.without_difference.insert(print)),
         }
         if let Some((path, attrs, there, merged)) =
             dir.filter(|_| !holds_no_change || number.is_some())

@@ -106,6 +106,10 @@ impl Planner<'_> {
             return Ok(false);
         };
         let Some(what) = self.special(change, &attrs(after), false)? else { return Ok(false) };
+        // The base may have it already.
+        if self.compared(change.clone())?.difference.is_none() {
+            return Ok(false);
+        }
         let path = change.path.clone();
         if self.makes_special {
             self.plan.special.push(Special { path, what });

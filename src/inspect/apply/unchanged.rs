@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 
 use super::journal;
 use super::planner::Planner;
-use crate::inspect::diff::{Difference, DifferenceKind, drifted_original};
+use crate::inspect::content::is_made_in_base;
+use crate::inspect::diff::{self, Difference, DifferenceKind, drifted_original};
 use crate::inspect::error::Result;
-use crate::overlay::{Change, TreeObject, UnchangedCopy};
-use crate::vfs::FileKind;
+use crate::overlay::{BaseVersion, Change, TreeObject, UnchangedCopy};
+use crate::vfs::{FileId, FileKind};
 
 /// A copy that the session drops, so that the base shows there again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,37 +28,117 @@ impl DroppedCopy {
     pub(super) fn json(&self) -> Value {
         let path = journal::bytes(self.copy.path.as_bytes());
         let object = journal::object(self.copy.object);
-        json!({ "path": path, "object": object, "is_drifted": self.is_drifted })
+        let base = self.copy.base.as_ref().map(|base| {
+            let times = [Some(base.mtime), base.ctime].map(|time| time.map(journal::time));
+            json!([base.fileid.0, base.size, times])
+        });
+        json!({ "path": path, "object": object, "base": base, "is_drifted": self.is_drifted })
     }
 
     pub(super) fn read(value: &Value) -> Option<Self> {
         let copy = UnchangedCopy {
             path: journal::to_merged(value.get("path")?)?,
             object: journal::to_object(value.get("object")?)?,
+            base: journal::optional(value.get("base").unwrap_or(&Value::Null), to_version)?,
         };
         Some(Self { copy, is_drifted: value.get("is_drifted")?.as_bool()? })
     }
 }
 
+fn to_version(value: &Value) -> Option<BaseVersion> {
+    let times = value.get(2)?;
+    Some(BaseVersion {
+        fileid: FileId(value.get(0)?.as_u64()?),
+        size: value.get(1)?.as_u64()?,
+        mtime: journal::to_time(times.get(0)?)?,
+        ctime: journal::optional(times.get(1)?, journal::to_time)?,
+    })
+}
+
+/// What a plan does with a change that is chosen.
+pub(super) struct Compared {
+    /// The difference that is applied.
+    pub difference: Option<Difference>,
+    /// The copy that the session drops instead.
+    pub dropped: Option<DroppedCopy>,
+    /// See [`diff::holds_no_change`].
+    pub holds_no_change: bool,
+}
+
+/// How the base has a change that the session made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InBase {
+    /// The base made the same change of what the session changed.
+    Alike,
+    /// The base's text has the change, and others.
+    WithOthers,
+}
+
 impl Planner<'_> {
-    /// The copy to drop if the change has no difference. `None` if the target is a copy of the
+    /// Compares a chosen change with the target.
+    pub(super) fn compared(&mut self, change: Change) -> Result<Compared> {
+        let holds_no_change = diff::holds_no_change(self.opened, self.view, false, &change)?;
+        let copy = self.copy_of(&change, holds_no_change);
+        let mut difference = self.difference(change)?;
+        let in_base = match &difference {
+            Some(found) if copy.is_some() => self.in_base(found)?,
+            _ => None,
+        };
+        if let Some(DroppedCopy { mut copy, mut is_drifted }) = copy
+            && (holds_no_change
+                || in_base.is_some()
+                || difference.as_ref().is_none_or(is_as_it_began))
+        {
+            if let Some(how) = in_base {
+                let base = difference.as_ref().and_then(|found| found.change.before.as_ref());
+                copy.base = base.map(|base| BaseVersion::of(&base.attr));
+                is_drifted = how == InBase::WithOthers;
+            }
+            let dropped = Some(DroppedCopy { copy, is_drifted });
+            return Ok(Compared { difference: None, dropped, holds_no_change });
+        }
+        if let Some(found) = &mut difference {
+            if self.is_time_of_nothing(found)? {
+                difference = None;
+            } else if self.is_dir_set_alike(found)? {
+                (found.differs.mode, found.differs.owner) = (false, false);
+            }
+        }
+        Ok(Compared { difference, dropped: None, holds_no_change })
+    }
+
+    /// Whether both sides gave a directory, at its place, the same mode or owner.
+    fn is_dir_set_alike(&self, difference: &Difference) -> Result<bool> {
+        let (change, differs) = (&difference.change, difference.differs);
+        let is_dir = |object: &TreeObject| object.attr().kind == FileKind::Directory;
+        Ok(change.after.as_ref().is_some_and(is_dir)
+            && self.may_go(change)
+            && (differs.mode || differs.owner)
+            && is_made_in_base(self.opened, self.view, change, differs)?)
+    }
+
+    /// Whether the base's state may count for a change. It does not if the target is a copy of the
     /// base, if an option writes the session's object whatever the base has, or if more changed
-    /// than the content (a move, a hard link).
-    pub(super) fn copy_of(&self, change: &Change, holds_no_change: bool) -> Option<DroppedCopy> {
-        let after = change.after.as_ref()?;
+    /// than the object itself (a move, a hard link).
+    fn may_go(&self, change: &Change) -> bool {
         let is_named = self.sides.session.iter().any(|named| change.path.is_within(named));
-        if self.target.is_copy()
+        !(self.target.is_copy()
             || self.is_forced
             || is_named
-            || (after.attr().kind == FileKind::Directory && !holds_no_change)
             || change.is_moved
             || change.is_link
-            || change.replaced.is_some()
-        {
+            || change.replaced.is_some())
+    }
+
+    /// The copy to drop if the change has no difference.
+    pub(super) fn copy_of(&self, change: &Change, holds_no_change: bool) -> Option<DroppedCopy> {
+        let after = change.after.as_ref()?;
+        let is_kept_dir = after.attr().kind == FileKind::Directory && !holds_no_change;
+        if is_kept_dir || !self.may_go(change) {
             return None;
         }
         let object = (after.attr().fileid, after.attr().ctime);
-        let copy = UnchangedCopy { path: change.path.clone(), object };
+        let copy = UnchangedCopy { path: change.path.clone(), object, base: None };
         Some(DroppedCopy { copy, is_drifted: change.is_drifted })
     }
 

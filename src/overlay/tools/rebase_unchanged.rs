@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::base::BasePath;
+use crate::base::{BaseAttr, BasePath};
 use crate::delta::{AuditProcedure, Ino, MergedPath};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Time};
 
@@ -28,6 +28,36 @@ pub struct UnchangedCopy {
     pub path: MergedPath,
     /// Number and ctime: an object with others stays. Of a directory, only the number counts.
     pub object: (FileId, Time),
+    /// The base's object, if it has the same change as the copy: the copy stays if the base's
+    /// object is another one at the drop. `None` if the copy is as its original.
+    pub base: Option<BaseVersion>,
+}
+
+/// A state of a base object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BaseVersion {
+    /// Its number.
+    pub fileid: FileId,
+    /// Its size, in bytes.
+    pub size: u64,
+    /// When its content changed last.
+    pub mtime: Time,
+    /// When its content or attributes changed last. `None` if it has several hard links: a change
+    /// of another name sets the ctime too.
+    pub ctime: Option<Time>,
+}
+
+impl BaseVersion {
+    /// The state with these attributes.
+    pub fn of(attr: &BaseAttr) -> Self {
+        let ctime = (attr.nlink < 2).then_some(attr.ctime);
+        Self { fileid: attr.fileid, size: attr.size, mtime: attr.mtime, ctime }
+    }
+
+    fn is_same_as(&self, now: &Self) -> bool {
+        let are_apart = self.ctime.zip(now.ctime).is_some_and(|(then, now)| then != now);
+        (self.fileid, self.size, self.mtime) == (now.fileid, now.size, now.mtime) && !are_apart
+    }
 }
 
 /// An entry of the session.
@@ -133,6 +163,12 @@ fn entry_of_copy(edit: &Edit<'_>, copy: &UnchangedCopy) -> Result<Option<(Ino, S
     };
     if !(is_it && is_at_home && edit.shows(parent, dir)?) {
         return Ok(None);
+    }
+    if let Some(seen) = &copy.base {
+        let now = edit.view().base_attr_at(&base)?;
+        if !now.is_some_and(|now| seen.is_same_as(&BaseVersion::of(&now))) {
+            return Ok(None);
+        }
     }
     Ok(Some((ino, SessionEntry { parent, name, path: copy.path.clone(), base })))
 }

@@ -239,6 +239,29 @@ pub(super) fn copy_original(edit: &mut Edit<'_>, path: &BasePath, to: &BasePath)
     Ok(())
 }
 
+/// Gives the original of a base path another file number.
+pub(super) fn renumber_original(
+    edit: &mut Edit<'_>,
+    path: &BasePath,
+    fileid: FileId,
+) -> Result<()> {
+    let Some(original) = edit.txn.original(path)? else { return Ok(()) };
+    if original.fileid == fileid {
+        return Ok(());
+    }
+    let content = match original.has_content {
+        true => edit.txn.original_content(path)?,
+        false => None,
+    };
+    forget_originals(edit, path)?;
+    let original = Original { fileid, has_content: content.is_some(), ..original };
+    if let (true, Some(content)) = (edit.txn.put_original(&original, content.as_deref())?, content)
+    {
+        edit.core.originals.bytes.fetch_add(content.len() as u64, Relaxed);
+    }
+    Ok(())
+}
+
 /// Deletes the originals of a base path and of all paths below it.
 pub(super) fn forget_originals(edit: &mut Edit<'_>, path: &BasePath) -> Result<()> {
     let freed = edit.txn.remove_originals(path)?;

@@ -27,7 +27,7 @@ use crate::overlay::error::Result;
 use crate::overlay::followed::settle;
 use crate::overlay::moved_out::hide_moved_out;
 use crate::overlay::node::{DirPlace, is_linked};
-use crate::overlay::original::forget_originals;
+use crate::overlay::original::{forget_originals, renumber_original};
 use crate::overlay::remove::unlink;
 
 /// A path that `apply` wrote to the base, and the session object it replaces.
@@ -152,6 +152,9 @@ fn drop_applied_rows(
         dirs.insert(from.parent());
     }
     follow_originals(edit, applied, &kept)?;
+    for applied in kept.values() {
+        keep_number_of_moved(edit, applied)?;
+    }
     edit.invalidate(Invalidation::All);
     count_hidden_links(edit)?;
     update_changed_dirs(edit, dirs, true)?;
@@ -174,6 +177,27 @@ pub(super) fn named_now(edit: &Edit<'_>, applied: &RebaseItem) -> Result<RebaseI
     let path = place.zip(applied.path.name()).map(|(dir, name)| dir.merged.join(&name));
     let path = path.unwrap_or_else(|| applied.path.clone());
     Ok(RebaseItem { path, ..applied.clone() })
+}
+
+/// Gives the original of a file that a client moved during apply the number of the file. The base
+/// has a new file at the old path, with another number: by the original, it is known as the file
+/// that was moved away, and not as one that was deleted.
+fn keep_number_of_moved(edit: &mut Edit<'_>, applied: &RebaseItem) -> Result<()> {
+    let (Some((id, _)), Some(name)) = (applied.object, applied.path.name()) else { return Ok(()) };
+    let place = visible_dir(edit, &applied.path.parent())?;
+    for ino in edit.txn.copied_up(id)? {
+        let here = match place.as_ref().and_then(|place| place.ino) {
+            Some(parent) => edit.txn.dentry(parent, &name)?,
+            None => None,
+        };
+        let row = edit.view().inode(ino)?;
+        if let Some(origin) = row.origin.filter(|_| here != Some(ino))
+            && row.kind != FileKind::Directory
+        {
+            renumber_original(edit, &origin.path, id)?;
+        }
+    }
+    Ok(())
 }
 
 /// Hides the base's new object at a path from which a client removed the session's entry.

@@ -6,10 +6,11 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
 use acetate::base::{Base, BaseError, BasePath, HostDir, HostDirOptions};
 use acetate::inspect::InspectError;
-use acetate::inspect::apply::{ApplyEvent, resume};
+use acetate::inspect::apply::{ApplyEvent, Consent, apply, resume};
+use acetate::inspect::diff::{DiffOptions, diff};
 
 use super::{copy, open, skipped};
-use crate::support::applied::{all, planned};
+use crate::support::applied::{Book, all, planned};
 use crate::support::world::World;
 
 const TREE: &str = r#"
@@ -212,4 +213,36 @@ fn what_cannot_even_be_kept_is_not_lost() {
     assert_eq!(resumed().unwrap().unwrap().skipped.len(), 2);
     assert_eq!(fs::read(kept.join("file")).unwrap(), b"content");
     assert_eq!(fs::read(to.join("a")).unwrap(), b"theirs");
+}
+
+#[test]
+fn a_file_that_a_client_moved_after_its_step_is_listed_once() {
+    let mut world = World::new(TREE);
+    world.write("dir/file", 0, b"MINE").unwrap();
+    world.write("two/file", 0, b"TWO").unwrap();
+    world.change_base();
+    let opened = open(&world);
+    let plan = planned(&opened, None, &all()).unwrap();
+    let mut watch = |event: ApplyEvent| {
+        if matches!(event, ApplyEvent::Step { done, all } if done == all) {
+            world.rename("dir/file", "dir/went").unwrap();
+        }
+        ControlFlow::Continue(())
+    };
+    let consent = Consent::Shown(&plan);
+    let report =
+        apply(&opened, None, &all(), consent, Some(&mut Book(&world)), &mut watch).unwrap();
+    assert_eq!(report.skipped.len(), 1, "{report:#?}");
+    let mut found = Vec::new();
+    diff(&open(&world), &DiffOptions::default(), &mut |_, difference| {
+        found.push(format!("{:?} {}", difference.kind, difference.path.display()));
+        Ok(ControlFlow::Continue(()))
+    })
+    .unwrap();
+    assert_eq!(found, ["Renamed /dir/went"]);
+    let plan = planned(&open(&world), None, &all()).unwrap();
+    let changed = plan.changes.iter().filter(|change| change.paths > 0);
+    let changed: Vec<_> = changed.map(|change| change.path.display().to_string()).collect();
+    assert_eq!(((plan.deletions, plan.moves), changed), ((0, 1), vec!["/dir/went".to_owned()]));
+    assert_eq!(plan.drifted, []);
 }

@@ -118,7 +118,7 @@ impl ControlConnection {
                     }
                 }
                 Err(error) => {
-                    let why = error.to_string();
+                    let why = words(&error);
                     frame::write_blocking(&mut self.stream, FrameKind::Broken, why.as_bytes())?;
                     return self.answer();
                 }

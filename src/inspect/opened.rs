@@ -10,6 +10,7 @@ use crate::base::{Base, BaseError, BasePath, Empty, Hiding, HostDir, HostDirOpti
 use crate::delta::sqlite::{Host, OpenMode, Session};
 use crate::delta::{MergedPath, StoreError};
 use crate::overlay::{LostDir, Tree, TreeObject, TreeView};
+use crate::system_error::words;
 use crate::vfs::FsError;
 
 use super::error::{InspectError, Result};
@@ -170,7 +171,7 @@ pub fn open_session(path: &Path) -> Result<Session> {
 /// The system has no random bytes.
 pub fn host() -> Result<Host> {
     Host::current().map_err(|error| InspectError::Invalid {
-        what: format!("cannot get random bytes: {error}"),
+        what: format!("cannot get random bytes: {}", words(&error)),
     })
 }
 

@@ -138,7 +138,7 @@ pub enum Error {
         source: GuardError,
     },
     /// The system provides no random numbers.
-    #[error("cannot get random numbers: {0}")]
+    #[error("cannot get random numbers: {}", words(.0))]
     Random(io::Error),
     /// An export without a path, or a mount without a session: a bug.
     #[error("an export has no path, or a mount no session")]

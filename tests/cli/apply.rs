@@ -280,6 +280,8 @@ fn a_base_that_is_read_only_is_named_before_anything_is_made() {
     assert_eq!(err, wanted);
     assert_same(&on_host(&base), &before);
     said(&self::apply(&world, &["--yes"]), 0);
+    let (_, err) = said(&apply("--undo --yes"), 2);
+    assert!(!err.contains("os error"), "{err}");
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
 use tempfile::{TempDir, tempdir};
 
 use super::program::{run, said};
+use crate::support::skip::skip;
 
 /// A base with one file, and a session over it, `s.db`.
 fn session_over(file: &str, content: &str) -> TempDir {
@@ -92,4 +94,19 @@ fn an_object_in_a_deleted_directory_is_not_said_to_be_deleted_itself() {
     assert!(out.contains(&format!("! /dir/two: {why}\n")), "{out}");
     let (out, _) = said(&run(dir.path(), &["apply", "s.db", "-n", "--skip-drifted"]), 1);
     assert!(out.contains(&format!("- /dir: holds /dir/two: {why}\n")), "{out}");
+}
+
+#[test]
+fn what_the_host_refuses_is_said_in_words() {
+    let dir = session_over("f", "1\n");
+    put(dir.path(), "f", "2\n");
+    let file = dir.path().join("base/f");
+    let chattr = |flag| Command::new("chattr").arg(flag).arg(&file).output();
+    if !chattr("+i").is_ok_and(|output| output.status.success()) {
+        skip("only root makes a file immutable, and not on each filesystem");
+        return;
+    }
+    let (out, _) = said(&run(dir.path(), &["apply", "s.db", "--yes"]), 1);
+    chattr("-i").unwrap();
+    assert!(out.contains("skipped /f: Operation not permitted\n"), "{out}");
 }

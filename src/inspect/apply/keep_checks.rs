@@ -18,6 +18,7 @@ use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::sizes::with_unit;
+use crate::system_error::words;
 use crate::vfs::FileKind;
 use crate::writeback::{TargetObject, UndoDir, check_copy, effective_user, may_link};
 
@@ -186,7 +187,8 @@ pub(super) fn check_copies(target: &ApplyTarget<'_>, steps: &Steps) -> Result<()
         }
         if let Err(error) = check_copy(&target.dir, &path, &object) {
             let path = target.shown(&path);
-            let what = format!("{}: cannot be kept for undo: {}", path.display(), error.source);
+            let why = words(&error.source);
+            let what = format!("{}: cannot be kept for undo: {why}", path.display());
             return Err(InspectError::Refused { what, advice: ApplyAdvice::KeepNothingOrLeaveOut });
         }
     }

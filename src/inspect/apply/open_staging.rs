@@ -14,6 +14,7 @@ use crate::base::BasePath;
 use crate::inspect::InspectError;
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
+use crate::system_error::words;
 use crate::writeback::{Staging, Target, TargetError};
 
 /// An apply, or undo, to a session's base that has not ended.
@@ -135,7 +136,7 @@ pub(super) fn open_new(target: &ApplyTarget<'_>) -> Result<Staging> {
 /// another process has it open. Restores the mode that a killed run changed to read a file.
 pub(super) fn open(target: &Target, made: bool) -> Result<Option<Staging>> {
     let not_written = |error: TargetError, advice| InspectError::Refused {
-        what: format!("{}: cannot be written: {}", shown(target), error.source),
+        what: format!("{}: cannot be written: {}", shown(target), words(&error.source)),
         advice,
     };
     let staging = target.staging(made).map_err(|error| match error.source.kind() {

@@ -13,6 +13,7 @@ use crate::inspect::InspectError;
 use crate::inspect::diff;
 use crate::inspect::error::Result;
 use crate::overlay::{TreeObject, TreeView};
+use crate::system_error::words;
 use crate::vfs::{FileKind, FsError};
 use crate::writeback::{Attrs, Staging, StagingDir, StagingSlot, TargetError, Unset, Xattrs};
 
@@ -198,7 +199,7 @@ impl StagingRun<'_, '_> {
     fn leave_out(&mut self, make: &Make, error: &InspectError) -> Result<()> {
         self.staging.discard_partial(make.slot)?;
         let why = match error {
-            InspectError::Target(TargetError { source, .. }) => source.to_string(),
+            InspectError::Target(TargetError { source, .. }) => words(source),
             InspectError::Path { source: FsError::Io, .. } => {
                 "its content cannot be read: see the log".to_owned()
             }

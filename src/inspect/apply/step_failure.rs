@@ -1,6 +1,7 @@
 //! Why a step of an apply is not done.
 
 use crate::inspect::InspectError;
+use crate::system_error::words;
 use crate::writeback::TargetError;
 
 /// Why a step is not done.
@@ -16,7 +17,7 @@ pub(super) enum StepFailure {
 impl From<TargetError> for StepFailure {
     fn from(error: TargetError) -> Self {
         match error.is_of_object() {
-            true => Self::Skip(error.source.to_string()),
+            true => Self::Skip(words(&error.source)),
             false => Self::Fail(error),
         }
     }

@@ -65,7 +65,7 @@ impl<'a> PlanPrinter<'a> {
 impl ShowPlan for PlanPrinter<'_> {
     fn difference(&mut self, difference: &Difference) {
         // Each directory with a changed entry has other times.
-        if self.args.json || !is_time_of_directory(difference) {
+        if !is_time_of_directory(difference) || self.args.json && difference.differs.mtime {
             self.differences.push(difference.clone());
         }
     }

@@ -200,8 +200,7 @@ impl Journal {
                 planned: optional(value.get("planned").unwrap_or(&Value::Null), to_state)?,
                 base_ctime: None,
                 not_given: None,
-                merged: optional(value.get("merged").unwrap_or(&Value::Null), to_merged_parts)?
-                    .unwrap_or_default(),
+                merged: to_merged_parts(value.get("merged"))?,
                 was_linked: value.get("was_linked").and_then(Value::as_bool).unwrap_or(false),
                 part: optional(value.get("part").unwrap_or(&Value::Null), to_part)?,
                 // Older versions do not store it.
@@ -376,7 +375,9 @@ fn merged(merged: MergedParts) -> Value {
     json!({ "content": content, "attributes": attributes, "mtime": mtime })
 }
 
-fn to_merged_parts(value: &Value) -> Option<MergedParts> {
+fn to_merged_parts(value: Option<&Value>) -> Option<MergedParts> {
+    // Older versions do not store it.
+    let Some(value) = value else { return Some(MergedParts::default()) };
     let attributes = value.get("attributes")?.as_array()?;
     let attributes: Option<Vec<_>> = attributes.iter().map(Value::as_bool).collect();
     Some(MergedParts {

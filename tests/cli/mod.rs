@@ -5,6 +5,7 @@ mod apply_base_changed;
 mod apply_git;
 mod apply_interrupted;
 mod apply_kept;
+mod apply_other_type;
 mod apply_reasons;
 mod apply_told;
 mod apply_unread;

@@ -78,18 +78,40 @@ impl Planner<'_> {
         let mut over = replaced;
         if let Some(base) = before {
             let goes = moves || difference.kind == DifferenceKind::Retyped;
-            if goes && !self.taken.contains_key(&base.path) {
-                if let Some(slot) = self.take(base, false)? {
-                    self.goes(base, slot, after.attr().ctime)?;
-                }
-            } else if !goes {
-                over = self.seen(base)?;
-            }
+            over = self.make_way(base, goes, (change, after))?.or(over);
         }
         let same = |base: &&BaseObject| base.attr.kind == after.attr().kind;
         let replaces = before.filter(same).map(|base| base.path.clone());
         self.note_losses(difference, replaces.is_some())?;
         self.make_new((after, attrs), (to, over), (replaces, merge))
+    }
+
+    /// Takes the earlier object of a change if it `goes`, or if a put cannot replace it because one
+    /// of the two is a directory. Otherwise it is returned, to be replaced atomically.
+    fn make_way(
+        &mut self,
+        base: &BaseObject,
+        goes: bool,
+        (change, after): (&Change, &TreeObject),
+    ) -> Result<Option<SeenObject>> {
+        let is_dir = |kind| kind == FileKind::Directory;
+        let there = self.attr_there(base)?.map_or(base.attr.kind, |there| there.kind);
+        if !goes && !is_dir(there) && !is_dir(after.attr().kind) {
+            return self.seen(base);
+        }
+        if !self.taken.contains_key(&base.path)
+            && let Some(slot) = self.take(base, false)?
+        {
+            // The session saw nothing of a directory that came in the place of a file.
+            let has_come = change.original.is_some() || after.origin().is_some();
+            let since = match has_come && is_dir(there) && !is_dir(after.attr().kind) {
+                true => Time { secs: i64::MIN, nanos: 0 },
+                false => after.attr().ctime,
+            };
+            let attr = BaseAttr { kind: there, ..base.attr.clone() };
+            self.goes(&BaseObject { attr, ..base.clone() }, slot, since)?;
+        }
+        Ok(None)
     }
 
     /// Whether the target has the directory, so that it stays with its entries: the base's, or, in

@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
 
+use acetate::inspect::InspectError;
 use acetate::inspect::apply::{ApplyOptions, DriftReason};
 use acetate::inspect::diff::{DiffOptions, diff};
 use acetate::inspect::status::touched;
 
-use super::drift::drifted;
+use super::drift::{LONG_AGO, at_the_hosts_time, drifted};
 use super::{apply_served, open, path};
-use crate::support::applied::{all, copy, planned};
+use crate::support::applied::{all, applied, copy, planned};
 use crate::support::world::World;
 
 const TREE: &str = r#"
@@ -202,4 +204,40 @@ fn one_that_is_gone_where_the_session_has_moved_it_out_of_a_directory_stays_hidd
         world.reopen();
         assert!(world.exists("d/moved/x") && !world.exists("b/in"), "{replaces}");
     }
+}
+
+/// The host gives the number of a removed directory to a file, which is not that directory.
+#[test]
+fn a_file_with_the_number_of_one_that_the_session_moved_is_named_and_stays() {
+    let mut world = World::new(TREE);
+    world.rename("d", "dd").unwrap();
+    let base = world.change_base();
+    fs::remove_dir_all(base.join("d")).unwrap();
+    fs::write(base.join("d"), "person").unwrap();
+    at_the_hosts_time(&world, "fs_whiteout", "created_at", LONG_AGO);
+    let options = ApplyOptions { take_session: vec![path("dd")], ..all() };
+    let found = || {
+        let (opened, mut lines) = (open(&world), Vec::new());
+        diff(&opened, &DiffOptions::default(), &mut |_, difference| {
+            lines.push(format!("{:?} {}", difference.kind, difference.path.display()));
+            Ok(ControlFlow::Continue(()))
+        })
+        .unwrap();
+        let plan = planned(&opened, None, &options).unwrap();
+        (lines, plan.drifted, plan.overruled)
+    };
+    let wanted = found();
+    assert_eq!(wanted.0, ["Retyped /dd", "Deleted /d"]);
+    assert_eq!([&wanted.1, &wanted.2].map(|some| some[0].path.clone()), ["d", "dd"].map(path));
+    let number = fs::metadata(base.join("d")).unwrap().ino();
+    let copy = "SELECT delta_ino FROM acetate_origin WHERE CAST(base_path AS TEXT) IN ('d', '/d')";
+    let copy: i64 = world.sql_value(copy);
+    for table in ["fs_origin", "acetate_origin"] {
+        let sql = format!("UPDATE {table} SET base_ino = {number} WHERE delta_ino = {copy}");
+        assert_eq!(world.sql().execute(&sql, []).unwrap(), 1);
+    }
+    assert_eq!(found(), wanted);
+    let refused = applied(&open(&world), None, &options);
+    assert!(matches!(refused, Err(InspectError::Refused { .. })), "{refused:?}");
+    assert_eq!(fs::read_to_string(base.join("d")).unwrap(), "person");
 }

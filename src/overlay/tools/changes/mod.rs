@@ -281,7 +281,8 @@ impl<'a> ChangeSearch<'a> {
         let node = Node::Delta(Box::new(row));
         let path = dir.place.merged.join(name);
         let after = self.tree.object(node, path.clone())?;
-        let same = here.as_ref().is_some_and(|here| here.attr.fileid == id);
+        // The base may reuse the number of a removed object for one of another type.
+        let same = here.as_ref().is_some_and(|h| h.attr.fileid == id && h.attr.kind == kind);
         let left = match &here {
             Some(here) if !same => self.moved_away(here)?,
             _ => false,

@@ -18,7 +18,11 @@ impl ChangeSearch<'_> {
         {
             return Ok(true);
         }
-        let is_it = |_: &InodeRow, origin: &Origin| origin.path == recorded;
+        // A file that got the number of a moved directory is not that directory.
+        let is_type = |row: &InodeRow| {
+            row.kind != FileKind::Directory || object.attr.kind == FileKind::Directory
+        };
+        let is_it = |row: &InodeRow, origin: &Origin| origin.path == recorded && is_type(row);
         let Some(row) = self.view().copy_of(object.attr.fileid, is_it)? else {
             // After an editor saved by a rename, only the original has the number that moved away.
             let original = self.view().txn.original(&recorded)?;

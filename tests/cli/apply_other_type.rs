@@ -1,6 +1,7 @@
 //! `acetate apply` where the base has an object of another type now, and what is kept of it.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use tempfile::{TempDir, tempdir};
@@ -72,4 +73,23 @@ fn a_directory_that_only_a_copy_of_the_base_has_goes_whole_and_comes_back() {
     assert_eq!(fs::read_to_string(copy.join("a")).unwrap(), "agent\n");
     acetate(&dir, "apply s.db --to copy --undo --yes", 0);
     assert_eq!(fs::read_to_string(copy.join("a/new")).unwrap(), "person\n");
+}
+
+#[test]
+fn copies_are_named_only_of_what_was_overwritten() {
+    for is_link in [false, true] {
+        let (dir, base) = place();
+        acetate(&dir, "cp s.db agent :/d/f", 0);
+        fs::rename(base.join("d"), base.join("theirs")).unwrap();
+        match is_link {
+            false => fs::write(base.join("d"), "person\n").unwrap(),
+            true => symlink("theirs", base.join("d")).unwrap(),
+        }
+        let out = acetate(&dir, "apply s.db --yes --force", 0);
+        assert!(out.contains("! /d: ") && out.contains("! /d/f: "), "{out}");
+        assert!(out.contains("\n/d: a copy is at "), "{out}");
+        assert!(!out.contains("\n/d/f: a copy is at "), "{out}");
+        acetate(&dir, "apply s.db --undo --yes", 0);
+        assert!(!base.join("d").symlink_metadata().unwrap().is_dir());
+    }
 }

@@ -1,6 +1,8 @@
 //! `acetate apply --undo`: undoes the last apply.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -201,9 +203,8 @@ pub(super) fn tell_lost<'p>(
     out.end()
 }
 
-/// Path of the kept copy of the object at `path`, if `kept` is or contains it.
+/// Path of the kept copy of the object at `path`, if `kept` is that, or a directory that has it.
 fn copy_of(path: &MergedPath, kept: &KeptCopy) -> Option<PathBuf> {
-    use std::os::unix::ffi::OsStrExt;
     if *path == kept.path || *path == kept.change {
         return Some(kept.copy.clone());
     }
@@ -211,7 +212,16 @@ fn copy_of(path: &MergedPath, kept: &KeptCopy) -> Option<PathBuf> {
         return None;
     }
     let below = path.as_bytes().get(kept.path.as_bytes().len() + 1..)?;
-    Some(kept.copy.join(std::ffi::OsStr::from_bytes(below)))
+    let mut copy = kept.copy.clone();
+    for name in below.split(|byte| *byte == b'/') {
+        // A symbolic link in the copy is not followed.
+        if copy.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+            return None;
+        }
+        copy.push(std::ffi::OsStr::from_bytes(name));
+    }
+    let is_gone = copy.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    (!is_gone).then_some(copy)
 }
 
 fn print(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Result<(), CliError> {

@@ -1,6 +1,7 @@
 //! The real program: what it prints, and how it ends.
 
 mod apply;
+mod apply_asked;
 mod apply_base_changed;
 mod apply_git;
 mod apply_interrupted;

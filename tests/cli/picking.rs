@@ -56,7 +56,7 @@ fn hunks(world: &World) -> Vec<(String, String, String)> {
 }
 
 /// What a command says on a terminal on which this is typed.
-fn typed(world: &World, typed: &str, args: &str, editor: Option<&Path>) -> String {
+pub(super) fn typed(world: &World, typed: &str, args: &str, editor: Option<&Path>) -> String {
     let program = env!("CARGO_BIN_EXE_acetate");
     let (verb, rest) = args.split_once(' ').unwrap();
     let line = format!("{program} {verb} {} {rest}", world.session().display());

@@ -1,6 +1,7 @@
 //! `acetate apply`: writes the session's changes to its base.
 
 pub(super) mod advice;
+mod choosing;
 mod forgetting;
 mod next_steps;
 mod printing;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use super::error::CliError;
 use super::lost_dirs;
 use super::output;
-use super::picking::{Offer, Picking, Verb};
+use super::picking::Picking;
 use super::selecting::{LeaveOut, tell_ignored, tell_unmatched};
 use super::signals::Interrupts;
 use super::source::SessionSource;
@@ -29,11 +30,10 @@ use crate::inspect::apply::{
     SessionUpdater, ShowPlan, apply, check_not_taken_back, clear, has_moves_of_both, interrupted,
     keep_nothing, plan, resume,
 };
-use crate::inspect::diff::is_time_of_directory;
-use crate::inspect::hunks::ChosenHunks;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
 use crate::workspace::layers::check_base;
+use choosing::choose;
 use forgetting::{Forgetting, with_changer};
 use next_steps::{command, has_rest, keeping_originals, note_next, overwriting, without_git};
 use printing::PlanPrinter;
@@ -324,33 +324,6 @@ fn name_marked(plan: &ApplyPlan) -> bool {
         output::line(format_args!("{path}: has conflict markers, to be edited"));
     }
     !marked.is_empty()
-}
-
-/// Lets the user choose changes and hunks of the plan.
-fn choose(
-    args: &Args,
-    opened: &OpenSession,
-    options: &ApplyOptions,
-) -> Result<ChosenHunks, CliError> {
-    let mut all = Vec::new();
-    let plan =
-        plan(opened, args.to.as_deref(), options, &mut |difference| all.push(difference.clone()))?;
-    if !args.dry_run {
-        check_kept(args, opened, &plan)?;
-    }
-    let drifted = plan.drifted.into_iter().map(|drifted| drifted.path).collect();
-    let (quiet, differences) = all.into_iter().partition(is_time_of_directory);
-    let offer = Offer {
-        opened,
-        differences,
-        time_only_dirs: quiet,
-        drifted,
-        is_to_copy: args.to.is_some(),
-        has_own: args.all,
-        verb: Verb::Apply,
-        selection: &options.selection,
-    };
-    args.picking.pick(&offer)
 }
 
 /// Converts the arguments.

@@ -40,6 +40,7 @@ pub(super) fn run(
         differences,
         time_only_dirs: quiet,
         drifted: BTreeSet::new(),
+        in_base: BTreeSet::new(),
         is_to_copy: false,
         has_own: false,
         verb: Verb::Discard,

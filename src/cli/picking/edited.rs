@@ -20,6 +20,9 @@ use crate::system_error::ending_words;
 /// Lets the user edit the list.
 pub(super) fn pick(offer: &Offer<'_>) -> Result<ChosenHunks, CliError> {
     let entries = offer.entries()?;
+    if entries.is_empty() {
+        return Ok(ChosenHunks::new());
+    }
     let by_id: BTreeMap<_, _> = entries.iter().map(|entry| (id(entry), entry)).collect();
     let text = edit(&list(&entries, offer.verb))?;
     let mut chosen = ChosenHunks::new();

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::asking;
 use super::error::CliError;
+use super::output;
 use super::text;
 use crate::delta::MergedPath;
 use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind};
@@ -86,6 +87,10 @@ impl Picking {
 
     /// Lets the user choose from an offer.
     pub(super) fn pick(&self, offer: &Offer<'_>) -> Result<ChosenHunks, CliError> {
+        for path in offer.in_base.iter().filter(|_| self.hunk.is_empty()) {
+            let path = text::name(path.as_bytes());
+            output::line(format_args!("= {path}: the base has this change already"));
+        }
         let mut chosen = if self.patch {
             asked::pick(offer)?
         } else if self.interactive {
@@ -171,7 +176,12 @@ fn unknown(offer: &Offer<'_>, id: &str) -> Result<CliError, CliError> {
         && !offer.is_to_copy
         && let Some((path, _)) = find(opened, &all, std::iter::once(id))?[id].first()
     {
-        let what = format!("{id}: {} is left out", text::name(path.as_bytes()));
+        let name = text::name(path.as_bytes());
+        if offer.in_base.contains(path) {
+            let what = format!("{id}: the base has this change of {name} already");
+            return Ok(CliError::new(what).with_hint("`acetate apply` drops it from the session"));
+        }
+        let what = format!("{id}: {name} is left out");
         return Ok(CliError::new(what).with_hint("`acetate apply --dry-run` says why"));
     }
     dirs.retain(|d| matches!(d.kind, DifferenceKind::Deleted | DifferenceKind::Retyped));

@@ -26,6 +26,8 @@ pub(in crate::cli) struct Offer<'a> {
     pub(in crate::cli) time_only_dirs: Vec<Difference>,
     /// The paths of changes that conflict with the current state of the target.
     pub(in crate::cli) drifted: BTreeSet<MergedPath>,
+    /// The paths of further changes, which the base has already: they are not offered.
+    pub(in crate::cli) in_base: BTreeSet<MergedPath>,
     /// Whether the target is a copy of the base.
     pub(in crate::cli) is_to_copy: bool,
     /// Whether files of git and context nodes are offered one by one.

@@ -18,6 +18,54 @@ fn changed(a: &str) -> World {
     world
 }
 
+fn base(world: &World) -> String {
+    fs::read_to_string(world.base().join("src/a")).unwrap()
+}
+
+#[test]
+fn the_question_says_what_happens_to_a_change_that_is_left_to_the_base() {
+    let theirs = LINES.replace('2', "person");
+    let world = changed(&theirs);
+    let said = typed(&world, "n\n", "apply --take base src/a", None);
+    assert!(said.contains("\ndrop 1 change from the session? [y/N]"), "{said}");
+    assert!(said.ends_with("nothing was written\n"), "{said}");
+    let said = typed(&world, "a\nn\n", "apply -p --take base src/a", None);
+    assert!(said.contains("\ndrop 1 change from the session? [y/N]"), "{said}");
+    let said = typed(&world, "y\n", "apply --take base src/a", None);
+    assert!(said.contains("1 object stays as the base has it"), "{said}");
+    assert!(!said.contains("applied"), "{said}");
+    assert_eq!(base(&world), theirs);
+    let session = world.session();
+    self::said(&run(world.scratch(), &["diff", session.to_str().unwrap()]), 0);
+}
+
+#[test]
+fn the_question_names_both_where_the_rest_is_applied() {
+    let mut world = changed(&LINES.replace('2', "person"));
+    world.open_again();
+    world.put("b", "agent\n");
+    world.close();
+    let said = typed(&world, "y\n", "apply --take base src/a", None);
+    let asked = format!(
+        "apply this change to {}, and drop 1 change from the session? [y/N]",
+        world.base().display()
+    );
+    assert!(said.contains(&asked), "{said}");
+    assert_eq!(fs::read_to_string(world.base().join("b")).unwrap(), "agent\n");
+}
+
+#[test]
+fn nothing_is_asked_where_all_is_left_out() {
+    let theirs = LINES.replace('2', "person");
+    let world = changed(&theirs);
+    for (answers, args) in [("", "apply --skip-drifted"), ("a\n", "apply -p --skip-drifted")] {
+        let said = typed(&world, answers, args, None);
+        assert!(said.ends_with("\nnothing is left to apply\n"), "{said}");
+        assert!(!said.contains("[y/N]"), "{said}");
+    }
+    assert_eq!(base(&world), theirs);
+}
+
 #[test]
 fn what_the_base_has_already_is_not_offered_and_said_so() {
     let world = changed(&LINES.replace('2', "agent").replace('8', "person"));

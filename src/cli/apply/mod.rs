@@ -6,6 +6,7 @@ mod forgetting;
 mod next_steps;
 mod printing;
 mod progress;
+mod question;
 mod report;
 mod take;
 mod undo;
@@ -22,7 +23,7 @@ use super::picking::Picking;
 use super::selecting::{LeaveOut, tell_ignored, tell_unmatched};
 use super::signals::Interrupts;
 use super::source::SessionSource;
-use super::{Ending, asking, text};
+use super::{Ending, text};
 use crate::control::limits::MAX_PATHS;
 use crate::control::{PathText, Request};
 use crate::inspect::apply::{
@@ -185,9 +186,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         check_kept(args, &opened, &plan)?;
         return Ok(ending_of(&plan));
     }
-    if !args.yes && !is_wanted(args, &opened, PlanPrinter::count(&plan))? {
-        output::line(format_args!("nothing was written"));
-        return Ok(Ending::Findings);
+    if !args.yes
+        && let Some(ending) = question::ask(args, &opened, &plan)?
+    {
+        return Ok(ending);
     }
     write(args, &opened, &options, &plan)
 }
@@ -423,18 +425,4 @@ fn finish(args: &Args, opened: &OpenSession) -> Result<Ending, CliError> {
 /// The target.
 fn target<'a>(args: &'a Args, opened: &'a OpenSession) -> &'a Path {
     args.to.as_deref().or(opened.base_path()).unwrap_or(Path::new(""))
-}
-
-/// Asks on the terminal whether to apply the plan.
-fn is_wanted(args: &Args, opened: &OpenSession, shown: u64) -> Result<bool, CliError> {
-    if args.json || !asking::can_ask() {
-        let what = "cannot ask without a terminal: nothing was written";
-        return Err(CliError::new(what)
-            .with_hint("--yes applies the plan without asking, --dry-run only shows it"));
-    }
-    let dir = target(args, opened).display();
-    match shown {
-        1 => asking::ask(&format_args!("apply this change to {dir}?")),
-        _ => asking::ask(&format_args!("apply these {shown} changes to {dir}?")),
-    }
 }

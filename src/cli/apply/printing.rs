@@ -34,9 +34,10 @@ impl<'a> PlanPrinter<'a> {
         Self { args, opened, differences: Vec::new(), leaves_out: None, failed: None }
     }
 
-    /// Number of paths that are shown and not left out.
+    /// Number of paths that are shown and not left out; 0 if the plan writes nothing.
     pub fn count(plan: &ApplyPlan) -> u64 {
-        AppliedChange::count_paths(applied(plan))
+        let is_written = plan.times_alone() > 0 || applied(plan).any(|change| change.paths > 0);
+        if is_written { AppliedChange::count_paths(applied(plan)) } else { 0 }
     }
 
     pub fn print(&mut self, plan: &ApplyPlan) -> Result<(), CliError> {

@@ -83,7 +83,7 @@ const EXAMPLES: &[(&[&str], &str)] = &[
         "Examples:
   acetate apply work.db --dry-run            what would be written to the base
   acetate apply work.db src                  write what changed below src
-  acetate apply --undo work.db               take the last apply back",
+  acetate apply --undo work.db               undo the last apply",
     ),
     (
         &["discard"],
@@ -203,7 +203,7 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (
         &["undo", "restore", "revert", "reset", "rollback", "checkout"],
         "`acetate discard SESSION.db PATH` lets a path show the base again; `acetate apply --undo \
-         SESSION.db` takes the last apply back; `acetate snapshot` keeps a copy of a session to go \
+         SESSION.db` undoes the last apply; `acetate snapshot` keeps a copy of a session to go \
          back to",
     ),
     (&["rename", "move"], "`acetate mv SESSION.db FROM TO` renames in the tree"),

@@ -102,3 +102,20 @@ fn the_branch_that_both_changed_is_left_to_the_base() {
     let (out, _) = said(&run(dir.path(), &["apply", "s.db", "--yes"]), 0);
     assert!(out.starts_with("nothing to apply"), "{out}");
 }
+
+#[test]
+fn gits_own_files_are_one_line_of_an_undo_too() {
+    let (dir, _base) = committed("agent");
+    let lines = |args: &[&str]| {
+        let out = String::from_utf8(run(dir.path(), args).stdout).unwrap();
+        let in_git = |line: &&str| line.contains("/.git") && line.starts_with(['A', 'D', 'M']);
+        out.lines().filter(in_git).map(str::to_owned).collect::<Vec<_>>()
+    };
+    said(&run(dir.path(), &["apply", "s.db", "--yes", "--force"]), 0);
+    let folded = lines(&["apply", "s.db", "--undo", "-n"]);
+    assert_eq!(folded.len(), 1, "{folded:?}");
+    assert!(folded[0].starts_with("M /.git/ ("), "{folded:?}");
+    assert!(folded[0].ends_with(" files of git's own)"), "{folded:?}");
+    let all = lines(&["apply", "s.db", "--undo", "-n", "--all"]);
+    assert!(all.len() > 5 && all.contains(&"M /.git/index".to_owned()), "{all:?}");
+}

@@ -1,6 +1,6 @@
 //! `acetate apply --undo`: undoes the last apply.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use super::printing::{by_path, print_note};
 use super::progress::ApplyProgress;
 use super::report::tell;
 use super::{Args, with_updater};
+use crate::cli::diff::whose;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::signals::Interrupts;
@@ -21,6 +22,7 @@ use crate::inspect::apply::{
     clear, pending_copies, plan_undo, undo,
 };
 use crate::inspect::opened::OpenSession;
+use crate::inspect::tool_owned::ToolOwnedFiles;
 use crate::workspace::layers::check_base;
 
 /// What is kept of what is replaced and removed.
@@ -31,7 +33,7 @@ pub(super) struct KeepArgs {
     /// The session does not get the changes back. A second --undo applies them again; until then,
     /// another apply needs --no-keep, which gives them up.
     #[arg(long, conflicts_with_all = ["paths", "exclude", "gitignore", "conflict_markers", "take",
-        "allow_special", "all", "patch", "interactive", "hunk"])]
+        "allow_special", "patch", "interactive", "hunk"])]
     pub(super) undo: bool,
 
     /// Keep nothing of what is replaced and removed: there is no --undo then.
@@ -85,8 +87,8 @@ pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError>
         let marked = text::count(stops, "object");
         let copies = if args.keep.no_keep { "no copies" } else { "copies" };
         output::line(format_args!(
-            "nothing was written, because of {marked} marked with `!`: --skip-drifted takes the \
-             rest back, --force all that can be, and keeps {copies} of what it overwrites"
+            "nothing was written, because of {marked} marked with `!`: --skip-drifted undoes \
+             the rest, --force all that can be, and keeps {copies} of what it overwrites"
         ));
         note_git_index(args, &plan);
         return Ok(Ending::Findings);
@@ -226,28 +228,13 @@ fn copy_of(path: &MergedPath, kept: &KeptCopy) -> Option<PathBuf> {
 
 fn print(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Result<(), CliError> {
     let mut out = Out::new();
-    let mut dir: Option<&UndoChange> = None;
-    for change in &plan.changes {
-        if args.json {
+    if args.json {
+        for change in &plan.changes {
             out.json(json(change))?;
-            continue;
         }
-        if dir.is_some_and(|dir| dir.covers(change)) {
-            continue;
-        }
-        if change.is_whole_dir() {
-            dir = Some(change);
-        }
-        let slash = if change.is_dir && change.path != MergedPath::root() { "/" } else { "" };
-        let (path, held) = (text::name(change.path.as_bytes()), held(change));
-        match &change.kind {
-            UndoKind::Removed => out.line(format_args!("D {path}{slash}{held}"))?,
-            UndoKind::Restored => out.line(format_args!("A {path}{slash}{held}"))?,
-            UndoKind::Changed => out.line(format_args!("M {path}{slash}"))?,
-            UndoKind::Moved(from) => {
-                let from = text::name(from.as_bytes());
-                out.line(format_args!("R {from} -> {path}{slash}"))?;
-            }
+    } else {
+        for line in lines(args, opened, plan) {
+            out.line(format_args!("{line}"))?;
         }
     }
     print_drift(args, plan, &mut out)?;
@@ -275,6 +262,56 @@ fn print(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Result<(), CliEr
         out.line(format_args!("{}: {sum}", dir.display()))?;
     }
     out.end()
+}
+
+/// The changes in lines. As in the plan of an apply, the files of git and of context nodes are in
+/// one line, unless `--all` is given.
+fn lines(args: &Args, opened: &OpenSession, plan: &UndoPlan) -> Vec<String> {
+    let outside = opened.base_path().map(|path| path.as_os_str().as_bytes());
+    let paths = plan.changes.iter().map(|change| &change.path);
+    // The lines of a session that cannot be read are not folded.
+    let own = match args.all {
+        true => ToolOwnedFiles::default(),
+        false => {
+            opened.with_tree(|view| ToolOwnedFiles::find(view, outside, paths)).unwrap_or_default()
+        }
+    };
+    let (mut lines, mut folded) = (Vec::new(), BTreeMap::new());
+    let mut dir: Option<&UndoChange> = None;
+    for change in &plan.changes {
+        if dir.is_some_and(|dir| dir.covers(change)) {
+            continue;
+        }
+        if change.is_whole_dir() {
+            dir = Some(change);
+        }
+        let owned = own.owner(&change.path).filter(|_| !args.all);
+        let Some((owner, root)) = owned else {
+            lines.push(line(change));
+            continue;
+        };
+        let (_, _, files) = folded.entry(root).or_insert_with(|| {
+            lines.push(String::new());
+            (lines.len() - 1, owner, 0)
+        });
+        *files += change.held.files + u64::from(!change.is_dir);
+    }
+    for (root, (at, owner, files)) in folded {
+        let (dir, files) = (text::dir_name(root.as_bytes()), text::count(files, "file"));
+        lines[at] = format!("M {dir} ({files}{})", whose(owner));
+    }
+    lines
+}
+
+fn line(change: &UndoChange) -> String {
+    let slash = if change.is_dir && change.path != MergedPath::root() { "/" } else { "" };
+    let (path, held) = (text::name(change.path.as_bytes()), held(change));
+    match &change.kind {
+        UndoKind::Removed => format!("D {path}{slash}{held}"),
+        UndoKind::Restored => format!("A {path}{slash}{held}"),
+        UndoKind::Changed => format!("M {path}{slash}"),
+        UndoKind::Moved(from) => format!("R {} -> {path}{slash}", text::name(from.as_bytes())),
+    }
 }
 
 /// Counts of the descendants restored or removed with a directory, in `diff`'s form.

@@ -21,11 +21,14 @@ use crate::vfs::FileKind;
 /// Columns of the longest bar.
 const BAR: usize = 40;
 
-/// The most columns for which a text beside the path cuts the path.
+/// The most columns for which a text beside one path cuts the paths of all rows.
 const TEXT: usize = 28;
 
 /// The fewest columns of a path.
 const PATH: usize = 8;
+
+/// The columns of `A ` before a path and ` | ` behind it.
+const MARKS: usize = 5;
 
 /// How it looks.
 pub(super) struct StatStyle {
@@ -197,6 +200,15 @@ fn row(
     StatRow { letter, name, lines, text: notes.join(", ") }
 }
 
+/// The columns of a text and of the number of lines before it.
+fn beside(row: &StatRow, text: usize, number: usize) -> usize {
+    match (text, row.lines) {
+        (0, _) => 0,
+        (text, None) => text,
+        (text, Some(_)) => number + 2 + text,
+    }
+}
+
 /// The columns of the rows.
 struct Frame {
     columns: usize,
@@ -211,17 +223,8 @@ impl Frame {
         let longest = |width: &dyn Fn(&StatRow) -> usize| rows.iter().map(width).max().unwrap_or(0);
         let most = rows.iter().filter_map(|row| row.lines).map(|(a, r)| a + r).max().unwrap_or(0);
         let number = if most > 0 { most.to_string().len() } else { 1 };
-        let shown = |text: &str| match note_on_base(text) {
-            Some(_) => text::width(text),
-            None => text::width(text).min(TEXT),
-        };
-        let text = longest(&|row| match (shown(&row.text), row.lines) {
-            (0, _) => 0,
-            (text, None) => text,
-            (text, Some(_)) => number + 2 + text,
-        });
-        // `A ` before the name, ` | ` behind it.
-        let room = columns.saturating_sub(5);
+        let text = longest(&|row| beside(row, text::width(&row.text).min(TEXT), number));
+        let room = columns.saturating_sub(MARKS);
         let beside = text.max(number + 1 + 10);
         let longest_name = longest(&|row| text::width(&row.name));
         let name = longest_name.min(room.saturating_sub(beside).max(PATH));
@@ -229,9 +232,21 @@ impl Frame {
         Self { columns, name, number, bar, most }
     }
 
+    /// The columns of a row's name: fewer than those of the others if its text says that the base
+    /// changed and would not be whole.
+    fn name_of(&self, row: &StatRow) -> usize {
+        if note_on_base(&row.text).is_none() {
+            return self.name;
+        }
+        let beside = beside(row, text::width(&row.text), self.number);
+        let room = self.columns.saturating_sub(MARKS);
+        self.name.min(room.saturating_sub(beside).max(PATH))
+    }
+
     fn line(&self, row: &StatRow, has_colour: bool) -> String {
-        let name = cut_front(&row.name, self.name);
-        let pad = " ".repeat(self.name.saturating_sub(text::width(&name)));
+        let columns = self.name_of(row);
+        let name = cut_front(&row.name, columns);
+        let pad = " ".repeat(columns.saturating_sub(text::width(&name)));
         let head = format!("{} {name}{pad} | ", row.letter);
         let Some((added, removed)) = row.lines else {
             let left = self.columns.saturating_sub(text::width(&head));
@@ -424,6 +439,17 @@ mod tests {
         for line in &lines(&rows, 25)[..2] {
             assert!(line.ends_with("…"), "{line}");
         }
+    }
+
+    #[test]
+    fn a_long_note_on_the_base_cuts_the_path_of_its_own_row_alone() {
+        let (path, dir) = ("/regex-automata/src/util.rs", "/regex-automata/tests/");
+        let note = format!("44 files, 145.4 KiB, {BASE_CHANGED}");
+        let rows = [row(path, Some((3, 1)), ""), row(dir, None, &note), row(path, None, "x")];
+        let lines = lines(&rows, 60);
+        assert_eq!(lines[0], format!("M {path} | 4 +++-"));
+        assert_eq!(lines[1], format!("M .../tests/   | {note}"));
+        assert_eq!(lines[2], format!("M {path} | x"));
     }
 
     #[test]

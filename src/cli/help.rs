@@ -2,8 +2,10 @@
 //!
 //! clap has no headings for subcommands, so the groups are put where it prints custom text.
 
+use std::ffi::OsString;
 use std::fmt::Write;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 
 use super::error::CliError;
@@ -245,7 +247,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     command.build();
     let mut found = &mut command;
     for word in &args.words {
-        found = found.find_subcommand_mut(word).ok_or_else(|| unknown(word))?;
+        found = found.find_subcommand_mut(word).ok_or_else(|| unknown(&args.words))?;
     }
     let text = found.render_long_help().to_string();
     let mut out = Out::new();
@@ -254,18 +256,51 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
-/// The error for an unknown command.
-pub(super) fn unknown(name: &str) -> CliError {
-    let error = CliError::new(format!("there is no command `{name}`"));
-    match INSTEAD.iter().find(|(names, _)| names.contains(&name)) {
-        Some((_, instead)) => error.with_hint(instead),
-        None => error.with_hint("`acetate --help` names all commands"),
-    }
+/// The error for words of which one is no command.
+fn unknown(words: &[String]) -> CliError {
+    let given: Vec<_> = ["acetate"].into_iter().chain(words.iter().map(String::as_str)).collect();
+    let parsed = super::command().try_get_matches_from(&given);
+    let given: Vec<_> = given.iter().map(OsString::from).collect();
+    let error = parsed.err().and_then(|error| unknown_command(&error, &given));
+    error.unwrap_or_else(|| no_command(&words.join(" "), &[], None))
 }
 
-/// Whether [`unknown`] has a hint for this name.
-pub(super) fn has_instead(name: &str) -> bool {
-    INSTEAD.iter().any(|(names, _)| names.contains(&name))
+/// The error that says so if a usage error is about an unknown command. The arguments are `given`.
+pub(super) fn unknown_command(error: &clap::Error, given: &[OsString]) -> Option<CliError> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
+        _ => None,
+    };
+    let name = text(ContextKind::InvalidSubcommand)
+        .filter(|_| error.kind() == ErrorKind::InvalidSubcommand)?;
+    let command = super::command();
+    let (mut above, mut words) = (&command, Vec::new());
+    for word in given.iter().skip(1).filter_map(|word| word.to_str()) {
+        if let Some(found) = above.find_subcommand(word) {
+            above = found;
+            words.push(found.get_name());
+        } else if word == name {
+            break;
+        }
+    }
+    Some(no_command(name, &words, text(ContextKind::SuggestedSubcommand)))
+}
+
+/// The error for a command that is not among those of `above`; one of these is `similar`.
+fn no_command(name: &str, above: &[&str], similar: Option<&str>) -> CliError {
+    let instead = INSTEAD.iter().find(|(names, _)| above.is_empty() && names.contains(&name));
+    let below = |name: &str| [above, &[name][..]].concat().join(" ");
+    let error = CliError::new(format!("there is no command `{}`", below(name)));
+    let all = below("--help");
+    match (instead, similar) {
+        (Some((_, instead)), _) => error.with_hint(instead),
+        (None, Some(similar)) => error.with_hint(format!(
+            "there is `acetate {}`; `acetate {all}` names all commands",
+            below(similar)
+        )),
+        (None, None) => error.with_hint(format!("`acetate {all}` names all commands")),
+    }
 }
 
 /// The examples of the command with this path; the first line is a heading.

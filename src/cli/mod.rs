@@ -92,7 +92,7 @@ mod write;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::{ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::filter::EnvFilter;
 
@@ -205,8 +205,8 @@ pub fn run() -> ExitCode {
     let cli = match parsed {
         Ok(cli) => cli,
         Err(mut error) => {
-            if let Some(name) = unknown_command(&error) {
-                output::error(&help::unknown(&name));
+            if let Some(unknown) = help::unknown_command(&error, &given) {
+                output::error(&unknown);
                 return ExitCode::from(FAILED);
             }
             print_usage(&mut error);
@@ -248,16 +248,6 @@ fn print_usage(error: &mut clap::Error) {
     }
     for line in error.render().to_string().lines() {
         output::line(format_args!("{line}"));
-    }
-}
-
-/// The unknown subcommand of a usage error, if there is a hint for it.
-fn unknown_command(error: &clap::Error) -> Option<String> {
-    match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
-        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) => {
-            Some(name.clone()).filter(|name| help::has_instead(name))
-        }
-        _ => None,
     }
 }
 

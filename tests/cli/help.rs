@@ -170,6 +170,20 @@ fn help_is_a_command_too() {
 }
 
 #[test]
+fn unknown_commands_are_told_alike() {
+    let hint = "there is `acetate diff`; `acetate --help` names all commands";
+    let difff = format!("error: there is no command `difff`\nhint: {hint}\n");
+    for args in [&["difff"][..], &["--log", "warn", "difff", "s.db"], &["help", "difff"]] {
+        assert_eq!(failure(Path::new("."), args), difff, "{args:?}");
+    }
+    let zzz =
+        "error: there is no command `ctx zzz`\nhint: `acetate ctx --help` names all commands\n";
+    for args in [&["ctx", "zzz"][..], &["help", "ctx", "zzz"]] {
+        assert_eq!(failure(Path::new("."), args), zzz, "{args:?}");
+    }
+}
+
+#[test]
 fn commands_of_other_programs_lead_to_ours() {
     for (name, ours) in [("undo", "discard"), ("restore", "discard"), ("rename", "acetate mv")] {
         let said = failure(Path::new("."), &[name, "s.db"]);

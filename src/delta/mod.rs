@@ -263,6 +263,9 @@ pub trait ReadTxn {
     /// Whether a delta directory has a redirect to this base directory, or to one below it.
     fn has_redirect_within(&self, base: &BasePath) -> Result<bool>;
 
+    /// The base paths from which delta directories were copied up.
+    fn copied_up_dirs(&self) -> Result<Vec<BasePath>>;
+
     /// How many names of a hard-linked base file are hidden (removed, or replaced by a delta
     /// entry), and when the last one was hidden. (0, None) if none is.
     fn hidden_links(&self, base: FileId) -> Result<(u32, Option<Time>)>;

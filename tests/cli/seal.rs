@@ -1,12 +1,12 @@
 //! `acetate seal`.
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tempfile::tempdir;
 
-use super::program::{Serving, acetate, failure, run};
+use super::program::{Serving, acetate, failure, run, said};
 use crate::support::check::assert_consistent;
 use crate::support::world::{Setup, World};
 
@@ -83,4 +83,38 @@ fn killed_at_any_time_it_goes_on() {
     let output = run(dir, &["cat", "session.db", "place/f77"]);
     assert_eq!(output.stdout, b"77");
     fs::remove_file(dir.join("session.db-lock")).unwrap_or_default();
+}
+
+/// A copied base has directories and files with other numbers.
+#[test]
+fn a_move_is_the_only_change_in_a_copied_base_too() {
+    for is_copied_first in [true, false] {
+        let dir = tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let done = |args: &[&str]| said(&run(dir.path(), args), 0).0;
+        fs::create_dir_all(at("b/a/in")).unwrap();
+        for file in ["b/a/1", "b/a/in/2"] {
+            fs::write(at(file), file).unwrap();
+        }
+        done(&["init", "s.db", "--base", "b"]);
+        done(&["mv", "s.db", "a", "z"]);
+        let copy_base = || {
+            let copied = Command::new("cp").arg("-a").args([at("b"), at("copy")]).status();
+            assert!(copied.unwrap().success());
+            fs::rename(at("b"), at("first")).unwrap();
+            fs::rename(at("copy"), at("b")).unwrap();
+        };
+        if is_copied_first {
+            copy_base();
+        }
+        done(&["seal", "s.db"]);
+        if !is_copied_first {
+            copy_base();
+        }
+        let moved = said(&run(dir.path(), &["diff", "s.db"]), 1).0;
+        assert_eq!(moved, "R /a -> /z/\n", "{is_copied_first}");
+        done(&["apply", "s.db", "--yes"]);
+        assert!(!at("b/a").exists() && at("b/z/in/2").exists());
+        assert_eq!(done(&["diff", "s.db"]), "");
+    }
 }

@@ -295,6 +295,7 @@ macro_rules! reads {
             sparse_file(from: Ino) -> Option<Ino>;
             redirected_to(base: &BasePath) -> Option<Ino>;
             has_redirect_within(base: &BasePath) -> bool;
+            copied_up_dirs() -> Vec<BasePath>;
             hidden_links(base: FileId) -> (u32, Option<Time>);
             hidden_files() -> Vec<FileId>;
             original(path: &BasePath) -> Option<Original>;

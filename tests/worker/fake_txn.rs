@@ -140,6 +140,10 @@ impl ReadTxn for Rows {
         unimplemented!()
     }
 
+    fn copied_up_dirs(&self) -> Result<Vec<BasePath>> {
+        unimplemented!()
+    }
+
     fn hidden_links(&self, _: FileId) -> Result<(u32, Option<Time>)> {
         unimplemented!()
     }

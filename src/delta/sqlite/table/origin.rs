@@ -136,6 +136,16 @@ pub fn copied_up(conn: &Connection, base: FileId) -> Result<Vec<Ino>> {
     Ok(inos.collect::<rusqlite::Result<_>>()?)
 }
 
+/// The base paths from which existing delta directories were copied up.
+pub fn dirs(conn: &Connection) -> Result<Vec<BasePath>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT o.base_path FROM acetate_origin o JOIN fs_inode i ON i.ino = o.delta_ino
+         WHERE i.mode & 61440 = 16384",
+    )?;
+    let paths = statement.query_map([], |row| value::bytes(row, 0).map(BasePath::from_bytes))?;
+    Ok(paths.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
 /// The copied-up files that had several hard links in the base.
 pub fn links(conn: &Connection) -> Result<Vec<Ino>> {
     files(conn, "o.nlink > 1")

@@ -168,6 +168,10 @@ impl<T: Snapshot> ReadTxn for T {
         redirect::any_within(self.conn()?, base)
     }
 
+    fn copied_up_dirs(&self) -> Result<Vec<BasePath>> {
+        origin::dirs(self.conn()?)
+    }
+
     fn hidden_links(&self, base: FileId) -> Result<(u32, Option<Time>)> {
         link::hidden(self.conn()?, base)
     }

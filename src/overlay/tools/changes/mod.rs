@@ -11,6 +11,7 @@ mod gone;
 mod links;
 mod moved;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -112,6 +113,8 @@ struct ChangeSearch<'a> {
     visited: HashSet<MergedPath>,
     /// Copied-up files whose base file got its first further hard link after the copy-up.
     newly_linked: BTreeSet<Ino>,
+    /// The base paths of copied-up directories, once read.
+    copied_up_dirs: OnceCell<HashSet<BasePath>>,
     /// The current path, for errors.
     at: MergedPath,
     /// Called for each object that cannot be compared; `None` if that ends the search.
@@ -138,7 +141,8 @@ struct SessionDir {
 impl<'a> ChangeSearch<'a> {
     fn new(tree: &'a TreeView<'a>, each: &'a mut dyn FnMut(Change) -> bool) -> Self {
         let (visited, newly_linked) = (HashSet::new(), BTreeSet::new());
-        Self { tree, each, visited, newly_linked, at: MergedPath::root(), denied: None }
+        let (copied_up_dirs, at) = (OnceCell::new(), MergedPath::root());
+        Self { tree, each, visited, newly_linked, copied_up_dirs, at, denied: None }
     }
 
     fn view(&self) -> &View<'_> {

@@ -1,6 +1,9 @@
 //! Whether an object of the base shows elsewhere in the session, or still at its name.
 
+use std::collections::HashSet;
+
 use super::{BaseObject, ChangeSearch};
+use crate::base::BasePath;
 use crate::delta::{Ino, InodeRow, Origin};
 use crate::overlay::error::Result;
 use crate::overlay::followed::{now_of, recorded_of};
@@ -12,11 +15,15 @@ impl ChangeSearch<'_> {
     pub(super) fn moved_away(&self, object: &BaseObject) -> Result<bool> {
         let view = self.view();
         let recorded = recorded_of(view, &object.path)?.unwrap_or_else(|| object.path.clone());
-        if object.attr.kind == FileKind::Directory
-            && view.txn.redirected_to(&recorded)?.is_some()
-            && now_of(view, &recorded)? == object.path
-        {
-            return Ok(true);
+        if object.attr.kind == FileKind::Directory {
+            let is_redirected = view.txn.redirected_to(&recorded)?.is_some();
+            if is_redirected && now_of(view, &recorded)? == object.path {
+                return Ok(true);
+            }
+            // A sealed one has no redirect, and a copied base has directories with other numbers.
+            if !is_redirected && self.copied_up_dirs()?.contains(&recorded) {
+                return Ok(true);
+            }
         }
         // A file that got the number of a moved directory is not that directory.
         let is_type = |row: &InodeRow| {
@@ -34,6 +41,14 @@ impl ChangeSearch<'_> {
         // A hard-linked file moved only if the session gave it a name that the base does not have.
         let is_linked = is_linked(object.attr.kind, object.attr.nlink);
         Ok(!is_linked || self.has_new_name(row.ino, object)?)
+    }
+
+    fn copied_up_dirs(&self) -> Result<&HashSet<BasePath>> {
+        if let Some(known) = self.copied_up_dirs.get() {
+            return Ok(known);
+        }
+        let found = self.view().txn.copied_up_dirs()?;
+        Ok(self.copied_up_dirs.get_or_init(|| found.into_iter().collect()))
     }
 
     fn has_new_name(&self, ino: Ino, object: &BaseObject) -> Result<bool> {

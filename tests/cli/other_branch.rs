@@ -218,3 +218,87 @@ fn a_directory_in_which_both_sides_made_entries_gets_the_later_time() {
     assert_eq!(fs::metadata(&dir).unwrap().modified().unwrap(), before);
     assert!(!world.done(&["apply", "s.db", "-n"]).contains("times of"));
 }
+
+fn time_of(path: &Path) -> std::time::SystemTime {
+    fs::metadata(path).unwrap().modified().unwrap()
+}
+
+/// Long before the test.
+fn long_ago() -> std::time::SystemTime {
+    std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)
+}
+
+fn set_time(path: &Path) {
+    fs::File::open(path).unwrap().set_modified(long_ago()).unwrap();
+}
+
+#[test]
+fn an_overwriting_apply_writes_the_time_of_a_directory_only_if_the_session_set_it() {
+    let overwriting = [&["--force"][..], &["--take", "session", "d"]];
+    for (options, is_set) in overwriting.into_iter().flat_map(|o| [(o, false), (o, true)]) {
+        let world = Loop::new();
+        let dir = world.base("d");
+        set_time(&dir);
+        world.write("d/f", "agent\n");
+        if is_set {
+            world.done(&["touch", "s.db", "-d", "2001-02-03T00:00:00Z", "d"]);
+        }
+        fs::write(dir.join("mine"), "person\n").unwrap();
+        let before = time_of(&dir);
+        let apply = [&["apply", "s.db"], options].concat();
+        let plan = world.done(&[&apply[..], &["-n"]].concat());
+        assert_eq!(plan.contains("times of 1 directory"), is_set, "{plan}");
+        world.done(&[&apply[..], &["--yes"]].concat());
+        assert_eq!(time_of(&dir) == before, !is_set, "{options:?}");
+        assert!(!world.done(&["apply", "s.db", "-n"]).contains("times of"));
+    }
+}
+
+/// A copied base has directories with other numbers.
+#[test]
+fn an_apply_to_a_copied_base_leaves_no_rows_of_unchanged_directories() {
+    let world = Loop::new();
+    fs::create_dir(world.base("e")).unwrap();
+    fs::write(world.base("e/g"), "g\n").unwrap();
+    let dirs = ["d", "e"].map(|name| world.base(name));
+    dirs.iter().for_each(|dir| set_time(dir));
+    for file in ["d/f", "e/g"] {
+        world.write(file, "agent\n");
+    }
+    std::os::unix::fs::symlink("x", world.base("d/mine")).unwrap();
+    fs::remove_file(world.base("e/g")).unwrap();
+    fs::write(world.base("e/g"), "person\n").unwrap();
+    let (base, copied) = (world.dir().join("b"), world.dir().join("copied"));
+    let from = [base.to_str().unwrap(), copied.to_str().unwrap()];
+    assert!(std::process::Command::new("cp").arg("-a").args(from).status().unwrap().success());
+    fs::rename(&base, world.dir().join("first")).unwrap();
+    fs::rename(&copied, &base).unwrap();
+    let before = dirs.each_ref().map(|dir| time_of(dir));
+    assert!(before.iter().all(|time| *time != long_ago()));
+    let of_session = |name: &str| world.done(&["stat", "s.db", name]).contains("copied");
+    world.said(&["apply", "s.db", "--skip-drifted", "--yes"], 1);
+    assert_eq!(["d", "e"].map(of_session), [false, true]);
+    let plan = world.done(&["apply", "s.db", "--force", "-n"]);
+    assert!(!plan.contains("times of"), "{plan}");
+    world.done(&["apply", "s.db", "--force", "--yes"]);
+    assert_eq!(fs::read_to_string(world.base("e/g")).unwrap(), "agent\n");
+    assert_eq!(dirs.each_ref().map(|dir| time_of(dir)), before);
+    assert_eq!(["d", "e"].map(of_session), [false; 2]);
+}
+
+#[test]
+fn the_top_keeps_a_later_time_of_the_base_unless_the_session_set_one() {
+    for (options, is_set) in [(&[][..], false), (&["--force"], false), (&[], true)] {
+        let world = Loop::new();
+        world.write("d/f", "agent\n");
+        if is_set {
+            world.done(&["touch", "s.db", "-d", "2001-02-03T00:00:00Z", "/"]);
+        }
+        fs::write(world.base("mine"), "person\n").unwrap();
+        let top = world.dir().join("b");
+        let before = time_of(&top);
+        world.done(&[&["apply", "s.db", "--yes"], options].concat());
+        assert_eq!(time_of(&top) == before, !is_set, "{options:?}");
+        assert!(!world.done(&["apply", "s.db", "-n"]).contains("times of"));
+    }
+}

@@ -267,10 +267,13 @@ impl Planner<'_> {
         let is_dir = |kind| kind == FileKind::Directory;
         let is_named = self.sides.session.iter().any(|named| change.path.is_within(named));
         if let (Some(origin), Some(base)) = (after.origin(), &change.before)
-            && !(is_named || self.is_forced || self.target.is_copy())
+            && !self.target.is_copy()
             && is_dir(base.attr.kind)
         {
-            ours.mtime = dir_mtime_of_both(origin.mtime, base.attr.mtime, ours.mtime);
+            let is_overwritten = (is_named || self.is_forced) && ours.mtime != origin.mtime;
+            if !is_overwritten {
+                ours.mtime = dir_mtime_of_both(origin.mtime, base.attr.mtime, ours.mtime);
+            }
         }
         let (Some(original), Some(base)) = (&change.original, &change.before) else {
             return Ok(ours);

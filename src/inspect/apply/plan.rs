@@ -10,7 +10,7 @@ use super::advice::ApplyAdvice;
 use super::drift::Drifted;
 use super::last_apply::LastApply;
 use super::merge::StepContent;
-use super::steps::{AppliedChange, Steps};
+use super::steps::{AppliedChange, Set, Steps};
 use super::unchanged::DroppedCopy;
 use crate::base::{BaseAttr, BasePath};
 use crate::delta::MergedPath;
@@ -201,8 +201,19 @@ impl ApplyPlan {
 
     /// Number of directories that only get other times.
     pub fn times_alone(&self) -> u64 {
-        let alone = self.changes.iter().filter(|change| change.paths == 0);
-        if self.steps.len() == 0 { 0 } else { alone.count() as u64 }
+        if self.steps.len() == 0 {
+            return 0;
+        }
+        let is_alone = |at: &usize| self.changes.get(*at).is_some_and(|change| change.paths == 0);
+        let differs = |set: &&Set| {
+            set.change.as_ref().is_some_and(is_alone)
+                && set.from.as_ref().is_none_or(|from| from.mtime != set.attrs.mtime)
+        };
+        // The top has no step.
+        let is_top =
+            |change: &&AppliedChange| change.paths == 0 && change.path == MergedPath::root();
+        let dirs = self.steps.sets.iter().filter(differs).count();
+        (dirs + self.changes.iter().filter(is_top).count()) as u64
     }
 
     /// Whether [`ApplyOptions::take_base`] leaves a drifted object out.

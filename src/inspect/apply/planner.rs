@@ -257,10 +257,14 @@ impl<'a> Planner<'a> {
         let mut differs =
             diff::differences(self.opened, self.view, &self.options, &before, &after)?;
         let mut top = attrs(&after);
-        // Its row exists since the session was created, so the host's mode and owner may be newer.
-        if (differs.mode || differs.owner) && !is_top_set(self.opened)? {
+        // Its row exists since the session was created, so the host's attributes may be newer.
+        let is_newer = before.attr.mtime > top.mtime && !self.target.is_copy();
+        if (differs.mode || differs.owner || is_newer) && !is_top_set(self.opened)? {
             top = Attrs { mtime: top.mtime, ..attrs_of(&before.attr) };
             (differs.mode, differs.owner) = (false, false);
+            if is_newer {
+                (top.mtime, differs.mtime) = (before.attr.mtime, false);
+            }
         }
         self.plan.top = Some(top);
         if differs != diff::ChangedFields::default() {

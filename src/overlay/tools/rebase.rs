@@ -249,7 +249,19 @@ pub(super) fn advance_whiteout(edit: &mut Edit<'_>, applied: &RebaseItem) -> Res
     Ok(())
 }
 
-/// Makes an applied directory's origin the base's directory, and gives it the base's attributes
+/// Gives an applied directory the base's mtime, unless the session set another one.
+fn follow_applied_time(row: &mut InodeRow, attr: &BaseAttr) {
+    // The session did not set its time, or the base's is later than what the session did.
+    let is_set = row.origin.as_ref().is_none_or(|origin| origin.mtime != row.mtime);
+    if !is_set || attr.mtime > row.ctime {
+        row.mtime = attr.mtime;
+    }
+    if let Some(origin) = &mut row.origin {
+        origin.mtime = attr.mtime;
+    }
+}
+
+/// Makes an applied directory's origin the base's directory, and gives it the base's mode and owner
 /// where the session has no others. Of an attribute that something else set during the apply, the
 /// origin has what the apply was to set, and of one that the base had changed before, what it had:
 /// what a client set since differs from both, and is drift.
@@ -258,11 +270,6 @@ fn follow_applied_attributes(
     (base, attr): (BasePath, &BaseAttr),
     applied: &RebaseItem,
 ) {
-    // The session did not set its time, or the base's is later than what the session did.
-    let is_set = row.origin.as_ref().is_none_or(|origin| origin.mtime != row.mtime);
-    if !is_set || attr.mtime > row.ctime {
-        row.mtime = attr.mtime;
-    }
     let now = [attr.mode, attr.uid, attr.gid];
     row.follow_base_attributes(now);
     let own = [row.mode, row.uid, row.gid];
@@ -371,6 +378,7 @@ fn drop_applied_row(
     if row.kind == FileKind::Directory {
         replace_mark(edit, &row)?;
         edit.txn.remove_redirect(ino)?;
+        follow_applied_time(&mut row, &attr);
         // Not if another directory was put there: its entries are as unknown as before.
         let is_other = |known: &Origin| known.path == base && known.fileid != attr.fileid;
         if !row.origin.as_ref().is_some_and(is_other) {

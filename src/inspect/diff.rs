@@ -283,8 +283,8 @@ pub(super) fn compare(
     Ok(is_other.then_some(Difference { kind, differs, path, old, change }))
 }
 
-/// Whether a change is a directory that the base removed since it was copied up, and in which the
-/// session changed nothing; with `times`, no time either.
+/// Whether a change is a directory that the base removed since it was copied up, with nothing in
+/// its place, and in which the session changed nothing; with `times`, no time either.
 pub(super) fn holds_no_change(
     opened: &OpenSession,
     view: &TreeView<'_>,
@@ -298,7 +298,9 @@ pub(super) fn holds_no_change(
         row.zip(row.and_then(|row| row.origin.as_ref()))
             .is_some_and(|(row, origin)| row.ctime == origin.ctime || row.ctime == row.mtime)
     };
-    if !is_lost_dir(change) {
+    let origin = change.after.as_ref().and_then(TreeObject::origin).filter(|_| is_lost_dir(change));
+    let Some(origin) = origin else { return Ok(false) };
+    if view.is_replaced_above(&origin.path).map_err(|source| at(&change.path, source))? {
         return Ok(false);
     }
     let options = DiffOptions { client_temp_files: true, times, ..DiffOptions::default() };

@@ -2,7 +2,7 @@
 //! if the base loses the directory above them, and gets it again.
 
 use crate::base::BasePath;
-use crate::delta::{Ino, MergedPath};
+use crate::delta::{Ino, MergedPath, ReadTxn};
 use crate::vfs::{FileKind, FsError, Name};
 
 use super::cache::Invalidation;
@@ -44,6 +44,13 @@ fn recorded_path(view: &View<'_>, dir: &DirPlace, name: &Name) -> Result<Option<
         at = parent;
     };
     Ok(Some(names.iter().rev().fold(top, |path, name| path.join(name))))
+}
+
+/// Whether a whiteout stays though the base no longer has the object at `path` that it hides. The
+/// session moved that object, or something in it, or removed it with an original: the base may have
+/// it again (another branch).
+pub(super) fn may_show_again(txn: &dyn ReadTxn, path: &BasePath) -> Result<bool> {
+    Ok(txn.has_redirect_within(path)? || txn.original(path)?.is_some())
 }
 
 /// Adds a whiteout for each moved base directory that would show at its own place, now or once the

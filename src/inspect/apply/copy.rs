@@ -6,7 +6,7 @@ mod only_in_copy;
 use super::merge::Merge;
 use super::plan::target_path;
 use super::planner::Planner;
-use super::target_dir::base_error;
+use super::target_dir::{base_error, stat_in};
 use crate::base::{Base, BaseAttr, BasePath};
 use crate::delta::{MergedPath, Original};
 use crate::inspect::diff::{self, Difference};
@@ -163,6 +163,12 @@ impl Planner<'_> {
             _ => "another content",
         };
         Ok(Some(what.to_owned()))
+    }
+
+    /// Attributes of the base's object at a path, also if the target is a copy.
+    pub(super) fn base_stat(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
+        stat_in(self.opened.base(), path)
+            .map_err(|source| diff::base_error(self.opened, path, source))
     }
 
     fn bytes_differ(&self, path: &BasePath, ours: &BaseAttr, there: &BaseAttr) -> Result<bool> {

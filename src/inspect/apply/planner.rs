@@ -109,6 +109,8 @@ pub(super) struct Planner<'a> {
     pub(super) kept: HashMap<Locator, bool>,
     /// The merge of the last change with the base, by its path: it is needed twice.
     pub(super) last_merge: Option<(MergedPath, MergeOutcome)>,
+    /// Whiteouts that stay in directories that the base no longer has, once read.
+    pub(super) kept_whiteouts: Option<BTreeSet<MergedPath>>,
     /// Left-out changes of files with several hard links.
     pub(super) unchosen_names: Vec<Change>,
     /// Slots of made objects, for their other hard links; by the base file that each is merged
@@ -170,6 +172,7 @@ impl<'a> Planner<'a> {
             log_begun: None,
             kept: HashMap::new(),
             last_merge: None,
+            kept_whiteouts: None,
             unchosen_names: Vec::new(),
             made: HashMap::new(),
             refused: HashSet::new(),

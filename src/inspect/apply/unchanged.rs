@@ -78,7 +78,10 @@ impl Planner<'_> {
     /// Compares a chosen change with the target.
     pub(super) fn compared(&mut self, change: Change) -> Result<Compared> {
         let holds_no_change = diff::holds_no_change(self.opened, self.view, false, &change)?;
-        let copy = self.copy_of(&change, holds_no_change);
+        let copy = match holds_no_change {
+            true => self.lost_dir_of(&change)?,
+            false => self.copy_of(&change, false),
+        };
         let mut difference = self.difference(change)?;
         let in_base = match &difference {
             Some(found) if copy.is_some() => self.in_base(found)?,
@@ -115,6 +118,20 @@ impl Planner<'_> {
             && self.may_go(change)
             && (differs.mode || differs.owner)
             && is_made_in_base(self.opened, self.view, change, differs)?)
+    }
+
+    /// The lost directory to drop, unless the session has to keep a whiteout in it.
+    pub(super) fn lost_dir_of(&mut self, change: &Change) -> Result<Option<DroppedCopy>> {
+        let Some(copy) = self.copy_of(change, true) else { return Ok(None) };
+        let kept = match &self.kept_whiteouts {
+            Some(kept) => kept,
+            None => {
+                let kept = self.view.kept_whiteouts();
+                let kept = kept.map_err(|source| diff::at(&change.path, source))?;
+                &*self.kept_whiteouts.insert(kept)
+            }
+        };
+        Ok(Some(copy).filter(|copy| copy.copy.path.first_below(kept).is_none()))
     }
 
     /// Whether the base's state may count for a change. It does not if the target is a copy of the

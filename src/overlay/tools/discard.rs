@@ -18,7 +18,7 @@ use crate::overlay::copy_up::replace_mark;
 use crate::overlay::edit::{Edit, moved_on};
 use crate::overlay::error::Result;
 use crate::overlay::followed::settle_at;
-use crate::overlay::moved_out::hide_moved_out;
+use crate::overlay::moved_out::{hide_moved_out, may_show_again};
 use crate::overlay::node::{DirPlace, Node};
 use crate::overlay::original::{copy_original, forget_originals_at};
 use crate::overlay::{Overlay, copy_up_background};
@@ -401,54 +401,28 @@ pub(super) fn unchanged_dir_attr(
     Ok(attr.filter(same))
 }
 
-/// Removes whiteouts of names that the base does not have. Those of moved objects, and of
-/// removed ones with an original, stay: the base may get these again (another git branch).
+/// Removes whiteouts of names that the base does not have and that need not stay.
 fn drop_idle_whiteouts(edit: &mut Edit<'_>, dir: &DirPlace) -> Result<()> {
     if dir.base_missing {
         // The base may get the directory again, with the names that are whited out in it.
         return Ok(());
     }
-    let mut moved = None;
     for name in edit.txn.whiteouts_in(&dir.merged)? {
         let is_there = match edit.base_has(dir, &name) {
             Err(error) if error.is_denied() => true,
             is_there => is_there?,
         };
-        if is_there {
-            continue;
-        }
-        let moved = match &mut moved {
-            Some(moved) => moved,
-            none => none.insert(moved_dirs(edit)?),
+        let base = dir.base.as_ref().map(|base| base.join(&name));
+        let stays = match base {
+            _ if is_there => true,
+            Some(base) => may_show_again(&*edit.txn, &base)?,
+            None => false,
         };
-        if !may_come_back(edit, dir, &name, moved)? {
+        if !stays {
             edit.txn.remove_whiteout(&dir.merged.join(&name))?;
         }
     }
     Ok(())
-}
-
-/// Whether the base object of a name, or a directory below it, shows elsewhere (is among `moved`),
-/// or the object has an original in the session.
-fn may_come_back(
-    edit: &Edit<'_>,
-    dir: &DirPlace,
-    name: &Name,
-    moved: &BTreeSet<MergedPath>,
-) -> Result<bool> {
-    let Some(path) = dir.base.as_ref().map(|base| base.join(name)) else { return Ok(false) };
-    let at = MergedPath::of_base(&path);
-    let is_moved = moved.contains(&at) || at.first_below(moved).is_some();
-    Ok(is_moved || edit.txn.original(&path)?.is_some())
-}
-
-/// The paths in the base of all directories that show elsewhere.
-fn moved_dirs(edit: &Edit<'_>) -> Result<BTreeSet<MergedPath>> {
-    let mut moved = BTreeSet::new();
-    for ino in edit.txn.redirects()? {
-        moved.extend(edit.txn.redirect(ino)?.as_ref().map(MergedPath::of_base));
-    }
-    Ok(moved)
 }
 
 pub(super) fn entries_of(edit: &Edit<'_>, dir: Ino) -> Result<Vec<(Name, Ino)>> {

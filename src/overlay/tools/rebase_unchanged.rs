@@ -17,7 +17,7 @@ use crate::overlay::cache::Invalidation;
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
 use crate::overlay::followed::settle;
-use crate::overlay::moved_out::hide_moved_out;
+use crate::overlay::moved_out::{hide_moved_out, may_show_again};
 use crate::overlay::original::forget_originals;
 
 /// A session's file or symbolic link without a change, or a copied-up directory that the base no
@@ -72,7 +72,8 @@ struct SessionEntry {
 impl Overlay {
     /// Removes these copies from the session, and the moves of all directories that the base moved
     /// too. A file with several entries stays unless all of them are given, each at its base path.
-    /// A directory with entries or whiteouts stays. It is one change, synced before this returns.
+    /// A directory stays with entries, and with whiteouts that stay for when the base has it again.
+    /// It is one change, synced before this returns.
     ///
     /// # Errors
     /// The session cannot be changed, or it or the base cannot be read: nothing has changed.
@@ -173,20 +174,28 @@ fn entry_of_copy(edit: &Edit<'_>, copy: &UnchangedCopy) -> Result<Option<(Ino, S
     Ok(Some((ino, SessionEntry { parent, name, path: copy.path.clone(), base })))
 }
 
-/// Removes a directory that the base no longer has, if it has no entries and no whiteouts;
-/// returns whether it did. A whiteout hides its name if the base gets the directory again.
+/// Removes a directory that the base no longer has, with its whiteouts, if it has no entries and
+/// no whiteout that stays; returns whether it did.
 fn drop_lost_dir(edit: &mut Edit<'_>, copy: &UnchangedCopy) -> Result<bool> {
     let Some(name) = copy.path.name() else { return Ok(false) };
     let Some(place) = visible_dir(edit, &copy.path)? else { return Ok(false) };
     let Some(ino) = place.ino.filter(|_| place.base_missing) else { return Ok(false) };
     let Some((parent, _)) = edit.txn.name_of(ino)? else { return Ok(false) };
     let row = edit.view().inode(ino)?;
-    if row.fileid() != copy.object.0
-        || edit.txn.redirect(ino)?.is_some()
-        || edit.txn.has_dentries(ino)?
-        || !edit.txn.whiteouts_in(&place.merged)?.is_empty()
-    {
+    let Some(origin) = row.origin.as_ref().filter(|_| row.fileid() == copy.object.0) else {
         return Ok(false);
+    };
+    if edit.txn.redirect(ino)?.is_some() || edit.txn.has_dentries(ino)? {
+        return Ok(false);
+    }
+    let whiteouts = edit.txn.whiteouts_in(&place.merged)?;
+    for name in &whiteouts {
+        if may_show_again(&*edit.txn, &origin.path.join(name))? {
+            return Ok(false);
+        }
+    }
+    for name in &whiteouts {
+        edit.txn.remove_whiteout(&place.merged.join(name))?;
     }
     edit.txn.delete_dentry(parent, &name)?;
     edit.txn.delete_inode(ino)?;

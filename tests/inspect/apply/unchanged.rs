@@ -246,15 +246,15 @@ fn a_file_that_the_base_changed_goes_with_the_further_name_that_is_applied() {
     assert!(plan.changes.is_empty() && plan.unchanged.is_empty(), "{plan:#?}");
 }
 
-/// What `diff` lists; `status` counts drift in none of it.
-fn listed(world: &World) -> Vec<String> {
+/// What `diff` lists; `status` counts drift in so many.
+fn listed(world: &World, drifted: u64) -> Vec<String> {
     let (opened, mut found) = (open(world), Vec::new());
     diff(&opened, &DiffOptions::default(), &mut |_, difference| {
         found.push(difference.path.display().to_string());
         Ok(ControlFlow::Continue(()))
     })
     .unwrap();
-    assert_eq!(touched(&opened).unwrap().drifted, 0);
+    assert_eq!(touched(&opened).unwrap().drifted, drifted);
     found
 }
 
@@ -268,7 +268,7 @@ fn a_directory_that_the_base_removed_goes_with_the_copies_in_it() {
     world.link("d/s/linked", "more").unwrap();
     let base = world.change_base();
     fs::remove_dir_all(base.join("d")).unwrap();
-    assert_eq!(listed(&world), ["/more"]);
+    assert_eq!(listed(&world, 0), ["/more"]);
     let dropped = ["/d", "/d/edited", "/d/s", "/d/s/linked", "/d/s/t", "/d/s/t/written"];
     assert_eq!(unchanged(&world), dropped.map(|at| (at.to_owned(), true)));
     assert_eq!(apply_served(&world, &all()).skipped, []);
@@ -312,13 +312,68 @@ fn what_was_removed_from_a_directory_stays_so_while_the_base_does_not_have_it() 
     let base = world.change_base();
     let away = world.scratch().join("away");
     fs::rename(base.join("d"), &away).unwrap();
-    assert_eq!(listed(&world), [""; 0]);
+    assert_eq!(listed(&world, 0), [""; 0]);
     world.put("new", "new");
     assert_eq!(apply_served(&world, &all()).skipped, []);
     fs::rename(&away, base.join("d")).unwrap();
     world.reopen();
     assert_eq!(world.ls("d"), ["edited"]);
-    assert_eq!(listed(&world), ["/d/removed"]);
+    assert_eq!(listed(&world, 0), ["/d/removed"]);
+}
+
+/// Without an original, and not moved.
+#[test]
+fn a_directory_that_the_base_removed_goes_with_removals_that_have_no_original() {
+    let mut world = over("d/s/x/removed \"TEXT\"\nkeep \"TEXT\"");
+    world.rm_rf("d/s/x");
+    let base = world.change_base();
+    fs::remove_dir_all(base.join("d")).unwrap();
+    assert_eq!(unchanged(&world), ["/d", "/d/s"].map(|at| (at.to_owned(), true)));
+    assert_eq!(apply_served(&world, &all()).skipped, []);
+    assert_eq!((world.exists("d"), inodes(&world)), (false, 0));
+    assert_eq!(world.whiteouts(), [""; 0]);
+}
+
+#[test]
+fn a_directory_that_the_base_removed_is_not_said_to_go_where_a_removal_or_a_move_keeps_it() {
+    let keep: [fn(&mut World); 2] = [
+        |world| {
+            world.rm_rf("d/s/x");
+            world.keep_removed();
+        },
+        |world| world.rename("d/s/x", "moved").unwrap(),
+    ];
+    for keep in keep {
+        let mut world = over("d/s/x/file \"TEXT\"\nd/t/same \"TEXT\"\nkeep \"TEXT\"");
+        keep(&mut world);
+        world.chmod("d/t/same", 0o600).unwrap();
+        world.chmod("d/t/same", 0o644).unwrap();
+        let base = world.change_base();
+        fs::remove_dir_all(base.join("d")).unwrap();
+        let plan = planned(&open(&world), None, &all()).unwrap();
+        let dropped: Vec<_> = plan.unchanged.iter().map(|dropped| &dropped.copy.path).collect();
+        assert_eq!(dropped, [&path("d/t"), &path("d/t/same")]);
+        apply_served(&world, &ApplyOptions { skip_drifted: true, ..all() });
+        assert!(world.exists("d/s") && !world.exists("d/t"));
+        let plan = planned(&open(&world), None, &all()).unwrap();
+        assert_eq!(plan.unchanged, []);
+    }
+}
+
+#[test]
+fn a_directory_over_what_the_base_put_in_its_place_is_made_with_those_in_it() {
+    let mut world = over("d/s/x/file \"TEXT\"\nkeep \"TEXT\"");
+    world.rm_rf("d/s/x");
+    let base = world.change_base();
+    fs::remove_dir_all(base.join("d")).unwrap();
+    symlink("keep", base.join("d")).unwrap();
+    assert_eq!(listed(&world, 2), ["/d", "/d/s"]);
+    let plan = planned(&open(&world), None, &ApplyOptions { skip_drifted: true, ..all() }).unwrap();
+    assert_eq!(plan.unchanged, []);
+    let report = apply_served(&world, &ApplyOptions { force: true, ..all() });
+    assert_eq!(report.skipped, []);
+    assert!(base.join("d/s").is_dir() && !base.join("d/s/x").exists());
+    assert_eq!(inodes(&world), 0);
 }
 
 #[test]
@@ -331,7 +386,7 @@ fn an_unchanged_copy_that_the_base_changed_is_no_drift_of_the_session() {
     let base = world.change_base();
     fs::write(base.join("edited"), "person").unwrap();
     fs::remove_file(base.join("removed")).unwrap();
-    assert_eq!(listed(&world), [""; 0]);
+    assert_eq!(listed(&world, 0), [""; 0]);
 }
 
 /// Its content is compared with the session's.
@@ -354,7 +409,7 @@ fn a_time_alone_is_no_drift_where_no_digest_is_kept() {
     };
     touch("file");
     touch("later");
-    assert_eq!(listed(&world), ["/file", "/later"]);
+    assert_eq!(listed(&world, 0), ["/file", "/later"]);
     assert_eq!(planned(&open(&world), None, &all()).unwrap().drifted, []);
     fs::write(base.join("later"), "Content").unwrap();
     touch("later");

@@ -1,10 +1,13 @@
 //! Deleted base objects: names that the session hides without an entry of its own, and whether the
 //! base changed the objects afterwards.
 
+use std::collections::BTreeSet;
+
 use super::{BaseObject, Change, ChangeSearch, SessionDir};
 use crate::base::{BaseError, BasePath};
 use crate::delta::{Ino, MergedPath};
 use crate::overlay::error::{OpError, Result};
+use crate::overlay::moved_out::may_show_again;
 use crate::overlay::original::is_changed_since_hidden;
 use crate::overlay::tools::tree::TreeView;
 use crate::vfs::{FileKind, FsError, Name, Time};
@@ -47,6 +50,34 @@ impl TreeView<'_> {
         let each = &mut |_| true;
         let mut search = ChangeSearch::new(self, each);
         search.gone_names(dir, prefix, most).map_err(|error| error.into_fs())
+    }
+
+    /// The merged paths of whiteouts whose base object is missing, and that stay for when the base
+    /// has the object again.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn kept_whiteouts(&self) -> std::result::Result<BTreeSet<MergedPath>, FsError> {
+        let missing = self.hidden_without_base()?.into_iter();
+        let kept = missing.filter_map(|(path, base)| {
+            may_show_again(self.view.txn, &base).map(|may| may.then_some(path)).transpose()
+        });
+        kept.collect::<Result<_>>().map_err(|error| error.into_fs())
+    }
+
+    /// Whether the base has something else than a directory where one above `path` should be.
+    ///
+    /// # Errors
+    /// The base cannot be read.
+    pub fn is_replaced_above(&self, path: &BasePath) -> std::result::Result<bool, FsError> {
+        let mut rest = path.split();
+        while let Some((above, _)) = rest {
+            match self.view.base_attr_at(&above).map_err(|error| error.into_fs())? {
+                Some(attr) => return Ok(attr.kind != FileKind::Directory),
+                None => rest = above.split(),
+            }
+        }
+        Ok(false)
     }
 
     /// The merged paths of whiteouts whose base object is missing, with the path that it had.

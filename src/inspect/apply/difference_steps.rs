@@ -218,12 +218,6 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Attributes of the base's object at a path, also if the target is a copy.
-    pub fn base_stat(&self, path: &BasePath) -> Result<Option<BaseAttr>> {
-        super::target_dir::stat_in(self.opened.base(), path)
-            .map_err(|source| diff::base_error(self.opened, path, source))
-    }
-
     /// The copy's object at the destination, if the base has none there.
     fn only_in_copy(&self, change: &Change) -> Result<Option<BaseObject>> {
         let Some(after) = change.after.as_ref().filter(|_| self.target.is_copy()) else {

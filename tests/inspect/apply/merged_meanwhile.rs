@@ -40,9 +40,10 @@ fn changed() -> (World, PathBuf) {
 fn last_step() -> usize {
     let (world, _) = changed();
     let mut last = 0;
-    apply_with(&world, &all(), |now| match now {
-        Moment::Step(step) => last = step,
-        _ => {}
+    apply_with(&world, &all(), |now| {
+        if let Moment::Step(step) = now {
+            last = step;
+        }
     });
     last
 }

@@ -14,17 +14,33 @@ pub struct CopyToDrop {
     pub path: PathText,
     /// File number, and seconds and nanoseconds of the ctime.
     pub object: (u64, i64, u32),
-    /// Number, size, mtime and ctime of the base's object, if that is compared.
-    pub base: Option<(u64, u64, (i64, u32), Option<(i64, u32)>)>,
+    /// The base's object, if that is compared.
+    pub base: Option<SeenBase>,
+}
+
+/// An object of the base: see [`BaseVersion`]. Times are seconds and nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenBase {
+    /// File number.
+    pub fileid: u64,
+    /// Size, in bytes.
+    pub size: u64,
+    /// mtime.
+    pub mtime: (i64, u32),
+    /// ctime, if that is compared.
+    pub ctime: Option<(i64, u32)>,
 }
 
 impl From<&UnchangedCopy> for CopyToDrop {
     fn from(copy: &UnchangedCopy) -> Self {
         let time = |time: Time| (time.secs, time.nanos);
         let (id, changed) = copy.object;
-        let base = copy.base.as_ref();
-        let base =
-            base.map(|base| (base.fileid.0, base.size, time(base.mtime), base.ctime.map(time)));
+        let base = copy.base.as_ref().map(|base| SeenBase {
+            fileid: base.fileid.0,
+            size: base.size,
+            mtime: time(base.mtime),
+            ctime: base.ctime.map(time),
+        });
         Self { path: (&copy.path).into(), object: (id.0, changed.secs, changed.nanos), base }
     }
 }
@@ -37,11 +53,11 @@ impl CopyToDrop {
         Ok(UnchangedCopy {
             path: self.path.merged()?,
             object: (FileId(id), time((secs, nanos))),
-            base: self.base.map(|(id, size, mtime, ctime)| BaseVersion {
-                fileid: FileId(id),
-                size,
-                mtime: time(mtime),
-                ctime: ctime.map(time),
+            base: self.base.as_ref().map(|base| BaseVersion {
+                fileid: FileId(base.fileid),
+                size: base.size,
+                mtime: time(base.mtime),
+                ctime: base.ctime.map(time),
             }),
         })
     }

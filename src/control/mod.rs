@@ -27,7 +27,7 @@ mod writing;
 
 pub use client::{ConnectError, ControlConnection, ControlError};
 pub use content::{ContentPart, ContentSource, Nothing, Reading};
-pub use copy_to_drop::CopyToDrop;
+pub use copy_to_drop::{CopyToDrop, SeenBase};
 pub use listener::{About, Listener, StopListener};
 pub use perform::perform;
 pub use refusal::{Refusal, RefusalAdvice};

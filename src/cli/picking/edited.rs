@@ -91,9 +91,8 @@ struct EditedList(PathBuf);
 impl EditedList {
     fn new(text: &str) -> Result<Self, CliError> {
         let random = getrandom::u64();
-        let random = random.map_err(|error| {
-            CliError::caused("cannot get random bytes", &std::io::Error::from(error))
-        })?;
+        let random =
+            random.map_err(|error| CliError::new(format!("cannot get random bytes: {error}")))?;
         let path = Path::new(&env::temp_dir()).join(format!("acetate-choice-{random:016x}"));
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let mut file = made.map_err(|error| CliError::caused(path.display(), &error))?;

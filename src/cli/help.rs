@@ -256,7 +256,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
-/// The error for words of which one is no command.
+/// The error for words that lead to no command.
 fn unknown(words: &[String]) -> CliError {
     let given: Vec<_> = ["acetate"].into_iter().chain(words.iter().map(String::as_str)).collect();
     let parsed = super::command().try_get_matches_from(&given);

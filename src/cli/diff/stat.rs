@@ -433,7 +433,7 @@ mod tests {
             }
         }
         // The other notes are cut where the path is as short as it may be.
-        let short = lines(&rows, 40);
+        let short = lines(&rows, 41);
         assert!(short[0].ends_with(&format!("- {BASE_CHANGED}")), "{short:?}");
         assert!(short[1].ends_with(&format!("…, {BASE_CHANGED}")), "{short:?}");
         for line in &lines(&rows, 25)[..2] {
@@ -448,7 +448,7 @@ mod tests {
         let rows = [row(path, Some((3, 1)), ""), row(dir, None, &note), row(path, None, "x")];
         let lines = lines(&rows, 60);
         assert_eq!(lines[0], format!("M {path} | 4 +++-"));
-        assert_eq!(lines[1], format!("M .../tests/   | {note}"));
+        assert_eq!(lines[1], format!("M .../tests/  | {note}"));
         assert_eq!(lines[2], format!("M {path} | x"));
     }
 

@@ -54,7 +54,7 @@ fn an_edit_that_the_base_has_with_others_is_named() {
     sleep(Duration::from_millis(1100));
     fs::write(dir.path().join("base/f"), "1\nx\n3\n4\ny\n").unwrap();
     let (shown, _) = said(&run(dir.path(), &["diff", "s.db"]), 1);
-    assert_eq!(shown, "M /f (the base changed since)\n");
+    assert_eq!(shown, "M /f (changed in the base too)\n");
     let why = "= /f: the base has the session's change, and others: what the base has shows again";
     for option in ["--dry-run", "--yes"] {
         let out = done(dir.path(), &["apply", "s.db", option]);

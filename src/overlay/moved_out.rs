@@ -56,9 +56,24 @@ pub(super) fn may_show_again(txn: &dyn ReadTxn, path: &BasePath) -> Result<bool>
 /// Adds a whiteout for each moved base directory that would show at its own place, now or once the
 /// base has the directories above it again. For changes that drop rows of other directories.
 pub(super) fn hide_moved_out(edit: &mut Edit<'_>) -> Result<()> {
+    hide(edit, |_, _| Ok(true))
+}
+
+/// As [`hide_moved_out`], of directories that the base lost. The redirects of others may be an
+/// apply's, which drops them in a later request.
+pub(super) fn hide_lost_moved_out(edit: &mut Edit<'_>) -> Result<()> {
+    hide(edit, |view, base| Ok(view.base_dir_at(base.clone())?.is_none()))
+}
+
+fn hide(
+    edit: &mut Edit<'_>,
+    is_hidden: impl Fn(&View<'_>, &BasePath) -> Result<bool>,
+) -> Result<()> {
     for ino in edit.txn.redirects()? {
         let Some(base) = edit.txn.redirect(ino)? else { continue };
-        if let Some(place) = bare_place(edit, &base)? {
+        if is_hidden(&edit.view(), &base)?
+            && let Some(place) = bare_place(edit, &base)?
+        {
             edit.txn.add_whiteout(&place, edit.now)?;
             edit.invalidate(Invalidation::All);
         }

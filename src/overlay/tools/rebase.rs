@@ -25,7 +25,7 @@ use crate::overlay::copy_up::{ensure_dir, make_opaque, origin_of, replace_mark};
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
 use crate::overlay::followed::settle;
-use crate::overlay::moved_out::hide_moved_out;
+use crate::overlay::moved_out::hide_lost_moved_out;
 use crate::overlay::node::{DirPlace, is_linked};
 use crate::overlay::original::{forget_originals, renumber_original};
 use crate::overlay::remove::unlink;
@@ -158,7 +158,7 @@ fn drop_applied_rows(
     edit.invalidate(Invalidation::All);
     count_hidden_links(edit)?;
     update_changed_dirs(edit, dirs, true)?;
-    hide_moved_out(edit)?;
+    hide_lost_moved_out(edit)?;
     Ok(kept.into_keys().cloned().collect())
 }
 
@@ -311,9 +311,6 @@ fn follow_merged_attributes(row: &mut InodeRow, attr: &BaseAttr, merged: MergedP
     }
     if has_group {
         row.gid = attr.gid;
-    }
-    if merged.mtime {
-        row.mtime = attr.mtime;
     }
 }
 

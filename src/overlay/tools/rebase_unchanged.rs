@@ -17,7 +17,7 @@ use crate::overlay::cache::Invalidation;
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
 use crate::overlay::followed::settle;
-use crate::overlay::moved_out::{hide_moved_out, may_show_again};
+use crate::overlay::moved_out::{hide_lost_moved_out, may_show_again};
 use crate::overlay::original::forget_originals;
 
 /// A session's file or symbolic link without a change, or a copied-up directory that the base no
@@ -135,7 +135,7 @@ fn drop_copies(edit: &mut Edit<'_>, copies: &[UnchangedCopy]) -> Result<()> {
     edit.invalidate(Invalidation::All);
     count_hidden_links(edit)?;
     update_changed_dirs(edit, dirs, true)?;
-    hide_moved_out(edit)?;
+    hide_lost_moved_out(edit)?;
     for path in dropped {
         record_given_up(edit, AuditProcedure::Apply, path)?;
     }

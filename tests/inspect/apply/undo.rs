@@ -379,7 +379,10 @@ fn more_than_the_limit_is_refused_before_anything_is_written() {
     let plan = plan_undo(&opened, Some(&to), &options).unwrap().unwrap();
     assert_eq!(plan.kept_bytes, 4096 + 512);
     let refused = undo(&opened, Some(&to), &options, None, None, &mut go_on).unwrap_err();
-    assert!(refused.to_string().contains("more than the 0 kept for undo"), "{refused}");
+    assert!(
+        refused.to_string().contains("keeping 4.5 KiB for undo exceeds the limit of 0 B"),
+        "{refused}"
+    );
 }
 
 #[test]

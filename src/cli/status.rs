@@ -165,7 +165,7 @@ fn originals(figures: &SessionStats) -> String {
 
 /// What `apply` keeps for an undo.
 fn kept_line(session: &Session, kept: &KeptForUndo) -> String {
-    let of = if kept.apply.is_taken_back { "of the undo" } else { "of the apply" };
+    let of = if kept.apply.is_undone { "of the undo" } else { "of the apply" };
     format!(
         "kept in {}: {}, {}, {of} at {} to {} (`{}`)",
         kept.dir.display(),
@@ -184,7 +184,7 @@ fn kept_json(kept: &KeptForUndo) -> Map<String, Value> {
     json.insert("time".to_owned(), text::time(kept.apply.time).into());
     json.insert("objects".to_owned(), kept.objects.into());
     json.insert("bytes".to_owned(), kept.bytes.into());
-    json.insert("is_taken_back".to_owned(), kept.apply.is_taken_back.into());
+    json.insert("is_taken_back".to_owned(), kept.apply.is_undone.into());
     json
 }
 

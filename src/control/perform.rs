@@ -10,7 +10,7 @@ use super::refusal::{Refusal, RefusalAdvice};
 use super::request::{Answer, AppliedObject, Bound, PathText, Request};
 use super::usage::UsageReport;
 use crate::delta::{Compacted, Ino, MergedPath, PendingCopies};
-use crate::overlay::{AppliedPart, CopyStep, Idle, Overlay, Undo};
+use crate::overlay::{AppliedPart, CopyStep, DiscardExtent, Idle, Overlay};
 use crate::vfs::{Caller, FsError, Locator, Vfs};
 
 /// Executes a request, except [`Request::Status`] and [`Request::Exports`], which only a server can
@@ -112,8 +112,8 @@ async fn discard(
     caller: &Caller,
     paths: &[PathText],
 ) -> Result<Answer, Refusal> {
-    let undo = overlay.discard(caller, merged(paths)?).await;
-    undo.map(undone).map_err(|error| of_discard(overlay, error))
+    let extent = overlay.discard(caller, merged(paths)?).await;
+    extent.map(discarded).map_err(|error| of_discard(overlay, error))
 }
 
 async fn discard_attributes(
@@ -191,12 +191,12 @@ async fn remove_tree(
     })
 }
 
-fn undone(undo: Undo) -> Answer {
+fn discarded(extent: DiscardExtent) -> Answer {
     let idle = |idle: &Idle| ((&idle.path).into(), idle.gone_with.as_ref().map(Into::into));
     Answer::Undone {
-        paths: undo.paths.iter().map(PathText::from).collect(),
-        changes: undo.changes,
-        idle: undo.idle.iter().map(idle).collect(),
+        paths: extent.paths.iter().map(PathText::from).collect(),
+        changes: extent.changes,
+        idle: extent.idle.iter().map(idle).collect(),
     }
 }
 

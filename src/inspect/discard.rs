@@ -8,16 +8,16 @@ use super::opened::OpenSession;
 use super::selection::Selection;
 use super::split;
 use crate::delta::MergedPath;
-use crate::overlay::Undo;
+use crate::overlay::DiscardExtent;
 
 /// The steps after which the paths `asked` show the base again. Changes nothing.
 ///
 /// # Errors
 /// The session or the base cannot be read.
-pub fn undo(opened: &OpenSession, asked: &[MergedPath]) -> Result<Undo> {
+pub fn plan_discard(opened: &OpenSession, asked: &[MergedPath]) -> Result<DiscardExtent> {
     opened.with_tree(|view| {
         let path = MergedPath::root();
-        view.undo(asked).map_err(|source| InspectError::Path { path, source })
+        view.discard_extent(asked).map_err(|source| InspectError::Path { path, source })
     })
 }
 

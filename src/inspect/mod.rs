@@ -52,7 +52,8 @@ pub use crate::delta::{
     StoreError, Usage,
 };
 pub use crate::overlay::{
-    BaseObject, Change, CopyStep, LostDir, Sealed, TreeObject, TreeView, UnchangedCopy, Undo,
+    BaseObject, Change, CopyStep, DiscardExtent, LostDir, Sealed, TreeObject, TreeView,
+    UnchangedCopy,
 };
 pub use crate::pattern::{Pattern, PatternError, PatternSet};
 pub use crate::vfs::{Attr, CallId, Device, FileId, FileKind, FsError, Name, NameError, Time};

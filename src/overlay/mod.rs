@@ -91,6 +91,7 @@ pub use scope::{GuardedPaths, Scope};
 pub use snapshot::FIRST_NAME_COOKIE;
 pub use tools::changes::{BaseObject, Change, ChangesError, DeniedChange, original_of_dir};
 pub use tools::data::{DataPiece, DataReader};
+pub use tools::discard_extent::{DiscardExtent, Idle};
 pub use tools::layer::LostDir;
 pub use tools::path_rows::PathRows;
 pub use tools::rebase::{MergedParts, RebaseItem};
@@ -98,7 +99,6 @@ pub use tools::rebase_part::AppliedPart;
 pub use tools::rebase_unchanged::{BaseVersion, UnchangedCopy};
 pub use tools::seal::{SealError, SealStep, Sealed, Sealing};
 pub use tools::tree::{Tree, TreeObject, TreeView};
-pub use tools::undo::{Idle, Undo};
 
 /// The clock that an overlay reads; tests inject their own.
 pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;

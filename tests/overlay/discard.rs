@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use acetate::delta::MergedPath;
-use acetate::overlay::{Idle, MergedParts, RebaseItem, Undo};
+use acetate::overlay::{DiscardExtent, Idle, MergedParts, RebaseItem};
 use acetate::vfs::FsError;
 
 use super::paths;
@@ -27,7 +27,7 @@ pub fn path(text: &str) -> MergedPath {
     MergedPath::from_user(text.as_bytes()).unwrap()
 }
 
-pub fn discard(world: &World, paths: &[&str]) -> Result<Undo> {
+pub fn discard(world: &World, paths: &[&str]) -> Result<DiscardExtent> {
     let paths = paths.iter().map(|text| path(text)).collect();
     world.wait(world.overlay.discard(&world.caller, paths))
 }
@@ -53,8 +53,8 @@ pub fn rebase(world: &World, paths: &[&str]) {
     world.wait(world.overlay.rebase(&world.caller, applied)).unwrap();
 }
 
-fn given_up(undo: &Undo) -> Vec<String> {
-    undo.paths.iter().map(|path| path.display().to_string()).collect()
+fn given_up(extent: &DiscardExtent) -> Vec<String> {
+    extent.paths.iter().map(|path| path.display().to_string()).collect()
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn a_changed_file_shows_the_base_again() {
     let before = world.stat("dir/a");
     world.write("dir/a", 0, b"changed").unwrap();
     world.write("kept", 0, b"changed").unwrap();
-    let undo = discard(&world, &["dir/a"]).unwrap();
-    assert_eq!(given_up(&undo), ["/dir/a"]);
-    assert_eq!((undo.changes, undo.idle.len()), (1, 0));
+    let extent = discard(&world, &["dir/a"]).unwrap();
+    assert_eq!(given_up(&extent), ["/dir/a"]);
+    assert_eq!((extent.changes, extent.idle.len()), (1, 0));
     assert_eq!(world.cat("dir/a"), "a");
     assert_eq!(world.stat("dir/a"), before);
     assert_eq!(world.cat("kept"), "changed");
@@ -124,8 +124,8 @@ fn both_ends_of_a_rename_are_given_up() {
     world.rename("dir/a", "other/moved").unwrap();
     world.rename("dir", "other/tree").unwrap();
     world.write("other/tree/sub/c", 0, b"changed").unwrap();
-    let undo = discard(&world, &["other/tree"]).unwrap();
-    assert_eq!(given_up(&undo), ["/dir", "/other/moved", "/other/tree"]);
+    let extent = discard(&world, &["other/tree"]).unwrap();
+    assert_eq!(given_up(&extent), ["/dir", "/other/moved", "/other/tree"]);
     assert_same(&read_tree(&world), &before, "discarded");
 }
 
@@ -144,12 +144,12 @@ fn a_name_in_a_moved_directory_shows_what_moved_with_it() {
 fn what_cannot_be_given_up_is_said() {
     let world = World::new(BASE);
     world.rm_rf("dir");
-    let undo = discard(&world, &["kept", "dir/sub/c", "nowhere"]).unwrap();
+    let extent = discard(&world, &["kept", "dir/sub/c", "nowhere"]).unwrap();
     let idle =
         |text, gone_with: Option<&str>| Idle { path: path(text), gone_with: gone_with.map(path) };
-    assert_eq!(undo.paths, []);
+    assert_eq!(extent.paths, []);
     assert_eq!(
-        undo.idle,
+        extent.idle,
         [idle("kept", None), idle("dir/sub/c", Some("dir")), idle("nowhere", None)]
     );
     assert!(!world.exists("dir"));
@@ -165,10 +165,10 @@ fn each_of_many_paths_is_looked_at() {
     world.rename("dir/sub", "moved").unwrap();
     let mut asked: Vec<_> = names[..20].iter().map(String::as_str).collect();
     asked.extend(["made/deep/30", "kept", "dir/sub", "other"]);
-    let undo = discard(&world, &asked).unwrap();
-    let idle: Vec<_> = undo.idle.iter().map(|idle| idle.path.display().to_string()).collect();
+    let extent = discard(&world, &asked).unwrap();
+    let idle: Vec<_> = extent.idle.iter().map(|idle| idle.path.display().to_string()).collect();
     assert_eq!(idle, ["/made/deep/30", "/kept", "/other"]);
-    assert_eq!((undo.paths.len(), undo.changes), (22, 21));
+    assert_eq!((extent.paths.len(), extent.changes), (22, 21));
     assert_eq!(world.ls("made/deep").len(), 10);
     assert_eq!(world.ls("dir"), ["a", "b", "sub"]);
     // A path above one that was left is touched by it.
@@ -340,8 +340,8 @@ fn what_was_made_at_the_old_place_of_a_directory_is_another_object() {
         world.put("dir/a", "made");
         world.write("tree/a", 0, b"edited").unwrap();
         let before = world.cat(kept);
-        let undo = discard(&world, &[asked]).unwrap();
-        assert_eq!(given_up(&undo), [format!("/{asked}")]);
+        let extent = discard(&world, &[asked]).unwrap();
+        assert_eq!(given_up(&extent), [format!("/{asked}")]);
         world.reopen();
         assert_eq!(world.cat(kept), before);
         let is_moved = asked == "tree/a";
@@ -360,8 +360,8 @@ fn what_took_the_place_of_a_directory_that_is_gone_stays() {
     world.rm_rf("dir");
     world.rename("other", "dir").unwrap();
     world.put("dir/a", "made");
-    let undo = discard(&world, &["moved"]).unwrap();
-    assert_eq!(given_up(&undo), ["/moved"]);
+    let extent = discard(&world, &["moved"]).unwrap();
+    assert_eq!(given_up(&extent), ["/moved"]);
     assert_eq!(world.cat("dir/a"), "made");
     assert!(!world.exists("moved"));
     let world = World::new(BASE);
@@ -369,8 +369,8 @@ fn what_took_the_place_of_a_directory_that_is_gone_stays() {
     world.rename("dir/a", "moved").unwrap();
     world.rm_rf("dir");
     world.rename("other", "dir").unwrap();
-    let undo = discard(&world, &["dir"]).unwrap();
-    assert_eq!(given_up(&undo), ["/dir", "/moved", "/other"]);
+    let extent = discard(&world, &["dir"]).unwrap();
+    assert_eq!(given_up(&extent), ["/dir", "/moved", "/other"]);
     assert_same(&read_tree(&world), &before, "discarded");
 }
 

@@ -28,7 +28,7 @@ use crate::control::limits::MAX_PATHS;
 use crate::control::{PathText, Request};
 use crate::inspect::apply::{
     AppliedChange, ApplyOptions, ApplyPlan, Consent, InterruptedApply, KeptExtent, KeptInBase,
-    SessionUpdater, ShowPlan, apply, check_not_taken_back, clear, has_moves_of_both, interrupted,
+    SessionUpdater, ShowPlan, apply, check_not_undone, clear, has_moves_of_both, interrupted,
     keep_nothing, plan, resume,
 };
 use crate::inspect::opened::OpenSession;
@@ -269,7 +269,7 @@ fn check_bound(args: &Args, plan: &ApplyPlan) -> Result<(), CliError> {
 /// Refuses to lose the changes of an apply that was undone.
 fn check_kept(args: &Args, opened: &OpenSession, plan: &ApplyPlan) -> Result<(), CliError> {
     match args.keep.limit() {
-        Some(_) => Ok(check_not_taken_back(opened, args.to.as_deref(), plan)?),
+        Some(_) => Ok(check_not_undone(opened, args.to.as_deref(), plan)?),
         None => Ok(()),
     }
 }

@@ -16,10 +16,10 @@ use crate::control::{Answer, PathText, Request, limits};
 use crate::delta::MergedPath;
 use crate::inspect::apply::check_finished;
 use crate::inspect::counts::count_changes;
-use crate::inspect::discard::{DiscardChoice, chosen, undo};
+use crate::inspect::discard::{DiscardChoice, chosen, plan_discard};
 use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
-use crate::overlay::{Idle, Undo};
+use crate::overlay::{DiscardExtent, Idle};
 
 /// Discard changes: the paths show the base again.
 ///
@@ -94,7 +94,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
         output::line(format_args!("nothing to discard"));
         return Ok(Ending::Findings);
     }
-    let planned = undo(&opened, &asked)?;
+    let planned = plan_discard(&opened, &asked)?;
     // A base file that cannot be read does not keep its change from being discarded.
     let changes = shown_changes(&opened, &planned.paths).unwrap_or(planned.changes);
     let undone = if args.dry_run {
@@ -131,13 +131,13 @@ fn shown_changes(opened: &OpenSession, paths: &[MergedPath]) -> Result<u64, CliE
 fn is_wanted(
     args: &Args,
     opened: &OpenSession,
-    (planned, changes): (&Undo, u64),
+    (planned, changes): (&DiscardExtent, u64),
     (asked, are_named): (&[MergedPath], bool),
 ) -> Result<bool, CliError> {
     if args.json || !asking::can_ask() {
         let root = MergedPath::root();
         let is_all = asked.contains(&root)
-            || (!are_named && planned.changes >= undo(opened, &[root])?.changes);
+            || (!are_named && planned.changes >= plan_discard(opened, &[root])?.changes);
         if !is_all {
             return Ok(true);
         }

@@ -303,7 +303,7 @@ fn note_taken_back(session: &Path) -> Result<(), CliError> {
     // What another user keeps, or cannot be read, is not known.
     let opened = open_session(session)?;
     let last = last_apply(&opened);
-    if let Some(last) = last.filter(|last| last.is_taken_back) {
+    if let Some(last) = last.filter(|last| last.is_undone) {
         let (dir, time) = (last.target.display(), text::time_short(last.time));
         output::line(format_args!(
             "the last apply, to {dir}, was undone at {time}: `{}` applies it again",

@@ -67,7 +67,7 @@ impl SessionBefore {
         let of_run: Vec<_> =
             all.into_iter().filter(|d| is_of_run(&touched, d) || is_gone(d)).collect();
         let this_run = ChangeCounts::of(&of_run);
-        let can_undo = last_apply(opened.session()).is_some_and(|last| !last.is_taken_back);
+        let can_undo = last_apply(opened.session()).is_some_and(|last| !last.is_undone);
         self.print(&lines, this_run, in_all, touched.is_complete);
         if can_undo && in_all.sum() > 0 {
             let session = quoted(&self.session.to_string_lossy());

@@ -84,7 +84,7 @@ fn dropped(opened: &OpenSession) -> Result<Option<Dropped>> {
 
 /// A base object in a directory that is to be removed.
 #[derive(Debug)]
-pub(super) struct RemovedDescendant {
+pub(super) struct RemovedBaseObject {
     /// Its path in the base.
     pub path: BasePath,
     /// The fileid that clients saw.
@@ -95,7 +95,7 @@ pub(super) struct RemovedDescendant {
     pub change: usize,
 }
 
-impl RemovedDescendant {
+impl RemovedBaseObject {
     /// The object at a path, in a directory that `change` removes.
     pub fn of(path: &BasePath, attr: &BaseAttr, change: usize) -> Self {
         Self { path: path.clone(), id: attr.fileid, ctime: attr.ctime, change }
@@ -118,8 +118,8 @@ impl RemovedDescendant {
 /// in the merged tree. Empty if there is no log.
 pub(super) fn never_removed(
     opened: &OpenSession,
-    inside: Vec<RemovedDescendant>,
-) -> Result<Vec<(RemovedDescendant, MergedPath)>> {
+    inside: Vec<RemovedBaseObject>,
+) -> Result<Vec<(RemovedBaseObject, MergedPath)>> {
     if inside.is_empty() || begun(opened)?.is_none() {
         return Ok(Vec::new());
     }
@@ -129,8 +129,8 @@ pub(super) fn never_removed(
 /// As [`never_removed`], but returns all of `inside` if there is no log.
 pub(super) fn not_removed(
     opened: &OpenSession,
-    inside: Vec<RemovedDescendant>,
-) -> Result<Vec<(RemovedDescendant, MergedPath)>> {
+    inside: Vec<RemovedBaseObject>,
+) -> Result<Vec<(RemovedBaseObject, MergedPath)>> {
     if inside.is_empty() {
         return Ok(Vec::new());
     }
@@ -249,7 +249,7 @@ impl ChangeHistory {
 /// removed the base's object, or its own that lay over a hidden one. Names identify only objects
 /// that a rename replaced, and those removed after `apply` replaced them in the base.
 struct Removals {
-    inside: Vec<RemovedDescendant>,
+    inside: Vec<RemovedBaseObject>,
     by_id: HashMap<FileId, Vec<usize>>,
     by_home: HashMap<Vec<u8>, usize>,
     /// The objects by their path in the merged tree, after the rows read so far.
@@ -258,7 +258,7 @@ struct Removals {
 }
 
 impl Removals {
-    fn of(inside: Vec<RemovedDescendant>) -> Self {
+    fn of(inside: Vec<RemovedBaseObject>) -> Self {
         let mut by_id: HashMap<FileId, Vec<usize>> = HashMap::new();
         for (number, object) in inside.iter().enumerate() {
             by_id.entry(object.id).or_default().push(number);
@@ -352,7 +352,7 @@ impl Removals {
         }
     }
 
-    fn left(self) -> Vec<(RemovedDescendant, MergedPath)> {
+    fn left(self) -> Vec<(RemovedBaseObject, MergedPath)> {
         let places: HashMap<usize, Vec<u8>> =
             self.shown.into_iter().map(|(name, number)| (number, name)).collect();
         let all = self.inside.into_iter().enumerate();
@@ -367,7 +367,7 @@ impl Removals {
 }
 
 /// The path of an object if nothing moved.
-fn home(object: &RemovedDescendant) -> Vec<u8> {
+fn home(object: &RemovedBaseObject) -> Vec<u8> {
     MergedPath::of_base(&object.path).as_bytes().to_vec()
 }
 

@@ -26,7 +26,7 @@ impl Planner<'_> {
     /// Adds the steps for a difference to the plan.
     pub(super) fn add(&mut self, difference: &Difference) -> Result<()> {
         let change = &difference.change;
-        let merge = match self.note_drift(difference)? {
+        let merge = match self.merge_or_note_drift(difference)? {
             None => self.made_of_part(difference)?,
             merge => merge,
         };

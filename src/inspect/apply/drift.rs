@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::audit_drift::{self, HiddenObject, RemovedDescendant};
+use super::audit_drift::{self, HiddenObject, RemovedBaseObject};
 use super::copy::original_in_copy;
 use super::merge::{Merge, MergeOutcome, StepContent};
 use super::plan::Merged;
@@ -103,31 +103,32 @@ impl DriftReason {
 impl Planner<'_> {
     /// Notes the drift that a difference would overwrite. Returns the merge if the file can be
     /// merged.
-    pub(super) fn note_drift(&mut self, difference: &Difference) -> Result<Option<Merge>> {
+    pub(super) fn merge_or_note_drift(&mut self, difference: &Difference) -> Result<Option<Merge>> {
         let change = &difference.change;
         if self.target.is_copy() && self.is_other_in_copy(difference)? {
-            self.drifted(change.path.clone(), DriftReason::Copy);
+            self.note_drift_at(change.path.clone(), DriftReason::Copy);
             return Ok(None);
         }
         // Drift in a removed or replaced directory is reported at the path of each changed object.
         let replaced = change.replaced.as_ref().filter(|_| change.is_replaced_drifted);
         if self.is_changed_itself(replaced, change)? {
-            self.drifted(change.path.clone(), DriftReason::Came);
+            self.note_drift_at(change.path.clone(), DriftReason::Came);
         }
         if let Some(original) = original_in_copy(self.target.is_copy(), change) {
             return self.note_drift_from(original, difference);
         }
         let is_dir = |base: &&BaseObject| base.attr.kind == FileKind::Directory;
         let retyped = change.before.as_ref().filter(|_| change.original.is_none()).filter(is_dir);
-        let is_told = match retyped.filter(|_| difference.kind == DifferenceKind::Retyped) {
+        let is_reported_here = match retyped.filter(|_| difference.kind == DifferenceKind::Retyped)
+        {
             Some(dir) => self.is_changed_itself(Some(dir), change)?,
             None => !is_gone_without_original(change),
         };
-        if change.is_drifted && is_told {
+        if change.is_drifted && is_reported_here {
             return self.merge_or_note(difference, change.before.as_ref());
         }
         if self.has_other_owner(change) {
-            self.drifted(change.path.clone(), DriftReason::Attributes);
+            self.note_drift_at(change.path.clone(), DriftReason::Attributes);
         }
         self.note_drift_of_hidden(difference)?;
         Ok(None)
@@ -164,18 +165,21 @@ impl Planner<'_> {
         };
         match (&change.before, &change.after, why) {
             _ if self.differs_from_base(change, there)? => {
-                self.drifted(change.path.clone(), DriftReason::Copy)
+                self.note_drift_at(change.path.clone(), DriftReason::Copy)
             }
             (Some(base), None, _) => {
-                self.drifted(MergedPath::of_base(&base.path), DriftReason::ChangedSinceDeleted);
+                self.note_drift_at(
+                    MergedPath::of_base(&base.path),
+                    DriftReason::ChangedSinceDeleted,
+                );
             }
             (None, Some(_), DriftReason::Changed) => {
-                self.drifted(change.path.clone(), DriftReason::Removed)
+                self.note_drift_at(change.path.clone(), DriftReason::Removed)
             }
             (_, Some(after), DriftReason::Changed) if after.origin().is_none() => {
-                self.drifted(change.path.clone(), DriftReason::Came);
+                self.note_drift_at(change.path.clone(), DriftReason::Came);
             }
-            _ => self.drifted(change.path.clone(), why),
+            _ => self.note_drift_at(change.path.clone(), why),
         }
         Ok(None)
     }
@@ -201,7 +205,7 @@ impl Planner<'_> {
                 let since = self.gone_since(base, &place)?;
                 let original = self.original_of(base)?;
                 if self.is_changed_since_hidden(base, since)? {
-                    self.drifted(path, DriftReason::ChangedSinceDeleted);
+                    self.note_drift_at(path, DriftReason::ChangedSinceDeleted);
                 } else if original.is_none() {
                     let change = self.plan.changes.len().saturating_sub(1);
                     self.note_same_second(base, since, change);
@@ -258,7 +262,7 @@ impl Planner<'_> {
     }
 
     /// Notes drift for the change that was noted last.
-    pub(super) fn drifted(&mut self, path: MergedPath, why: DriftReason) {
+    pub(super) fn note_drift_at(&mut self, path: MergedPath, why: DriftReason) {
         let change = self.plan.changes.len().saturating_sub(1);
         self.drifted_in(change, Drifted::new(path, why));
     }
@@ -333,7 +337,7 @@ impl Planner<'_> {
     ) -> Result<()> {
         let Some(attr) = self.target.stat(path)? else { return Ok(()) };
         if self.opened.session().hidden().covers(path.as_bytes()) {
-            self.removed_descendants.push(RemovedDescendant::of(path, &attr, gone.change));
+            self.removed_descendants.push(RemovedBaseObject::of(path, &attr, gone.change));
             return Ok(());
         }
         if attr.kind == FileKind::Directory {
@@ -356,13 +360,13 @@ impl Planner<'_> {
         if self.is_changed_since_hidden(&base, gone.since)? {
             self.drifted_in(gone.change, drifted);
         } else if let Some((original, _)) = original {
-            self.removed_descendants.push(RemovedDescendant::as_hidden(
+            self.removed_descendants.push(RemovedBaseObject::as_hidden(
                 &original,
                 &base.attr,
                 gone.change,
             ));
         } else {
-            self.removed_descendants.push(RemovedDescendant::of(path, &base.attr, gone.change));
+            self.removed_descendants.push(RemovedBaseObject::of(path, &base.attr, gone.change));
             self.note_same_second(&base, gone.since, gone.change);
             self.note_hidden_in(gone.change, &base, at, drifted);
         }
@@ -382,7 +386,7 @@ impl Planner<'_> {
             && original.digest.is_some()
             && self.is_original(&original, path, attr)?
         {
-            self.removed_descendants.push(RemovedDescendant::as_hidden(
+            self.removed_descendants.push(RemovedBaseObject::as_hidden(
                 &original,
                 attr,
                 gone.change,
@@ -397,7 +401,7 @@ impl Planner<'_> {
             && (attr.kind == FileKind::Directory
                 || original.digest.is_some() && self.is_original(&original, path, attr)?)
         {
-            self.removed_descendants.push(RemovedDescendant::as_hidden(
+            self.removed_descendants.push(RemovedBaseObject::as_hidden(
                 &original,
                 attr,
                 gone.change,
@@ -417,7 +421,7 @@ impl Planner<'_> {
     /// a removal, so the removal may have come first.
     fn note_same_second(&mut self, base: &BaseObject, since: Time, change: usize) {
         if base.attr.ctime.secs == since.secs {
-            self.same_second.push(RemovedDescendant::of(&base.path, &base.attr, change));
+            self.same_second.push(RemovedBaseObject::of(&base.path, &base.attr, change));
         }
     }
 
@@ -425,7 +429,7 @@ impl Planner<'_> {
     /// the removal after the change.
     pub(super) fn find_drift_in_same_second(&mut self) -> Result<()> {
         let changed = std::mem::take(&mut self.same_second);
-        for (RemovedDescendant { path, change, .. }, place) in
+        for (RemovedBaseObject { path, change, .. }, place) in
             audit_drift::not_removed(self.opened, changed)?
         {
             let there = self.view.find(&place).map_err(|source| diff::at(&place, source))?;

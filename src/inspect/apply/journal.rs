@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::dir_times::DirTime;
 use super::kept_hard_links::SharedFiles;
 use super::locked_dirs::OpenedDir;
-use super::record::{Before, Left, PlacedDescendant};
+use super::record::{Before, PlacedDescendant, PlacedState};
 use super::steps::{AppliedChange, PutStep, Set, Steps, Take};
 use super::unchanged::DroppedCopy;
 use super::{LostLink, Skipped};
@@ -133,7 +133,7 @@ impl Journal {
             line(json!({ "put": {
                 "slot": put.slot, "is_new": put.dir == StagingDir::New,
                 "to": bytes(put.to.as_bytes()), "over": put.over.as_ref().map(seen),
-                "made": put.made.as_ref().map(Left::json), "change": put.change,
+                "made": put.made.as_ref().map(PlacedState::json), "change": put.change,
             }}))?;
         }
         for set in &self.steps.sets {
@@ -222,7 +222,7 @@ impl Journal {
                 },
                 to: to_path(value.get("to")?)?,
                 over: optional(value.get("over")?, to_seen)?,
-                made: optional(value.get("made").unwrap_or(&Value::Null), Left::read)?,
+                made: optional(value.get("made").unwrap_or(&Value::Null), PlacedState::read)?,
                 change: index("change")?,
             }),
             "set" => self.steps.sets.push(Set {

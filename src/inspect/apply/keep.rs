@@ -304,7 +304,7 @@ impl Keeping<'_> {
             target: self.target.dir.path().to_owned(),
             top: Some(self.target.id()),
             begun: self.journal.begun,
-            is_taken_back: self.journal.is_undo && !self.journal.is_redo,
+            is_undone: self.journal.is_undo && !self.journal.is_redo,
             changes: self.journal.changes.iter().map(|change| change.path.clone()).collect(),
             ..Record::default()
         };

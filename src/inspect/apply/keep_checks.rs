@@ -86,7 +86,7 @@ fn refuse_taken_back(target: &ApplyTarget<'_>, session: &str) -> Result<()> {
     let Ok(Some(dir)) = UndoDir::open(&target.undo_dir(), false) else { return Ok(()) };
     let is_only_here = |record: &Record| {
         let is_of_base = !target.is_copy() && target.is_of(record);
-        record.is_taken_back && record.session == session && is_of_base
+        record.is_undone && record.session == session && is_of_base
     };
     match read(&dir)?.filter(is_only_here) {
         Some(record) if !record.changes_nothing() => Err(InspectError::Refused {
@@ -103,11 +103,7 @@ fn refuse_taken_back(target: &ApplyTarget<'_>, session: &str) -> Result<()> {
 ///
 /// # Errors
 /// The apply would lose such changes, or the undo directory cannot be read.
-pub fn check_not_taken_back(
-    opened: &OpenSession,
-    to: Option<&Path>,
-    plan: &ApplyPlan,
-) -> Result<()> {
+pub fn check_not_undone(opened: &OpenSession, to: Option<&Path>, plan: &ApplyPlan) -> Result<()> {
     let target = ApplyTarget::open(opened, to)?;
     match changes_nothing(&target, plan)? {
         true => Ok(()),

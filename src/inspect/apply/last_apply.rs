@@ -22,7 +22,7 @@ pub struct LastApply {
     /// When the apply, or the undo that took it back, began.
     pub time: Time,
     /// It was undone: the next undo repeats it.
-    pub is_taken_back: bool,
+    pub is_undone: bool,
 }
 
 /// How much is kept of the last apply.
@@ -47,7 +47,7 @@ impl LastApply {
 
 impl From<Record> for LastApply {
     fn from(record: Record) -> Self {
-        Self { target: record.target, time: record.begun, is_taken_back: record.is_taken_back }
+        Self { target: record.target, time: record.begun, is_undone: record.is_undone }
     }
 }
 

@@ -79,7 +79,7 @@ pub use consent::{Consent, ShowPlan};
 pub use drift::{DriftReason, Drifted, GoneDir};
 pub use finish_copy_up::pending_copies;
 pub use keep::{KEEP_LIMIT_BYTES, KeptCopy};
-pub use keep_checks::{check_not_taken_back, keep_nothing};
+pub use keep_checks::{check_not_undone, keep_nothing};
 pub use last_apply::{KeptForUndo, LastApply, kept, last_apply};
 pub use open_staging::{
     InterruptedApply, UnfinishedApply, check_finished, interrupted, is_unfinished_in, unfinished,

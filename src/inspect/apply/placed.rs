@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::keep::{Keeping, digest};
-use super::record::{Left, Placed, Record};
+use super::record::{Placed, PlacedState, Record};
 use super::steps::{PutStep, Take};
 use crate::inspect::error::Result;
 use crate::vfs::Time;
@@ -52,7 +52,7 @@ impl Keeping<'_> {
         take: Option<&Take>,
         set: Option<&Attrs>,
         now: Option<TargetObject>,
-    ) -> Result<Option<Left>> {
+    ) -> Result<Option<PlacedState>> {
         let made = put.made.as_ref();
         let seen = take.map(|take| &take.seen).or(made.map(|made| &made.seen));
         if let Some(now) = &now
@@ -68,12 +68,12 @@ impl Keeping<'_> {
                 Some(made) => made.digest.clone(),
                 None => digest(&self.target.dir, &put.to, now)?,
             };
-            return Ok(Some(Left { seen: now.seen.clone(), attrs, digest }));
+            return Ok(Some(PlacedState { seen: now.seen.clone(), attrs, digest }));
         }
         let attrs = set.or(made.map(|made| &made.attrs)).cloned().or(now.map(|now| now.attrs));
         Ok(seen.zip(attrs).map(|(seen, attrs)| {
             let seen = SeenObject { ctime: None, ..seen.clone() };
-            Left { seen, attrs, digest: made.and_then(|made| made.digest.clone()) }
+            PlacedState { seen, attrs, digest: made.and_then(|made| made.digest.clone()) }
         }))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::advice::ApplyAdvice;
-use super::audit_drift::{self, HiddenObject, RemovedDescendant};
+use super::audit_drift::{self, HiddenObject, RemovedBaseObject};
 use super::drift::Drifted;
 use super::merge::MergeOutcome;
 use super::plan::{ApplyOptions, ApplyPlan, ChangeSize, attrs, attrs_of, fingerprint, target_path};
@@ -86,7 +86,7 @@ pub(super) struct Planner<'a> {
     pub(super) left_out: BTreeSet<MergedPath>,
     /// Changes in `left_out` whose object is a directory.
     dirs: HashMap<MergedPath, Change>,
-    /// Left-out moves, by the old path of the base object.
+    /// PlacedState-out moves, by the old path of the base object.
     pub(super) staying: HashMap<BasePath, LeftOutMove>,
     /// Old base paths of moved objects that the base no longer has, by change number.
     pub(super) removed_sources: HashMap<usize, BasePath>,
@@ -98,9 +98,9 @@ pub(super) struct Planner<'a> {
     /// Removed directories, whose entries are still to be checked.
     pub removed_dirs: Vec<RemovedBaseDir>,
     /// Their descendants, which the removing client may not have seen.
-    pub removed_descendants: Vec<RemovedDescendant>,
+    pub removed_descendants: Vec<RemovedBaseObject>,
     /// Base objects that changed in the second in which the session removed them.
-    pub same_second: Vec<RemovedDescendant>,
+    pub same_second: Vec<RemovedBaseObject>,
     /// Base objects that the session hides, and that may have changed since.
     pub hidden: Vec<HiddenObject>,
     /// When the audit log begins, if there is one.
@@ -111,7 +111,7 @@ pub(super) struct Planner<'a> {
     pub(super) last_merge: Option<(MergedPath, MergeOutcome)>,
     /// Whiteouts that stay in directories that the base no longer has, once read.
     pub(super) kept_whiteouts: Option<BTreeSet<MergedPath>>,
-    /// Left-out changes of files with several hard links.
+    /// PlacedState-out changes of files with several hard links.
     pub(super) unchosen_names: Vec<Change>,
     /// Slots of made objects, for their other hard links; by the base file that each is merged
     /// with.

@@ -33,7 +33,7 @@ pub(super) struct Record {
     /// When the apply began; names the directory of the kept objects ([`round`]).
     pub begun: Time,
     /// The apply was undone: the next undo repeats it.
-    pub is_taken_back: bool,
+    pub is_undone: bool,
     /// The paths of the changes, by number.
     pub changes: Vec<MergedPath>,
     pub placed: Vec<Placed>,
@@ -54,14 +54,14 @@ pub(super) struct Placed {
     /// Slot of the kept file that it replaced.
     pub over: Option<StagingSlot>,
     /// The object as the apply put it; `None` if its state is not known.
-    pub left: Option<Left>,
+    pub left: Option<PlacedState>,
     /// Number of its change.
     pub change: usize,
 }
 
 /// The state in which the apply left an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Left {
+pub(super) struct PlacedState {
     pub seen: SeenObject,
     pub attrs: Attrs,
     /// Digest of its content or link target, unless that is large.
@@ -88,7 +88,7 @@ pub(super) struct PlacedDescendant {
     pub mode: u32,
     /// User and group; records of earlier versions have none.
     pub owner: Option<(u32, u32)>,
-    /// As [`Left::digest`].
+    /// As [`PlacedState::digest`].
     pub digest: Option<Vec<u8>>,
 }
 
@@ -114,7 +114,7 @@ pub(super) struct KeptHardLink {
     pub seen: SeenObject,
 }
 
-impl Left {
+impl PlacedState {
     pub fn json(&self) -> Value {
         let (seen, attrs) = (seen(&self.seen), attrs(&self.attrs));
         json!({ "seen": seen, "attrs": attrs, "digest": self.digest })
@@ -282,7 +282,7 @@ impl Record {
         let mut line = |value: Value| writeln!(out, "{value}");
         line(json!({
             "v": VERSION, "session": self.session, "begun": time(self.begun),
-            "is_taken_back": self.is_taken_back,
+            "is_taken_back": self.is_undone,
             "target": bytes(self.target.as_os_str().as_bytes()),
             "top": self.top.map(|(dev, ino)| json!([dev, ino])),
         }))?;
@@ -290,7 +290,7 @@ impl Record {
             line(json!({ "change": bytes(change.as_bytes()) }))?;
         }
         for placed in &self.placed {
-            let left = placed.left.as_ref().map(Left::json);
+            let left = placed.left.as_ref().map(PlacedState::json);
             line(json!({ "placed": {
                 "path": bytes(placed.path.as_bytes()),
                 "from": placed.from.as_ref().map(|from| bytes(from.as_bytes())),
@@ -328,8 +328,8 @@ impl Record {
             (line.get("v")?.as_u64()? == VERSION).then_some(())?;
             self.session = line.get("session")?.as_str()?.to_owned();
             self.begun = to_time(line.get("begun")?)?;
-            let is_taken_back = line.get("is_taken_back").and_then(Value::as_bool);
-            self.is_taken_back = is_taken_back.unwrap_or(false);
+            let is_undone = line.get("is_taken_back").and_then(Value::as_bool);
+            self.is_undone = is_undone.unwrap_or(false);
             self.top = line
                 .get("top")
                 .and_then(|top| Some((top.get(0)?.as_u64()?, top.get(1)?.as_u64()?)));
@@ -344,7 +344,7 @@ impl Record {
                 path: to_path(value.get("path")?)?,
                 from: optional(value.get("from")?, to_path)?,
                 over: optional(value.get("over")?, Value::as_u64)?,
-                left: optional(value.get("left")?, Left::read)?,
+                left: optional(value.get("left")?, PlacedState::read)?,
                 change: to_index(value.get("change")?)?,
             }),
             "removed" => self.removed.push(RemovedByApply {

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Bound;
 
 use super::Skipped;
-use super::audit_drift::{self, RemovedDescendant};
+use super::audit_drift::{self, RemovedBaseObject};
 use super::plan::{ApplyPlan, Loss, Special, attrs, target_path};
 use super::planner::{LeftOutMove, Planner};
 use super::target_dir::base_error;
@@ -259,9 +259,9 @@ impl Planner<'_> {
     pub(super) fn refuse_removal_of_unseen(&mut self) -> Result<()> {
         let inside = std::mem::take(&mut self.removed_descendants);
         let opened = self.opened;
-        let is_hidden = |i: &RemovedDescendant| opened.session().hidden().covers(i.path.as_bytes());
+        let is_hidden = |i: &RemovedBaseObject| opened.session().hidden().covers(i.path.as_bytes());
         let (hidden, inside): (Vec<_>, Vec<_>) = inside.into_iter().partition(is_hidden);
-        for RemovedDescendant { path, change, .. } in hidden {
+        for RemovedBaseObject { path, change, .. } in hidden {
             let path = MergedPath::of_base(&path);
             self.refuse_removal(change, format!("holds {}, which is hidden", path.display()));
         }
@@ -274,7 +274,7 @@ impl Planner<'_> {
         // An object newer than its removal is drift, with all its descendants. Drift above a
         // removed object, or in another change, says nothing about it.
         let late: HashSet<_> = self.drifted_changes.iter().map(|(c, d)| (*c, &d.path)).collect();
-        let is_late = |inside: &RemovedDescendant| {
+        let is_late = |inside: &RemovedBaseObject| {
             let home = MergedPath::of_base(&inside.path);
             let is_late = |path: MergedPath| late.contains(&(inside.change, &path));
             home.above().any(is_late) || is_late(home)
@@ -283,7 +283,7 @@ impl Planner<'_> {
             .into_iter()
             .filter(|i| !is_named(&self.plan, &i.path, i.change) && !is_late(i))
             .collect();
-        for (RemovedDescendant { path, change, .. }, place) in
+        for (RemovedBaseObject { path, change, .. }, place) in
             audit_drift::never_removed(self.opened, inside)?
         {
             // It moved with a directory that a client moved, and still shows.

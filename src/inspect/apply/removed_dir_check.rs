@@ -28,7 +28,7 @@ impl TouchedFiles {
     }
 
     /// Whether only a step can have changed the ctime of a file.
-    fn has_unchanged(&self, now: &BaseAttr) -> bool {
+    fn has_only_steps(&self, now: &BaseAttr) -> bool {
         let seen = self.0.get(&(now.dev, now.ino));
         now.nlink > 1 && seen.is_some_and(|seen| seen.is_as_seen(&SeenObject::from(now)))
     }
@@ -50,7 +50,7 @@ impl StepRunner<'_> {
 
     /// Refuses to remove a directory in which something changed since the plan was begun. The
     /// directory's own ctime shows a name that came of a touched file.
-    pub(super) fn check_unseen(&self, top: &BasePath) -> Result<(), StepFailure> {
+    pub(super) fn check_unchanged_since_begun(&self, top: &BasePath) -> Result<(), StepFailure> {
         let skip = |error: BaseError| StepFailure::Skip(error.to_string());
         let reader = self.target.reader();
         let mut open = vec![top.clone()];
@@ -62,7 +62,7 @@ impl StepRunner<'_> {
                     open.extend(entries.iter().map(|entry| path.join(&entry.name)));
                     self.source_dirs.contains(&path)
                 }
-                _ => self.touched_files.has_unchanged(&attr),
+                _ => self.touched_files.has_only_steps(&attr),
             };
             if !is_ours && attr.ctime > self.journal.begun {
                 let why = "something in it changed after the plan was made";

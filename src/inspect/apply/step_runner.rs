@@ -261,7 +261,7 @@ impl<'a> StepRunner<'a> {
                 }
                 if now.is_dir() && self.removed.contains_key(&take.from) {
                     self.check_moved_out(&take.from)?;
-                    self.check_unseen(&take.from)?;
+                    self.check_unchanged_since_begun(&take.from)?;
                 }
                 let dir = self.enter(&take.from)?;
                 let to = (self.staging, take.slot);

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::keep;
-use super::record::Left;
+use super::record::PlacedState;
 use super::target_dir::ApplyTarget;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
@@ -46,7 +46,7 @@ pub(super) struct PutStep {
     pub over: Option<SeenObject>,
     /// The object as it was made, without ctime; `None` if it is taken, in a journal of an older
     /// version, and until it is made.
-    pub made: Option<Left>,
+    pub made: Option<PlacedState>,
     /// Number of its change.
     pub change: usize,
 }
@@ -219,7 +219,7 @@ impl Steps {
             let Some(made) = target.dir.object(&path)? else { continue };
             let digest = if keeps { keep::digest(&target.dir, &path, &made)? } else { None };
             let seen = SeenObject { ctime: None, ..made.seen };
-            put.made = Some(Left { seen, attrs: made.attrs, digest });
+            put.made = Some(PlacedState { seen, attrs: made.attrs, digest });
         }
         let puts: HashMap<&BasePath, &PutStep> =
             self.puts.iter().map(|put| (&put.to, put)).collect();

@@ -205,7 +205,7 @@ fn prepare_open(
         top_from: Some(target.host_top.clone()),
         keeps: options.keep.is_some(),
         is_undo: true,
-        is_redo: record.is_taken_back,
+        is_redo: record.is_undone,
         leaves_kept: false,
         changes: changes.collect(),
         before,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::Skipped;
 use super::keep::kept_name;
-use super::record::{Left, Placed, PlacedDescendant, Record};
+use super::record::{Placed, PlacedDescendant, PlacedState, Record};
 use super::undo_plan::UndoPlanner;
 use crate::base::BasePath;
 use crate::delta::MergedPath;
@@ -72,8 +72,8 @@ impl<'a> Holders<'a> {
     }
 }
 
-impl<'a> From<&'a Left> for LeftObject<'a> {
-    fn from(left: &'a Left) -> Self {
+impl<'a> From<&'a PlacedState> for LeftObject<'a> {
+    fn from(left: &'a PlacedState) -> Self {
         let (mode, owner) = (left.attrs.mode, Some((left.attrs.uid, left.attrs.gid)));
         Self { seen: &left.seen, mode, owner, digest: left.digest.as_deref() }
     }

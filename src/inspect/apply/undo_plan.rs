@@ -151,7 +151,7 @@ impl<'a> UndoPlanner<'a> {
                 break;
             }
         }
-        let mut plan = UndoPlan { is_redo: self.record.is_taken_back, ..UndoPlan::default() };
+        let mut plan = UndoPlan { is_redo: self.record.is_undone, ..UndoPlan::default() };
         self.add_placed(&mut plan);
         self.add_removed(&mut plan);
         for (path, (object, change)) in std::mem::take(&mut self.in_the_way) {

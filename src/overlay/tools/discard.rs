@@ -7,8 +7,8 @@ use crate::delta::{AuditProcedure, Ino, InodeRow, MergedPath, Origin};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Outcome};
 use crate::worker::Cost;
 
+use super::discard_extent::{DiscardExtent, is_in};
 use super::tree::{TreeView, visible_dir};
-use super::undo::{Undo, is_in};
 use crate::overlay::base_names::{
     add_entries_at_base_names, adopt_base_name, count_hidden_links, detect_new_links,
     names_in_base, path_of_base_name,
@@ -25,7 +25,7 @@ use crate::overlay::{Overlay, copy_up_background};
 
 impl Overlay {
     /// Drops the session's changes at `paths`, and at the paths that must go with them
-    /// ([`TreeView::undo`]). It is one change, synced before this returns.
+    /// ([`TreeView::extent`]). It is one change, synced before this returns.
     ///
     /// # Errors
     /// The session cannot be changed, or it or the base cannot be read: nothing has changed.
@@ -34,19 +34,19 @@ impl Overlay {
         &self,
         caller: &Caller,
         paths: Vec<MergedPath>,
-    ) -> std::result::Result<Undo, FsError> {
+    ) -> std::result::Result<DiscardExtent, FsError> {
         self.give_up(caller, move |edit| {
             refuse_during_apply(edit)?;
             // Of a move that the base made too, both ends are given up.
             let settled = settle_at(edit, &paths)?;
-            let undo = TreeView { view: edit.view(), knows_base: true }.undo(&paths)?;
-            show_base_at_all(edit, &undo.paths)?;
+            let extent = TreeView { view: edit.view(), knows_base: true }.discard_extent(&paths)?;
+            show_base_at_all(edit, &extent.paths)?;
             update_changed_dirs(edit, settled, false)?;
-            let idle: HashSet<_> = undo.idle.iter().map(|idle| &idle.path).collect();
+            let idle: HashSet<_> = extent.idle.iter().map(|idle| &idle.path).collect();
             for path in paths.iter().filter(|path| !idle.contains(path)) {
                 record_given_up(edit, AuditProcedure::Discard, path.clone())?;
             }
-            Ok(undo)
+            Ok(extent)
         })
         .await
     }

@@ -6,7 +6,7 @@
 //! | `tree`, `lineage` | the merged tree by path; detection of cycles |
 //! | `layer`, `data` | the layer over the base alone; content without holes |
 //! | `changes`, `originals` | the differences from the base; comparisons with originals |
-//! | `discard`, `undo` | give up changes, and what that takes |
+//! | `discard`, `discard_extent` | give up changes, and what that takes |
 //! | `rebase`, `rebase_part`, `rebase_unchanged` | drop rows that the base has |
 //! | `rebase_closed` | drops modes that close a directory |
 //! | `rebase_links` | what these rows linked elsewhere |
@@ -18,6 +18,7 @@
 pub(super) mod changes;
 pub(super) mod data;
 mod discard;
+pub(super) mod discard_extent;
 mod discard_in_removed;
 pub(super) mod layer;
 mod lineage;
@@ -33,4 +34,3 @@ pub(super) mod rebase_part;
 pub(super) mod rebase_unchanged;
 pub(super) mod seal;
 pub(super) mod tree;
-pub(super) mod undo;

@@ -14,7 +14,7 @@ use super::tree::{TreeObject, TreeView};
 
 /// Extent of a discard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Undo {
+pub struct DiscardExtent {
     /// Paths that will show the base again; none is below another.
     pub paths: Vec<MergedPath>,
     /// Changed objects at and below these paths.
@@ -33,7 +33,7 @@ pub struct Idle {
 }
 
 /// Paths of one change, which must be discarded together.
-struct UndoGroup {
+struct DiscardGroup {
     /// The object's path, and the path at which the base object would show. Another object may be
     /// there now; it is discarded too.
     paths: Vec<MergedPath>,
@@ -48,7 +48,7 @@ impl TreeView<'_> {
     ///
     /// # Errors
     /// The session or the base cannot be read.
-    pub fn undo(&self, asked: &[MergedPath]) -> Result<Undo, FsError> {
+    pub fn discard_extent(&self, asked: &[MergedPath]) -> Result<DiscardExtent, FsError> {
         let mut all = Vec::new();
         let (mut failed, mut denied) = (None, Vec::new());
         let mut each = |change: Change| {
@@ -97,7 +97,7 @@ impl TreeView<'_> {
         let is_outermost = |path: &&MergedPath| !path.above().any(|above| chosen.contains(&above));
         let mut paths: Vec<_> = chosen.iter().filter(is_outermost).cloned().collect();
         paths.sort_unstable();
-        Ok(Undo { paths, changes, idle })
+        Ok(DiscardExtent { paths, changes, idle })
     }
 
     /// Whether the root's mode or owner differs from the base's.
@@ -114,8 +114,8 @@ impl TreeView<'_> {
         &self,
         path: MergedPath,
         from: Option<BasePath>,
-    ) -> crate::overlay::error::Result<UndoGroup> {
-        let mut ends = UndoGroup { paths: vec![path], gone_at: None };
+    ) -> crate::overlay::error::Result<DiscardGroup> {
+        let mut ends = DiscardGroup { paths: vec![path], gone_at: None };
         let Some(mut base) = from else { return Ok(ends) };
         let mut is_gone = false;
         while let Some((parent, name)) = base.split() {
@@ -165,14 +165,14 @@ impl TreeView<'_> {
     }
 }
 
-impl UndoGroup {
+impl DiscardGroup {
     fn is_in(&self, chosen: &HashSet<MergedPath>) -> bool {
         self.paths.iter().chain(&self.gone_at).any(|end| is_in(end, chosen))
     }
 }
 
 /// Adds the other paths of the chosen changes; returns whether any was added.
-fn grow(chosen: &mut HashSet<MergedPath>, all: &[UndoGroup]) -> bool {
+fn grow(chosen: &mut HashSet<MergedPath>, all: &[DiscardGroup]) -> bool {
     let before = chosen.len();
     for change in all {
         if change.is_in(chosen) {
@@ -185,7 +185,7 @@ fn grow(chosen: &mut HashSet<MergedPath>, all: &[UndoGroup]) -> bool {
 }
 
 /// All paths at or below which something changed.
-fn touched(all: &[UndoGroup]) -> HashSet<MergedPath> {
+fn touched(all: &[DiscardGroup]) -> HashSet<MergedPath> {
     let mut touched = HashSet::new();
     for end in all.iter().flat_map(|change| change.paths.iter().chain(&change.gone_at)) {
         // Once a path is in the set, so are its ancestors.

@@ -20,7 +20,10 @@ impl Planner<'_> {
         let is_shown = shown.fingerprints.contains(&print);
         // Without the move of its directory, the change has no path in the target.
         let is_in_moved = self.moved_above(&change.path).is_some();
-        if is_shown && !is_in_moved {
+        // The base may have taken back the mode that both sides had given a directory.
+        let is_alike =
+            !shown.set_alike.contains(&print) || self.compared(change.clone())?.is_set_alike;
+        if is_shown && is_alike && !is_in_moved {
             return Ok(false);
         }
         let has_difference = is_shown

@@ -114,6 +114,8 @@ pub struct ApplyPlan {
     pub(super) fingerprints: HashSet<u64>,
     /// [`fingerprint`] of each chosen object that has no difference: it is not shown as a change.
     pub(super) without_difference: HashSet<u64>,
+    /// [`fingerprint`] of each changed directory of whose mode and owner the base has the same.
+    pub(super) set_alike: HashSet<u64>,
     /// Drifted objects that [`ApplyOptions::take_base`] leaves out, with the change of each.
     pub(super) kept_in_base: BTreeMap<MergedPath, KeptInBase>,
     /// The paths of those changes, and of all changes in directories among them.

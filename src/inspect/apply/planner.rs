@@ -335,7 +335,11 @@ impl<'a> Planner<'a> {
             }
             None => None,
         };
-        let Compared { difference, dropped, holds_no_change } = self.compared(change)?;
+        let Compared { difference, dropped, holds_no_change, is_set_alike } =
+            self.compared(change)?;
+        if is_set_alike {
+            self.plan.set_alike.insert(print);
+        }
         self.plan.unchanged.extend(dropped);
         let number = difference.as_ref().map(|_| self.plan.changes.len());
         match difference {

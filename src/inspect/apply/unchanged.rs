@@ -63,6 +63,8 @@ pub(super) struct Compared {
     pub dropped: Option<DroppedCopy>,
     /// See [`diff::holds_no_change`].
     pub holds_no_change: bool,
+    /// The base has given the directory the mode and owner that the session gave it.
+    pub is_set_alike: bool,
 }
 
 /// How the base has a change that the session made.
@@ -98,16 +100,19 @@ impl Planner<'_> {
                 is_drifted = how == InBase::WithOthers;
             }
             let dropped = Some(DroppedCopy { copy, is_drifted });
-            return Ok(Compared { difference: None, dropped, holds_no_change });
+            let is_set_alike = false;
+            return Ok(Compared { difference: None, dropped, holds_no_change, is_set_alike });
         }
+        let mut is_set_alike = false;
         if let Some(found) = &mut difference {
             if self.is_time_of_nothing(found)? {
                 difference = None;
             } else if self.is_dir_set_alike(found)? {
+                is_set_alike = true;
                 (found.differs.mode, found.differs.owner) = (false, false);
             }
         }
-        Ok(Compared { difference, dropped: None, holds_no_change })
+        Ok(Compared { difference, dropped: None, holds_no_change, is_set_alike })
     }
 
     /// Whether both sides gave a directory, at its place, the same mode or owner.

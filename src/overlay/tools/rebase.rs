@@ -211,10 +211,13 @@ pub(super) fn hide_again(edit: &mut Edit<'_>, applied: &RebaseItem) -> Result<()
         ensure_dir(edit, &place)?;
         // `place` is outdated: `ensure_dir` may have added the directory's row.
         let place = visible_dir(edit, &path.parent())?.ok_or(FsError::Stale)?;
+        let removed = edit.removed.len();
         match child.node.is_dir() {
             true => edit.drop_entry(&place, None, &name)?,
             false => unlink(edit, &place, &name, child)?,
         }
+        // The client removed what the session had, and did not see the base's new object.
+        edit.removed.truncate(removed);
         edit.invalidate(Invalidation::All);
     } else if let (true, Some(row)) = (is_other, child.node.row())
         && row.kind == FileKind::Directory

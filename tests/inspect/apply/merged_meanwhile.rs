@@ -2,16 +2,18 @@
 //! taken for the session's, so that no later apply undoes them.
 
 use std::fs::{self, Permissions};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use acetate::delta::MergedPath;
+use acetate::inspect::apply::{ApplyEvent, Consent, apply, resume};
 
 use super::parts::lines;
 use super::session_meanwhile::{Moment, apply_with};
 use super::{apply_served, only, open};
-use crate::support::applied::{all, planned};
+use crate::support::applied::{Book, all, planned};
 use crate::support::client::size;
 use crate::support::skip::skip;
 use crate::support::world::World;
@@ -100,6 +102,39 @@ fn a_client_that_removes_a_merged_file_has_not_seen_the_lines_of_the_base() {
     let plan = planned(&open(&world), None, &all()).unwrap();
     let drifted: Vec<_> = plan.drifted.iter().map(|drifted| &drifted.path).collect();
     assert_eq!(drifted, [&MergedPath::from_user(b"/f").unwrap()]);
+}
+
+/// The same of a file that the session only moved, by a client between two runs. The originals of
+/// removed objects are kept later.
+#[test]
+fn a_client_that_removes_a_moved_file_has_not_seen_the_lines_of_the_base() {
+    for (again, steps) in [None, Some("again")].into_iter().flat_map(|to| [1, 2].map(|n| (to, n))) {
+        let (world, base) = changed();
+        world.rename("d/e", "e").unwrap();
+        fs::write(base.join("d/e"), text(&[PERSON])).unwrap();
+        let mut stop = |event: ApplyEvent| match event {
+            ApplyEvent::Step { done, .. } if done == steps => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        };
+        let opened = open(&world);
+        let plan = planned(&opened, None, &only(&["e"])).unwrap();
+        let (consent, mut book) = (Consent::Shown(&plan), Book(&world));
+        let options = only(&["e"]);
+        apply(&opened, None, &options, consent, Some(&mut book), &mut stop).unwrap();
+        match again {
+            Some(to) => world.rename("e", to).unwrap(),
+            None => world.remove("e").unwrap(),
+        }
+        let mut go_on = |_: ApplyEvent| ControlFlow::Continue(());
+        resume(&opened, None, Some(&mut book), &mut go_on).unwrap();
+        world.keep_removed();
+        let plan = planned(&open(&world), None, &all()).unwrap();
+        assert_eq!((plan.drifted.is_empty(), plan.deletions), (again.is_some(), 0), "{plan:#?}");
+        if again.is_some() {
+            apply_served(&world, &all());
+            assert_eq!(fs::read_to_string(base.join("again")).unwrap(), text(&[PERSON]));
+        }
+    }
 }
 
 #[test]

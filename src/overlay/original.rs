@@ -253,13 +253,7 @@ pub(super) fn renumber_original(
         true => edit.txn.original_content(path)?,
         false => None,
     };
-    forget_originals(edit, path)?;
-    let original = Original { fileid, has_content: content.is_some(), ..original };
-    if let (true, Some(content)) = (edit.txn.put_original(&original, content.as_deref())?, content)
-    {
-        edit.core.originals.bytes.fetch_add(content.len() as u64, Relaxed);
-    }
-    Ok(())
+    replace_original(edit, Original { fileid, ..original }, content.as_deref())
 }
 
 /// Deletes the originals of a base path and of all paths below it.

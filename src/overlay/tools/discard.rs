@@ -25,7 +25,7 @@ use crate::overlay::{Overlay, copy_up_background};
 
 impl Overlay {
     /// Drops the session's changes at `paths`, and at the paths that must go with them
-    /// ([`TreeView::extent`]). It is one change, synced before this returns.
+    /// ([`TreeView::discard_extent`]). It is one change, synced before this returns.
     ///
     /// # Errors
     /// The session cannot be changed, or it or the base cannot be read: nothing has changed.

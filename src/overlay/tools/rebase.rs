@@ -81,9 +81,9 @@ impl Overlay {
         self.give_up(caller, move |edit| {
             let moves = AppliedMoves::of(&applied);
             let settled = settle_above(edit, &applied, &moves)?;
-            follow_moves(edit, &applied, &moves)?;
+            let moved = follow_moves(edit, &applied, &moves)?;
             let applied = as_named_now(edit, &applied)?;
-            let kept = drop_applied_rows(edit, &applied, &moves, settled)?;
+            let kept = drop_applied_rows(edit, &applied, (&moves, moved), settled)?;
             for applied in &applied {
                 record_given_up(edit, AuditProcedure::Apply, applied.path.clone())?;
             }
@@ -115,11 +115,12 @@ fn settle_above(
 }
 
 /// Removes the rows of unchanged objects that the base has. Returns the paths of objects that
-/// changed since they were applied, which stay.
+/// changed since they were applied, which stay. The redirects of the directories in `moved` have
+/// their new paths.
 fn drop_applied_rows(
     edit: &mut Edit<'_>,
     applied: &[RebaseItem],
-    moves: &AppliedMoves,
+    (moves, mut moved): (&AppliedMoves, Vec<(BasePath, BasePath)>),
     mut dirs: BTreeSet<MergedPath>,
 ) -> Result<Vec<MergedPath>> {
     // Compares all first: the removal of one name changes the inode of the others.
@@ -146,12 +147,12 @@ fn drop_applied_rows(
         }
     }
     for dir in dirs.clone() {
-        update_origins_below(edit, &dir, moves, &mut dirs)?;
+        update_origins_below(edit, &dir, moves, (&mut dirs, &mut moved))?;
     }
     for from in applied.iter().filter_map(|applied| applied.from.as_ref()) {
         dirs.insert(from.parent());
     }
-    follow_originals(edit, applied, &kept)?;
+    follow_originals(edit, applied, &kept, moved)?;
     for applied in kept.values() {
         keep_number_of_moved(edit, applied)?;
     }

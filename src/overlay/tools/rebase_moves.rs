@@ -14,7 +14,7 @@ use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
 
 /// Points redirects into moved base directories at their new paths, including redirects that a
-/// client moved.
+/// client moved. Returns the paths of each of these base directories, before and after.
 ///
 /// The base directory's number shows whether that was done before. A copied base has other
 /// numbers: there, an applied directory is recognised by its redirect, and one below it by its
@@ -23,9 +23,9 @@ pub(super) fn follow_moves(
     edit: &mut Edit<'_>,
     applied: &[RebaseItem],
     moves: &AppliedMoves,
-) -> Result<()> {
+) -> Result<Vec<(BasePath, BasePath)>> {
     if moves.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let objects: BTreeMap<FileId, &RebaseItem> = applied
         .iter()
@@ -58,49 +58,55 @@ pub(super) fn follow_moves(
         if let Some(origin) = &mut row.origin {
             origin.path = new.clone();
         }
-        followed.push((row, new));
+        followed.push((row, old, new));
     }
     // Directories may have swapped paths: a base directory has one redirect at a time (R1).
-    for (row, _) in &followed {
+    for (row, ..) in &followed {
         edit.txn.remove_redirect(row.ino)?;
     }
     // A directory before its entries: their base paths depend on it.
-    followed.sort_by(|(_, a), (_, b)| a.cmp(b));
-    for (row, new) in &followed {
-        drop_redirect_of_other(edit, new)?;
-        edit.txn.put_inode(row)?;
-        edit.txn.put_redirect(row.ino, new)?;
+    followed.sort_by(|(.., a), (.., b)| a.cmp(b));
+    let mut moved = Vec::new();
+    for (row, old, new) in followed {
+        moved.extend(drop_redirect_of_other(edit, &new)?);
+        edit.txn.put_inode(&row)?;
+        edit.txn.put_redirect(row.ino, &new)?;
         edit.invalidate(Invalidation::All);
+        moved.push((old, new));
     }
-    Ok(())
+    Ok(moved)
 }
 
 /// Removes the redirect of the directory that had this base path before another one moved
-/// there, if it moved to its own path in the base: a later request handles it.
-fn drop_redirect_of_other(edit: &mut Edit<'_>, path: &BasePath) -> Result<()> {
-    let Some(ino) = edit.txn.redirected_to(path)? else { return Ok(()) };
-    let Some((parent, name)) = edit.txn.name_of(ino)? else { return Ok(()) };
+/// there, if it moved to its own path in the base: a later request handles it. Returns its paths.
+fn drop_redirect_of_other(
+    edit: &mut Edit<'_>,
+    path: &BasePath,
+) -> Result<Option<(BasePath, BasePath)>> {
+    let Some(ino) = edit.txn.redirected_to(path)? else { return Ok(None) };
+    let Some((parent, name)) = edit.txn.name_of(ino)? else { return Ok(None) };
     let place = edit.view().place_of_inode(parent, edit.view().shown(parent)?)?;
-    let Some(own) = place.base.as_ref().map(|base| base.join(&name)) else { return Ok(()) };
+    let Some(own) = place.base.as_ref().map(|base| base.join(&name)) else { return Ok(None) };
     let (there, mut row) = (edit.view().base_attr_at(&own)?, edit.view().inode(ino)?);
     if let (Some(there), Some(origin)) = (there, &mut row.origin)
         && origin.fileid == there.fileid
     {
-        origin.path = own;
+        origin.path = own.clone();
         edit.txn.put_inode(&row)?;
         edit.txn.remove_redirect(ino)?;
         edit.invalidate(Invalidation::All);
+        return Ok(Some((path.clone(), own)));
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Updates the origins of rows below a directory that moved in the base. The directories among
-/// them are added to `dirs`.
+/// them are added to `dirs`, and the paths of each base object, before and after, to `moved`.
 pub(super) fn update_origins_below(
     edit: &mut Edit<'_>,
     dir: &MergedPath,
     moves: &AppliedMoves,
-    dirs: &mut BTreeSet<MergedPath>,
+    (dirs, moved): (&mut BTreeSet<MergedPath>, &mut Vec<(BasePath, BasePath)>),
 ) -> Result<()> {
     let mut open = vec![dir.clone()];
     while let Some(path) = open.pop() {
@@ -121,7 +127,7 @@ pub(super) fn update_origins_below(
                 continue;
             }
             let was = std::mem::replace(&mut origin.path, now.clone());
-            edit.txn.rename_originals(&was, &now)?;
+            moved.push((was, now));
             edit.txn.put_inode(&row)?;
             if is_dir {
                 edit.txn.remove_redirect(child)?;

@@ -10,22 +10,24 @@ use std::collections::BTreeMap;
 use super::rebase::{MergedParts, RebaseItem};
 use super::rebase_moves::base_bytes;
 use super::tree::visible_dir;
-use crate::base::{BaseAttr, BasePath};
+use crate::base::{BaseAttr, BasePath, STAGING};
 use crate::delta::{MergedPath, Original};
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
 use crate::overlay::original::{
     BlobDigest, forget_originals, original_of, read_original, replace_original,
 };
-use crate::vfs::{FileKind, Time};
+use crate::vfs::{FileKind, FsError, Time};
 
-/// Updates originals: they move with directories, and go with applied objects, except those that a
-/// client changed since.
+/// Updates originals: they go with applied objects, except those that a client changed since, and
+/// move with base objects: `moved` has the old and new paths of directories, and of their entries.
 pub(super) fn follow_originals(
     edit: &mut Edit<'_>,
     applied: &[RebaseItem],
     kept: &BTreeMap<&MergedPath, &RebaseItem>,
+    mut moved: Vec<(BasePath, BasePath)>,
 ) -> Result<()> {
+    let (mut gone, mut old, mut changed) = (Vec::new(), Vec::new(), BTreeMap::new());
     for applied in applied {
         let found = visible_dir(edit, &applied.path.parent())?;
         let base = found.and_then(|dir| dir.base.clone()).zip(applied.path.name());
@@ -33,9 +35,6 @@ pub(super) fn follow_originals(
         let now = edit.view().base_attr_at(&path)?;
         let from = applied.from.as_ref().and_then(|from| BasePath::from_bytes(base_bytes(from)));
         if now.as_ref().is_some_and(|now| now.kind == FileKind::Directory) {
-            if let Some(from) = from {
-                edit.txn.rename_originals(&from, &path)?;
-            }
             continue;
         }
         let has_original =
@@ -43,18 +42,53 @@ pub(super) fn follow_originals(
         match now.filter(|now| has_original(now) && kept.contains_key(&applied.path)) {
             Some(now) => {
                 if let Some(from) = from {
-                    forget_originals(edit, &path)?;
-                    edit.txn.rename_originals(&from, &path)?;
                     move_origin(edit, applied, &from, &path)?;
+                    // After an earlier call, another object's original may be at the old path.
+                    let id = edit.txn.original(&from)?.map(|original| original.fileid);
+                    if id.is_some() && id == applied.object.map(|(id, _)| id) {
+                        moved.push((from, path.clone()));
+                        gone.push(path.clone());
+                    }
                 }
-                replace_by_planned(edit, applied, &path, &now)?;
+                changed.insert(path, (applied, now));
             }
             None => {
-                for gone in from.iter().chain([&path]) {
-                    forget_originals(edit, gone)?;
-                }
+                old.extend(from);
+                gone.push(path);
             }
         }
+    }
+    // At an old path, an earlier call may have put the original of a kept object.
+    gone.extend(old.into_iter().filter(|path| !changed.contains_key(path)));
+    move_originals(edit, moved, &gone)?;
+    for (path, (applied, now)) in &changed {
+        replace_by_planned(edit, applied, path, now)?;
+    }
+    Ok(())
+}
+
+/// Moves originals, and forgets the other ones at the paths `gone`. Objects may have exchanged
+/// their paths, so that all originals move first to paths that no base object has.
+fn move_originals(
+    edit: &mut Edit<'_>,
+    mut moved: Vec<(BasePath, BasePath)>,
+    gone: &[BasePath],
+) -> Result<()> {
+    // What moved by itself, before the directory that it was in.
+    moved.sort_by(|(a, _), (b, _)| b.cmp(a));
+    moved.dedup();
+    let mut aside = Vec::new();
+    for (number, (was, now)) in moved.into_iter().enumerate() {
+        let place = BasePath::from_bytes(format!("{STAGING}/{number}").as_bytes());
+        let place = place.ok_or(FsError::Stale)?;
+        edit.txn.rename_originals(&was, &place)?;
+        aside.push((place, now));
+    }
+    for path in gone {
+        forget_originals(edit, path)?;
+    }
+    for (place, now) in aside {
+        edit.txn.rename_originals(&place, &now)?;
     }
     Ok(())
 }

@@ -50,7 +50,7 @@ fn last_step() -> usize {
     last
 }
 
-fn append(world: &World, path: &str) {
+pub fn append(world: &World, path: &str) {
     let at = world.cat(path).len() as u64;
     world.write(path, at, b"agent\n").unwrap();
 }
@@ -217,7 +217,7 @@ fn the_mode_that_a_person_gave_a_directory_is_not_replaced_by_a_clients() {
 }
 
 /// A person gives a base file away; `false` if only root could.
-fn given_away(file: &Path) -> bool {
+pub fn given_away(file: &Path) -> bool {
     if !rustix::process::geteuid().is_root() {
         skip("only root gives files away");
         return false;
@@ -226,7 +226,7 @@ fn given_away(file: &Path) -> bool {
     true
 }
 
-fn owner(file: &Path) -> (u32, u32) {
+pub fn owner(file: &Path) -> (u32, u32) {
     let meta = fs::metadata(file).unwrap();
     (meta.uid(), meta.gid())
 }

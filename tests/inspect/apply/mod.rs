@@ -19,6 +19,7 @@ mod modes_killed;
 mod moved_alike;
 mod moved_dirs;
 mod moved_dirs_random;
+mod moved_originals;
 mod names;
 mod parts;
 mod pending;

@@ -15,7 +15,7 @@ use crate::delta::{MergedPath, Original};
 use crate::overlay::edit::Edit;
 use crate::overlay::error::Result;
 use crate::overlay::original::{
-    BlobDigest, forget_originals, original_of, read_original, replace_original,
+    BlobDigest, copy_original, forget_originals, original_of, read_original, replace_original,
 };
 use crate::vfs::{FileKind, FsError, Time};
 
@@ -77,18 +77,22 @@ fn move_originals(
     // What moved by itself, before the directory that it was in.
     moved.sort_by(|(a, _), (b, _)| b.cmp(a));
     moved.dedup();
-    let mut aside = Vec::new();
-    for (number, (was, now)) in moved.into_iter().enumerate() {
-        let place = BasePath::from_bytes(format!("{STAGING}/{number}").as_bytes());
+    let mut aside: Vec<(BasePath, Vec<BasePath>)> = Vec::new();
+    for same in moved.chunk_by(|(a, _), (b, _)| a == b) {
+        let place = BasePath::from_bytes(format!("{STAGING}/{}", aside.len()).as_bytes());
         let place = place.ok_or(FsError::Stale)?;
-        edit.txn.rename_originals(&was, &place)?;
-        aside.push((place, now));
+        edit.txn.rename_originals(&same[0].0, &place)?;
+        aside.push((place, same.iter().map(|(_, now)| now.clone()).collect()));
     }
     for path in gone {
         forget_originals(edit, path)?;
     }
-    for (place, now) in aside {
-        edit.txn.rename_originals(&place, &now)?;
+    for (place, names) in aside {
+        edit.txn.rename_originals(&place, &names[0])?;
+        // A file that got several names.
+        for other in &names[1..] {
+            copy_original(edit, &names[0], other)?;
+        }
     }
     Ok(())
 }
@@ -124,9 +128,12 @@ fn replace_by_planned(
         return Ok(());
     }
     let (merged, old) = (applied.merged, edit.txn.original(path)?);
+    if old.is_none() && merged != MergedParts::default() {
+        // What the base had before is not known.
+        return Ok(());
+    }
     let (mut original, content) = match &old {
         Some(old) if merged.content => (old.clone(), edit.txn.original_content(path)?),
-        None if merged.content => return Ok(()),
         _ => {
             let content = match now.kind {
                 FileKind::Symlink => Some(edit.core.base.read_link(path)?),

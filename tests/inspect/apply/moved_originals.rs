@@ -112,6 +112,27 @@ fn the_owner_that_the_base_gave_a_moved_file_stays_when_a_client_writes_it() {
 }
 
 #[test]
+fn the_owner_that_the_base_gave_a_file_between_the_moves_of_its_two_names_stays() {
+    let mut world = World::new("f \"1\"\nh = f\nd/e/e \"2\"\n");
+    world.chmod("h", 0o664).unwrap();
+    // The base seems to have changed `f` since: the removal of that name is drift.
+    world.tick(-world.now());
+    world.rename("f", "d/e/f").unwrap();
+    let base = world.change_base();
+    if !given_away(&base.join("h")) {
+        return;
+    }
+    world.rename("h", "d/h").unwrap();
+    let options = ApplyOptions { skip_drifted: true, ..all() };
+    apply_updating_twice(&world, &options, |world| append(world, "d/h"));
+    assert_eq!(apply_served(&world, &options).skipped.len(), 1);
+    for name in ["d/e/f", "d/h"] {
+        assert_eq!(owner(&base.join(name)), (1, 2), "{name}");
+        assert_eq!(fs::read_to_string(base.join(name)).unwrap(), "1agent\n", "{name}");
+    }
+}
+
+#[test]
 fn files_that_exchange_places_keep_each_its_own_original() {
     let (world, base) = world(&[("a", "c"), ("b", "a"), ("c", "b")]);
     set_last_line(&base.join("a"), "person in a");

@@ -1,8 +1,11 @@
 //! Running the program.
 
-use std::collections::BTreeSet;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
+#[cfg(target_os = "linux")]
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
@@ -76,6 +79,7 @@ pub fn failure(directory: &Path, args: &[&str]) -> String {
 /// A server that runs; killed if it is dropped.
 pub struct Serving {
     child: Child,
+    was_signalled: Cell<bool>,
     stderr: Option<Lines<BufReader<ChildStderr>>>,
     /// What it said until it listened.
     pub said: Vec<String>,
@@ -103,7 +107,8 @@ impl Serving {
             }
             said.push(line);
         }
-        Self { child, stderr: Some(stderr), said, addresses }
+        let was_signalled = Cell::new(false);
+        Self { child, was_signalled, stderr: Some(stderr), said, addresses }
     }
 
     /// The next line on stderr.
@@ -136,7 +141,33 @@ impl Serving {
         found.map(|process| process.file_name().into_string().unwrap()).collect()
     }
 
+    /// The sessions that it has open and has not locked for SQLite in other processes: without that
+    /// lock, another program that reads the file removes the WAL when it ends. A server loses the
+    /// lock if it opens and closes the file outside of SQLite.
+    #[cfg(target_os = "linux")]
+    fn not_locked(&self) -> Vec<String> {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).into_iter().flatten();
+        let named = |fd: std::path::PathBuf| {
+            let name = std::fs::read_link(&fd).ok()?.to_str()?.to_owned();
+            Some((name, std::fs::metadata(&fd).ok()?.ino()))
+        };
+        let open: BTreeMap<_, _> = open.flatten().filter_map(|fd| named(fd.path())).collect();
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        let is_locked = |number: u64| {
+            let (lock, at) =
+                (format!("READ {} ", self.child.id()), format!(":{number} 1073741826 "));
+            locks.lines().any(|line| line.contains(&lock) && line.contains(&at))
+        };
+        let has_wal = |name: &str| open.contains_key(&format!("{name}-wal"));
+        let sessions = open.iter().filter(|(name, number)| has_wal(name) && !is_locked(**number));
+        sessions.map(|(name, _)| format!("{name}: {locks}")).collect()
+    }
+
     pub fn signal(&self, name: &str) {
+        #[cfg(target_os = "linux")]
+        if !self.was_signalled.replace(true) {
+            assert_eq!(self.not_locked(), [""; 0]);
+        }
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
@@ -155,8 +186,12 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
+        #[cfg(target_os = "linux")]
+        let not_locked = if self.was_signalled.get() { Vec::new() } else { self.not_locked() };
         let _killed = self.child.kill();
         let _reaped = self.child.wait();
+        #[cfg(target_os = "linux")]
+        assert!(std::thread::panicking() || not_locked.is_empty(), "{not_locked:?}");
     }
 }
 

@@ -274,6 +274,26 @@ fn both_signals_end_it_with_the_session_whole() {
     }
 }
 
+/// The last program that closes a database removes its WAL.
+#[test]
+fn what_is_acknowledged_is_kept_though_another_program_reads_the_file_before_a_kill() {
+    let dir = tempdir().unwrap();
+    let server = Serving::start(dir.path(), 1, &["s.db", "--insecure"]);
+    for name in ["one", "two"] {
+        let written = run(dir.path(), &["mkdir", "s.db", name]);
+        assert!(written.status.success(), "{written:?}");
+        let other = rusqlite::Connection::open(dir.path().join("s.db")).unwrap();
+        let seen: i64 =
+            other.query_row("SELECT count(*) FROM fs_dentry", [], |r| r.get(0)).unwrap();
+        assert!(seen > 0);
+        other.close().unwrap();
+    }
+    server.signal("KILL");
+    server.end();
+    let listed = run(dir.path(), &["ls", "s.db", "/"]);
+    assert_eq!(String::from_utf8(listed.stdout).unwrap(), "one\ntwo\n");
+}
+
 #[test]
 fn one_in_the_background_of_a_script_can_be_stopped() {
     let dir = tempdir().unwrap();

@@ -29,6 +29,13 @@ pub fn byte_len(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |meta| meta.len())
 }
 
+/// Whether this process may not read a file. The file is not opened: to close it would release the
+/// process's POSIX locks on it, without which SQLite in another process removes the WAL.
+pub fn may_not_read(path: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS) == Err(rustix::io::Errno::ACCESS)
+}
+
 /// Renames `from` to `to` on one filesystem, if `to` does not exist.
 ///
 /// # Errors

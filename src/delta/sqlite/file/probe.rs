@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension};
@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension};
 use crate::delta::{Result, StoreError, StoreErrorKind};
 
 use super::connect::{self, Role, companion_path};
-use super::disk::byte_len;
+use super::disk::{byte_len, may_not_read};
 use super::error::OpenError;
 use crate::delta::sqlite::table::meta;
 use crate::delta::sqlite::table::schema::SPEC_VERSION;
@@ -30,7 +30,7 @@ pub fn check(path: &Path) -> std::result::Result<(), OpenError> {
     if info.exists() {
         return Err(OpenError::CloudSynced { path: path.to_owned(), info });
     }
-    if File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+    if may_not_read(path) {
         return Err(OpenError::Denied { path: path.to_owned() });
     }
     if byte_len(path) < LEAST_PAGE_BYTES {

@@ -24,11 +24,21 @@ pub(super) fn is_moved_out_of(view: &View<'_>, dir: &DirPlace, name: &Name) -> R
 
 /// The base path of `name` in `dir`, by the rows above it alone: the base may lack the directory.
 /// `None` if nothing of the base can show there.
-fn recorded_path(view: &View<'_>, dir: &DirPlace, name: &Name) -> Result<Option<BasePath>> {
-    let Some(mut at) = dir.ino else {
-        return Ok(dir.base.as_ref().map(|base| base.join(name)));
+pub(super) fn recorded_path(
+    view: &View<'_>,
+    dir: &DirPlace,
+    name: &Name,
+) -> Result<Option<BasePath>> {
+    let dir = match dir.ino {
+        Some(ino) => recorded_dir(view, ino)?,
+        None => dir.base.clone(),
     };
-    let mut names = vec![name.clone()];
+    Ok(dir.map(|dir| dir.join(name)))
+}
+
+/// As [`recorded_path`], of the delta directory `ino` itself.
+pub(super) fn recorded_dir(view: &View<'_>, ino: Ino) -> Result<Option<BasePath>> {
+    let (mut at, mut names) = (ino, Vec::new());
     let top = loop {
         if at == Ino::ROOT {
             break BasePath::root();
@@ -81,8 +91,9 @@ fn hide(
     Ok(())
 }
 
-/// The merged path of the base path `base`, if nothing in the session hides it there.
-fn bare_place(edit: &Edit<'_>, base: &BasePath) -> Result<Option<MergedPath>> {
+/// The merged path of the base path `base`, if nothing in the session hides it there, now or once
+/// the base has it again.
+pub(super) fn bare_place(edit: &Edit<'_>, base: &BasePath) -> Result<Option<MergedPath>> {
     let Some((mut above, name)) = base.split() else { return Ok(None) };
     let mut below = vec![name];
     let (mut place, mut ino) = loop {

@@ -15,6 +15,7 @@ use crate::vfs::{FileId, FileKind, Name, Time};
 use super::edit::Edit;
 use super::error::{OpError, Result};
 use super::followed::{now_of, original_at};
+use super::moved_out::recorded_path;
 use super::node::DirPlace;
 use super::rename::is_created_in_session;
 use super::resolve::View;
@@ -264,14 +265,15 @@ pub(super) fn forget_originals(edit: &mut Edit<'_>, path: &BasePath) -> Result<(
 }
 
 /// Deletes the originals of the base path behind a merged path, and of all paths below it: the
-/// base shows there again.
+/// base shows there again, or will once it has the directory again.
 pub(super) fn forget_originals_at(edit: &mut Edit<'_>, path: &MergedPath) -> Result<()> {
     let Some(name) = path.name() else { return forget_originals(edit, &BasePath::root()) };
     let Some(place) = visible_dir(edit, &path.parent())? else { return Ok(()) };
-    match &place.base {
-        Some(base) => forget_originals(edit, &base.join(&name)),
-        None => Ok(()),
-    }
+    let base = match &place.base {
+        Some(base) => Some(base.join(&name)),
+        None => recorded_path(&edit.view(), &place, &name)?,
+    };
+    base.map_or(Ok(()), |base| forget_originals(edit, &base))
 }
 
 /// Whether a base object, at the original's path or another name of the same file, equals the

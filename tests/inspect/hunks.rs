@@ -253,6 +253,24 @@ fn directories_are_given_up_only_with_all_that_changed_in_them() {
 }
 
 #[test]
+fn a_move_is_given_up_only_with_what_is_in_its_place() {
+    for is_lost in [false, true] {
+        let mut world = World::new("out/file \"x\"\nto/kept \"y\"\n");
+        world.rename("out/file", "to/file").unwrap();
+        world.put("out/file", "new\n");
+        if is_lost {
+            fs::rename(world.change_base().join("out"), world.scratch().join("out")).unwrap();
+        }
+        let seen = seen(&world);
+        let taken = |paths: &[&str]| undoings(&world, &whole(paths), &seen);
+        let why = "holds changes that are not chosen, and comes back only whole";
+        assert_eq!(taken(&["to/file"]), [DiscardStep::Nothing(path("to/file"), why)], "{is_lost}");
+        let both = ["out/file", "to/file"];
+        assert_eq!(taken(&both), both.map(|at| DiscardStep::Path(path(at))), "{is_lost}");
+    }
+}
+
+#[test]
 fn a_file_that_becomes_empty_or_was() {
     let world = World::new("empty \"\"\nfull \"one\\ntwo\\n\"\n");
     world.put("empty", "one\n");

@@ -34,7 +34,7 @@ const DIRS: [&str; 8] = ["a", "b", "a/d", "b/d", "a/d/e", "n", "n/d", "m"];
 
 /// The paths of all files below a directory, without a look at link counts: a directory's count is
 /// stored, and wrong once the base has lost a directory.
-fn files(world: &World, dir: &str, found: &mut Vec<String>) {
+pub fn files(world: &World, dir: &str, found: &mut Vec<String>) {
     for name in world.ls(dir) {
         let path = if dir.is_empty() { name } else { format!("{dir}/{name}") };
         match world.stat(&path).kind {

@@ -10,6 +10,7 @@ mod creation;
 mod data;
 mod discard;
 mod discard_links;
+mod discard_lost;
 mod drift;
 mod faults;
 mod foreign;

@@ -113,8 +113,8 @@ pub fn without(
 /// The path of a change, and the base path that it came from.
 fn ends(difference: &Difference) -> Vec<MergedPath> {
     let change = &difference.change;
-    let before = change.before.as_ref().filter(|_| !change.is_link && !change.moved_with_parent);
-    let from = before.map(|base| MergedPath::of_base(&base.path));
+    let base = change.base_path().filter(|_| !change.is_link && !change.moved_with_parent);
+    let from = base.map(MergedPath::of_base);
     let is_other = |from: &MergedPath| *from != change.path;
     [change.path.clone()].into_iter().chain(from.filter(is_other)).collect()
 }

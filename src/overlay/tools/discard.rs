@@ -18,7 +18,7 @@ use crate::overlay::copy_up::replace_mark;
 use crate::overlay::edit::{Edit, moved_on};
 use crate::overlay::error::Result;
 use crate::overlay::followed::settle_at;
-use crate::overlay::moved_out::{hide_moved_out, may_show_again};
+use crate::overlay::moved_out::{bare_place, hide_moved_out, may_show_again, recorded_dir};
 use crate::overlay::node::{DirPlace, Node};
 use crate::overlay::original::{copy_original, forget_originals_at};
 use crate::overlay::{Overlay, copy_up_background};
@@ -258,7 +258,7 @@ fn part_files_from_base(
         let Some(mut row) = edit.txn.inode(ino)? else { continue };
         let Some(origin) = row.origin.clone() else { continue };
         let is_left = |path: &MergedPath| !is_in(path, chosen);
-        let shows_again = base_shows_within(edit, &origin, chosen)?;
+        let shows_again = base_shows_within(edit, (&row, &origin), chosen)?;
         if shows_again {
             for path in add_entries_at_base_names(edit, &mut row, &is_left)? {
                 copy_original(edit, &origin.path, &path)?;
@@ -282,12 +282,20 @@ fn part_files_from_base(
     Ok(())
 }
 
-/// Whether a base object shows at or below one of these paths.
+/// Whether the base object of a copied-up file shows at or below one of these paths, now or once
+/// the base has it again. Not if the base has lost content that is not copied yet.
 fn base_shows_within(
     edit: &Edit<'_>,
-    origin: &Origin,
+    (row, origin): (&InodeRow, &Origin),
     chosen: &HashSet<MergedPath>,
 ) -> Result<bool> {
+    if row.copy_up.is_none()
+        && edit.view().base_attr_at(&origin.path)?.is_none()
+        && let Some(merged) = bare_place(edit, &origin.path)?
+        && is_in(&merged, chosen)
+    {
+        return Ok(true);
+    }
     for path in names_in_base(edit, origin.fileid, origin.nlink, &origin.path)? {
         if let Some(merged) = path_of_base_name(edit, &path)?
             && is_in(&merged, chosen)
@@ -299,8 +307,8 @@ fn base_shows_within(
 }
 
 /// Updates directories in which entries were dropped. A copied-up directory that no longer
-/// differs from the base is removed. Any other gets a new ctime, and a new mtime unless the
-/// base now has the same entries (`is_applied`).
+/// differs from the base is removed; also one that the base lost, unless `is_applied`. Any other
+/// gets a new ctime, and a new mtime unless the base now has the same entries (`is_applied`).
 pub(super) fn update_changed_dirs(
     edit: &mut Edit<'_>,
     mut dirs: BTreeSet<MergedPath>,
@@ -314,8 +322,9 @@ pub(super) fn update_changed_dirs(
         follow_base_attributes(edit, &place, &mut row)?;
         drop_idle_whiteouts(edit, &place)?;
         let base = unchanged_dir_attr(edit, &place, &row, is_applied)?;
+        let is_idle = base.is_some() || (!is_applied && is_unchanged_lost_dir(edit, &place, &row)?);
         match (base, path.name()) {
-            (Some(_), Some(name)) => {
+            (_, Some(name)) if is_idle => {
                 let (parent, _) = edit.txn.name_of(ino)?.ok_or(FsError::Stale)?;
                 edit.txn.delete_dentry(parent, &name)?;
                 edit.txn.delete_inode(ino)?;
@@ -387,10 +396,7 @@ pub(super) fn unchanged_dir_attr(
         Some(origin) => origin.path == *base && edit.txn.redirect(row.ino)?.is_none(),
         None => row.ino == Ino::ROOT,
     };
-    let is_full = || -> Result<bool> {
-        Ok(edit.txn.has_dentries(row.ino)? || !edit.txn.whiteouts_in(&place.merged)?.is_empty())
-    };
-    if !is_copy || is_full()? {
+    if !is_copy || has_rows_in(edit, place, row)? {
         return Ok(None);
     }
     let attr = edit.view().base_attr_at(base)?;
@@ -399,6 +405,21 @@ pub(super) fn unchanged_dir_attr(
             && (!is_applied || a.mtime == row.mtime)
     };
     Ok(attr.filter(same))
+}
+
+fn has_rows_in(edit: &Edit<'_>, place: &DirPlace, row: &InodeRow) -> Result<bool> {
+    Ok(edit.txn.has_dentries(row.ino)? || !edit.txn.whiteouts_in(&place.merged)?.is_empty())
+}
+
+/// Whether the session changed nothing of a directory, at its place, that the base lost.
+fn is_unchanged_lost_dir(edit: &Edit<'_>, place: &DirPlace, row: &InodeRow) -> Result<bool> {
+    let Some(origin) = row.origin.as_ref().filter(|_| place.base_missing) else {
+        return Ok(false);
+    };
+    Ok(origin.attributes == Some([row.mode, row.uid, row.gid])
+        && edit.txn.redirect(row.ino)?.is_none()
+        && recorded_dir(&edit.view(), row.ino)?.as_ref() == Some(&origin.path)
+        && !has_rows_in(edit, place, row)?)
 }
 
 /// Removes whiteouts of names that the base does not have and that need not stay.

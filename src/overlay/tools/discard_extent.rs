@@ -11,6 +11,7 @@ use crate::vfs::{FileKind, FsError};
 
 use super::changes::{Change, DeniedChange};
 use super::tree::{TreeObject, TreeView};
+use crate::overlay::moved_out::recorded_dir;
 
 /// Extent of a discard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,10 +50,36 @@ impl TreeView<'_> {
     /// # Errors
     /// The session or the base cannot be read.
     pub fn discard_extent(&self, asked: &[MergedPath]) -> Result<DiscardExtent, FsError> {
+        let all = self.discard_groups()?;
+        let touched = touched(&all);
+        let (mut chosen, mut idle) = (HashSet::new(), Vec::new());
+        for path in asked {
+            let found = self.idle(path)?;
+            let is_alone = found.gone_with.is_none();
+            let is_touched = match *path == MergedPath::root() {
+                true => !all.is_empty() || self.has_other_top()?,
+                false => touched.contains(path),
+            };
+            if !(is_alone && is_touched) {
+                idle.push(found);
+            } else {
+                chosen.insert(path.clone());
+            }
+        }
+        while grow(&mut chosen, &all) {}
+        let changes = all.iter().filter(|change| change.is_in(&chosen)).count() as u64;
+        let is_outermost = |path: &&MergedPath| !path.above().any(|above| chosen.contains(&above));
+        let mut paths: Vec<_> = chosen.iter().filter(is_outermost).cloned().collect();
+        paths.sort_unstable();
+        Ok(DiscardExtent { paths, changes, idle })
+    }
+
+    /// The paths of all changes.
+    fn discard_groups(&self) -> Result<Vec<DiscardGroup>, FsError> {
         let mut all = Vec::new();
         let (mut failed, mut denied) = (None, Vec::new());
         let mut each = |change: Change| {
-            let from = change.before.filter(|_| !change.is_link).map(|before| before.path);
+            let from = change.base_path().filter(|_| !change.is_link).cloned();
             match self.ends(change.path, from) {
                 Ok(ends) => {
                     all.push(ends);
@@ -77,27 +104,15 @@ impl TreeView<'_> {
         for DeniedChange { path, from } in denied {
             all.push(self.ends(path, from).map_err(|error| error.into_fs())?);
         }
-        let touched = touched(&all);
-        let (mut chosen, mut idle) = (HashSet::new(), Vec::new());
-        for path in asked {
-            let found = self.idle(path)?;
-            let is_alone = found.gone_with.is_none();
-            let is_touched = match *path == MergedPath::root() {
-                true => !all.is_empty() || self.has_other_top()?,
-                false => touched.contains(path),
-            };
-            if !(is_alone && is_touched) {
-                idle.push(found);
-            } else {
-                chosen.insert(path.clone());
-            }
-        }
-        while grow(&mut chosen, &all) {}
-        let changes = all.iter().filter(|change| change.is_in(&chosen)).count() as u64;
-        let is_outermost = |path: &&MergedPath| !path.above().any(|above| chosen.contains(&above));
-        let mut paths: Vec<_> = chosen.iter().filter(is_outermost).cloned().collect();
-        paths.sort_unstable();
-        Ok(DiscardExtent { paths, changes, idle })
+        // Whiteouts whose base objects are missing: the base may have these again.
+        let missing = match self.hidden_without_base() {
+            Err(FsError::Access) => Vec::new(),
+            missing => missing?,
+        };
+        let known: HashSet<_> = all.iter().flat_map(|change| &change.paths).cloned().collect();
+        let missing = missing.into_iter().map(|(path, _)| path);
+        all.extend(missing.filter(|path| !known.contains(path)).map(DiscardGroup::of));
+        Ok(all)
     }
 
     /// Whether the root's mode or owner differs from the base's.
@@ -115,7 +130,7 @@ impl TreeView<'_> {
         path: MergedPath,
         from: Option<BasePath>,
     ) -> crate::overlay::error::Result<DiscardGroup> {
-        let mut ends = DiscardGroup { paths: vec![path], gone_at: None };
+        let mut ends = DiscardGroup::of(path);
         let Some(mut base) = from else { return Ok(ends) };
         let mut is_gone = false;
         while let Some((parent, name)) = base.split() {
@@ -157,15 +172,22 @@ impl TreeView<'_> {
     }
 
     /// Whether a directory was renamed and `acetate seal` copied up everything below it, so that
-    /// nothing of the base shows through.
+    /// nothing of the base shows through. Not one that the base lost, and may get again.
     fn is_folded(&self, dir: &TreeObject) -> crate::overlay::error::Result<bool> {
-        let Some(origin) = dir.origin() else { return Ok(false) };
+        let Some((row, origin)) = dir.row().zip(dir.origin()) else { return Ok(false) };
         let place = self.view.place(&dir.node)?;
-        Ok(place.base.as_ref() != Some(&origin.path))
+        if place.base.as_ref() == Some(&origin.path) {
+            return Ok(false);
+        }
+        Ok(recorded_dir(&self.view, row.ino)?.as_ref() != Some(&origin.path))
     }
 }
 
 impl DiscardGroup {
+    fn of(path: MergedPath) -> Self {
+        Self { paths: vec![path], gone_at: None }
+    }
+
     fn is_in(&self, chosen: &HashSet<MergedPath>) -> bool {
         self.paths.iter().chain(&self.gone_at).any(|end| is_in(end, chosen))
     }

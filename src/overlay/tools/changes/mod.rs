@@ -53,6 +53,8 @@ pub struct Change {
     pub path: MergedPath,
     /// The base object at the path that the object replaced, if that is not `before`.
     pub replaced: Option<BaseObject>,
+    /// Where the base had a moved object, if it has nothing there now.
+    pub missing: Option<BasePath>,
     /// The object has another directory or name than its origin. Its path may equal the base path
     /// nevertheless, if directories were renamed.
     pub is_moved: bool,
@@ -302,13 +304,14 @@ impl<'a> ChangeSearch<'a> {
         match from {
             _ if same => change.before = here,
             Some(from) => {
-                change.before = self.base_object(from)?;
+                change.before = self.base_object(from.clone())?;
                 change.is_link = match &origin {
                     // At its own path it is no link: an editor's save by rename changes the number.
                     Some(origin) if !is_here && self.tree.knows_base => self.still_shows(origin)?,
                     _ => false,
                 };
                 change.is_moved = !is_here;
+                change.missing = Some(from).filter(|_| !is_here && change.before.is_none());
                 change.replaced = here.filter(|_| !left && !is_here);
             }
             None => change.before = here.filter(|_| !left),
@@ -325,7 +328,8 @@ impl<'a> ChangeSearch<'a> {
     }
 
     /// Whether session and base moved an object alike, and the base then saved it by a rename: it
-    /// has nothing at the object's path any more, and an object of that type at the session's.
+    /// has nothing at the object's path any more, and an object of that type at the session's. Not
+    /// if the session's move replaced that one.
     fn is_moved_alike(
         &self,
         from: &BasePath,
@@ -334,7 +338,10 @@ impl<'a> ChangeSearch<'a> {
     ) -> Result<bool> {
         let is_alike = here.is_some_and(|here| here.path != *from && here.attr.kind == kind);
         let is_known = is_alike && self.tree.knows_base && kind != FileKind::Directory;
-        Ok(is_known && self.base_object(from.clone())?.is_none())
+        let Some(here) = here.filter(|_| is_known) else { return Ok(false) };
+        let replaced = self.view().txn.original(&here.path)?;
+        Ok(replaced.is_none_or(|replaced| replaced.fileid != here.attr.fileid)
+            && self.base_object(from.clone())?.is_none())
     }
 
     /// Sets the original of a change, and whether the base drifted. `gone` is the base path of an
@@ -442,6 +449,11 @@ impl Change {
         self.is_drifted || self.is_replaced_drifted
     }
 
+    /// The path in the base of the object, also of a moved one that the base has lost.
+    pub fn base_path(&self) -> Option<&BasePath> {
+        self.before.as_ref().map(|before| &before.path).or(self.missing.as_ref())
+    }
+
     /// The deletion of a base object from `path`.
     pub fn gone(before: BaseObject, path: MergedPath) -> Self {
         Self { before: Some(before), ..Self::at(path) }
@@ -454,6 +466,7 @@ impl Change {
             after: None,
             path,
             replaced: None,
+            missing: None,
             is_moved: false,
             moved_with_parent: false,
             is_link: false,

@@ -276,6 +276,10 @@ pub trait ReadTxn {
     /// The original recorded for a base path: its state before the session first changed or hid it.
     fn original(&self, path: &BasePath) -> Result<Option<Original>>;
 
+    /// Whether a delta file with a name was copied up from this base path, or from one below it,
+    /// and has its original there.
+    fn has_copied_file_within(&self, path: &BasePath) -> Result<bool>;
+
     /// The content or link target of an [`Original`], if it is stored.
     fn original_content(&self, path: &BasePath) -> Result<Option<Vec<u8>>>;
 

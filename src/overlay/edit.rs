@@ -260,7 +260,7 @@ impl<'a> Edit<'a> {
 
     /// Removes a name: deletes its dentry in the delta directory `dentry_in`, if it has one, and
     /// adds a whiteout if the base has an object at its path (overlay rule 2), or lost the one that
-    /// the session moved a directory out of.
+    /// the session moved, or moved something out of.
     pub fn drop_entry(
         &mut self,
         dir: &DirPlace,

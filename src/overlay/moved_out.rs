@@ -1,5 +1,5 @@
-//! Base directories that the session moved out of a place: they must not show there too (R1), also
-//! if the base loses the directory above them, and gets it again.
+//! Base objects that the session moved out of a place: they must not show there too (R1), also if
+//! the base loses the directory above them, and gets it again.
 
 use crate::base::BasePath;
 use crate::delta::{Ino, MergedPath, ReadTxn};
@@ -11,8 +11,18 @@ use super::error::Result;
 use super::node::DirPlace;
 use super::resolve::View;
 
-/// Whether the session moved a base directory out of `name` in `dir`, or the one that was there.
+/// Whether the session moved a base object out of `name` in `dir`, or the one that was there.
 pub(super) fn is_moved_out_of(view: &View<'_>, dir: &DirPlace, name: &Name) -> Result<bool> {
+    let base = match &dir.base {
+        // The path by the rows costs a walk to the root.
+        None if dir.base_missing => recorded_path(view, dir, name)?,
+        base => base.as_ref().map(|base| base.join(name)),
+    };
+    if let Some(path) = base
+        && view.txn.has_copied_file_within(&path)?
+    {
+        return Ok(true);
+    }
     if !view.txn.has_redirect_within(&BasePath::root())? {
         return Ok(false);
     }
@@ -60,7 +70,9 @@ pub(super) fn recorded_dir(view: &View<'_>, ino: Ino) -> Result<Option<BasePath>
 /// session moved that object, or something in it, or removed it with an original: the base may have
 /// it again (another branch).
 pub(super) fn may_show_again(txn: &dyn ReadTxn, path: &BasePath) -> Result<bool> {
-    Ok(txn.has_redirect_within(path)? || txn.original(path)?.is_some())
+    Ok(txn.has_redirect_within(path)?
+        || txn.original(path)?.is_some()
+        || txn.has_copied_file_within(path)?)
 }
 
 /// Adds a whiteout for each moved base directory that would show at its own place, now or once the

@@ -30,7 +30,8 @@ const TREE: &str = r#"
 /// The directories that the base loses, an inner one before the one that holds it.
 const LOST: [&str; 5] = ["a/d/e", "a/d", "b/d", "a", "b"];
 
-const DIRS: [&str; 8] = ["a", "b", "a/d", "b/d", "a/d/e", "n", "n/d", "m"];
+const PATHS: [&str; 13] =
+    ["a", "b", "a/d", "b/d", "a/d/e", "n", "n/d", "m", "a/h", "a/d/f", "a/d/e/g", "b/l", "n/x"];
 
 /// The paths of all files below a directory, without a look at link counts: a directory's count is
 /// stored, and wrong once the base has lost a directory.
@@ -59,11 +60,11 @@ fn assert_shows_once(world: &World, what: &str) {
     }
 }
 
-/// A world whose session moved `a/d` away, and whose base then lost `a`; where that is.
-fn lost() -> (World, PathBuf) {
+/// A world whose session moved `path` away, and whose base then lost `a`; where that is.
+fn lost(path: &str) -> (World, PathBuf) {
     let mut world = World::new(TREE);
     let base = world.change_base();
-    world.rename("a/d", "d2").unwrap();
+    world.rename(path, "moved").unwrap();
     let away = world.scratch().join("away");
     fs::rename(base.join("a"), &away).unwrap();
     world.reopen();
@@ -111,25 +112,68 @@ fn what_is_made_in_the_place_of_a_removed_directory_hides_what_moved_out_of_it()
             world.rename("a", "b").unwrap();
         }),
     ];
+    for path in ["a/d", "a/h", "a/d/f"] {
+        for (what, change) in changes {
+            let (mut world, away) = lost(path);
+            remove(&world);
+            change(&world);
+            world.reopen();
+            fs::rename(&away, world.base().join("a")).unwrap();
+            world.reopen();
+            assert_shows_once(&world, &format!("{path}, {what}"));
+            assert!(!world.exists("a/h"), "{path}, {what}");
+            fs::rename(world.base().join("a"), &away).unwrap();
+            world.reopen();
+            assert_shows_once(&world, &format!("{path}, {what}"));
+        }
+    }
+}
+
+#[test]
+fn what_is_made_in_the_place_of_a_moved_file_hides_it() {
+    type Change = fn(&World);
+    let changes: [(&str, Change); 5] = [
+        ("moved", |world| world.rename("a/h", "moved").unwrap()),
+        ("a new file", |world| {
+            world.rename("a/h", "moved").unwrap();
+            world.put("a/h", "session");
+            world.remove("a/h").unwrap();
+        }),
+        ("a new directory", |world| {
+            world.rename("a/h", "moved").unwrap();
+            world.mkdir("a/h").unwrap();
+            world.rmdir("a/h").unwrap();
+        }),
+        ("a link", |world| {
+            world.link("a/h", "moved").unwrap();
+            world.remove("a/h").unwrap();
+        }),
+        ("another file that moves there, and away", |world| {
+            world.rename("a/h", "moved").unwrap();
+            world.rename("b/l", "a/h").unwrap();
+            world.rename("a/h", "b/l").unwrap();
+        }),
+    ];
     for (what, change) in changes {
-        let (mut world, away) = lost();
-        remove(&world);
+        let mut world = World::new(TREE);
+        let base = world.change_base();
+        world.chmod("a/h", 0o600).unwrap();
+        let away = world.scratch().join("away");
+        fs::rename(base.join("a"), &away).unwrap();
+        world.reopen();
         change(&world);
         world.reopen();
-        fs::rename(&away, world.base().join("a")).unwrap();
+        fs::rename(&away, base.join("a")).unwrap();
         world.reopen();
         assert_shows_once(&world, what);
-        assert!(!world.exists("a/h"), "{what}");
-        fs::rename(world.base().join("a"), &away).unwrap();
-        world.reopen();
-        assert_shows_once(&world, what);
+        assert_eq!((world.cat("moved"), world.exists("a/h")), ("h".into(), false), "{what}");
     }
 }
 
 #[test]
 fn a_discard_in_the_new_directory_keeps_the_rest_of_the_old_one_hidden() {
     for path in ["a/mine", "a"] {
-        let (mut world, away) = lost();
+        let (mut world, away) = lost("a/d");
         world.rm_rf("a");
         world.mkdir("a").unwrap();
         world.put("a/mine", "session");
@@ -149,7 +193,7 @@ fn is_dir(client: &Client, path: &str) -> bool {
 
 /// Changes the session, if what was drawn has an effect; some of these fail.
 fn change_session(world: &World, random: &mut Random) -> Option<String> {
-    let [dir, other] = [DIRS; 2].map(|dirs| dirs[random.below(dirs.len())]);
+    let [dir, other] = [PATHS; 2].map(|paths| paths[random.below(paths.len())]);
     let has_parent =
         |path: &str| path.rsplit_once('/').is_none_or(|(parent, _)| is_dir(world, parent));
     if !has_parent(dir) {
@@ -185,6 +229,8 @@ fn change_session(world: &World, random: &mut Random) -> Option<String> {
 
 /// The base loses a directory, or gets it again, if it can.
 fn change_base(world: &World, dir: &str) -> Option<String> {
+    // By the originals of replaced directories, others are not taken for the moved ones.
+    world.keep_removed();
     let aside = world.scratch().join("away");
     fs::create_dir_all(&aside).unwrap();
     let (away, at) = (aside.join(dir.replace('/', "-")), world.base().join(dir));

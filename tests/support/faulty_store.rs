@@ -299,6 +299,7 @@ macro_rules! reads {
             hidden_links(base: FileId) -> (u32, Option<Time>);
             hidden_files() -> Vec<FileId>;
             original(path: &BasePath) -> Option<Original>;
+            has_copied_file_within(path: &BasePath) -> bool;
             original_content(path: &BasePath) -> Option<Vec<u8>>;
             original_bytes() -> u64;
             limits() -> Limits;

@@ -156,6 +156,10 @@ impl ReadTxn for Rows {
         unimplemented!()
     }
 
+    fn has_copied_file_within(&self, _: &BasePath) -> Result<bool> {
+        unimplemented!()
+    }
+
     fn original_content(&self, _: &BasePath) -> Result<Option<Vec<u8>>> {
         unimplemented!()
     }

@@ -39,6 +39,20 @@ pub fn get(conn: &Connection, path: &BasePath) -> Result<Option<Original>> {
     Ok(found.flatten())
 }
 
+/// Whether the original of a base path, or of one below it, is that of a delta file with a name.
+///
+/// Reads the originals in that range first: most removed names have none.
+pub fn any_copied_within(conn: &Connection, path: &BasePath) -> Result<bool> {
+    let (from, to) = range_below(path);
+    let mut statement = conn.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM acetate_original b
+           CROSS JOIN acetate_origin o ON o.base_ino = b.base_ino AND o.base_path = b.base_path
+           JOIN fs_dentry d ON d.ino = o.delta_ino
+         WHERE b.base_path = ?1 OR (b.base_path > ?2 AND b.base_path < ?3))",
+    )?;
+    Ok(statement.query_row(params![path.as_bytes(), from, to], |row| row.get(0))?)
+}
+
 /// The stored content or link target of a base path.
 pub fn content(conn: &Connection, path: &BasePath) -> Result<Option<Vec<u8>>> {
     let mut statement = conn.prepare_cached(

@@ -184,6 +184,10 @@ impl<T: Snapshot> ReadTxn for T {
         original::get(self.conn()?, path)
     }
 
+    fn has_copied_file_within(&self, path: &BasePath) -> Result<bool> {
+        original::any_copied_within(self.conn()?, path)
+    }
+
     fn original_content(&self, path: &BasePath) -> Result<Option<Vec<u8>>> {
         original::content(self.conn()?, path)
     }

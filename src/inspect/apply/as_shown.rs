@@ -27,7 +27,7 @@ impl Planner<'_> {
             return Ok(false);
         }
         let has_difference = is_shown
-            || match shown.without_difference.contains(&print) {
+            || match self.had_no_difference(change) {
                 // The base had the session's change, and may have taken it back.
                 true => self.compared(change.clone())?.difference.is_some(),
                 false => self.difference(change.clone())?.is_some(),
@@ -37,6 +37,11 @@ impl Planner<'_> {
             self.plan.changed.push(skipped);
         }
         Ok(has_difference || is_in_moved)
+    }
+
+    /// Whether a change was chosen in the plan that was shown, and had no difference there.
+    pub(super) fn had_no_difference(&self, change: &Change) -> bool {
+        self.shown.is_some_and(|shown| shown.without_difference.contains(&fingerprint(change)))
     }
 
     /// Adds to `changed` each change that was shown and that this plan does not have.

@@ -106,8 +106,9 @@ impl Planner<'_> {
             return Ok(false);
         };
         let Some(what) = self.special(change, &attrs(after), false)? else { return Ok(false) };
-        // The base may have it already.
-        if self.compared(change.clone())?.difference.is_none() {
+        // The base may have it already. If it had it when the plan was shown, and took it back, the
+        // change is left out as another one than was shown.
+        if self.had_no_difference(change) || self.compared(change.clone())?.difference.is_none() {
             return Ok(false);
         }
         let path = change.path.clone();

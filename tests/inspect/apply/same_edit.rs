@@ -246,22 +246,26 @@ fn a_mode_that_both_sides_gave_a_directory_is_no_difference() {
 
 #[test]
 fn a_mode_that_the_base_took_back_after_the_plan_was_shown_is_not_written() {
-    let mut world = World::new(TREE);
-    world.chmod("dir", 0o700).unwrap();
-    world.put("new", "new");
-    let dir = world.change_base().join("dir");
-    let before = fs::metadata(&dir).unwrap().permissions();
-    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
-    let opened = open(&world);
-    let plan = planned(&opened, None, &all()).unwrap();
-    fs::set_permissions(&dir, before.clone()).unwrap();
-    let mut watch = |_: ApplyEvent| ControlFlow::Continue(());
-    let consent = Consent::Shown(&plan);
-    let report =
-        apply(&opened, None, &all(), consent, Some(&mut Book(&world)), &mut watch).unwrap();
-    assert_eq!(fs::metadata(&dir).unwrap().permissions(), before);
-    let skipped: Vec<_> = report.skipped.iter().map(|s| s.path.display().to_string()).collect();
-    assert_eq!(skipped, ["/dir"]);
+    for (path, mode) in [("dir", 0o700), ("dir", 0o4755), ("dir/mode", 0o4755), ("dir/mode", 0o600)]
+    {
+        let mut world = World::new(TREE);
+        world.chmod(path, mode).unwrap();
+        world.put("new", "new");
+        let at = world.change_base().join(path);
+        let before = fs::metadata(&at).unwrap().permissions();
+        fs::set_permissions(&at, fs::Permissions::from_mode(mode)).unwrap();
+        let options = ApplyOptions { special: false, ..all() };
+        let opened = open(&world);
+        let plan = planned(&opened, None, &options).unwrap();
+        fs::set_permissions(&at, before.clone()).unwrap();
+        let mut watch = |_: ApplyEvent| ControlFlow::Continue(());
+        let consent = Consent::Shown(&plan);
+        let report =
+            apply(&opened, None, &options, consent, Some(&mut Book(&world)), &mut watch).unwrap();
+        assert_eq!(fs::metadata(&at).unwrap().permissions(), before);
+        let skipped: Vec<_> = report.skipped.iter().map(|s| s.path.display().to_string()).collect();
+        assert_eq!((skipped, report.left_out), (vec![format!("/{path}")], vec![]), "{mode:o}");
+    }
 }
 
 #[test]

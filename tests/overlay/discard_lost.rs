@@ -3,8 +3,11 @@
 
 use std::fs;
 
+use acetate::vfs::FileKind;
+
 use super::discard::discard;
-use super::lost_dirs::files;
+use super::lost_dirs::{self, LOST, PATHS, change_session, files};
+use crate::support::random::Random;
 use crate::support::world::World;
 
 const TREE: &str = r#"
@@ -199,5 +202,64 @@ fn a_removal_in_a_lost_directory_is_given_up() {
             let (world, rows) = discarded_while_lost(changes, "a", path);
             assert_eq!((contents(&world), rows), (before.clone(), [0, 0]), "{old}, {path}");
         }
+    }
+}
+
+/// Writes to a file, or links it, if the paths that were drawn allow it.
+fn change_file(world: &World, random: &mut Random) -> Option<String> {
+    let [path, to] = [PATHS; 2].map(|paths| paths[random.below(paths.len())]);
+    let is_file = world.find(path).is_ok_and(|found| found.attr.kind == FileKind::Regular);
+    match random.below(3) {
+        0 if is_file => world.write(path, 0, b"X").ok().map(|_| format!("write {path}")),
+        1 if is_file && !world.exists(to) && world.exists(to.rsplit_once('/')?.0) => {
+            world.link(path, to).ok().map(|()| format!("link {path} {to}"))
+        }
+        _ => None,
+    }
+}
+
+/// So many pairs of worlds.
+const CASES: u64 = 30;
+
+#[test]
+fn random_discards_do_the_same_while_the_base_has_lost_directories() {
+    let cases = std::env::var("ACETATE_MODEL_CASES").ok();
+    let cases = cases.map_or(CASES, |cases| cases.parse().expect("a number of cases"));
+    for seed in 0..cases {
+        let mut results = Vec::new();
+        for is_lost in [false, true] {
+            let mut random = Random::new(seed);
+            let mut world = World::new(lost_dirs::TREE);
+            let base = world.change_base();
+            let mut done = vec![format!("seed {seed}")];
+            for _ in 0..6 {
+                done.extend(change_file(&world, &mut random));
+                done.extend(change_session(&world, &mut random));
+            }
+            world.keep_removed();
+            let [lost, path] = [&LOST[..], &PATHS[..]].map(|all| all[random.below(all.len())]);
+            done.push(format!("lose {lost}, discard {path}"));
+            let away = world.scratch().join("away");
+            if is_lost {
+                fs::rename(base.join(lost), &away).unwrap();
+                world.reopen();
+            }
+            let extent = discard(&world, &[path]).unwrap();
+            world.reopen();
+            if is_lost {
+                fs::rename(&away, base.join(lost)).unwrap();
+                world.reopen();
+            }
+            results.push((contents(&world), world.whiteouts(), extent, done));
+        }
+        let [there, lost] = &results[..] else { unreachable!() };
+        assert_eq!(
+            (&there.0, &there.1),
+            (&lost.0, &lost.1),
+            "{:?} {:#?} {:#?}",
+            there.3,
+            there.2,
+            lost.2
+        );
     }
 }

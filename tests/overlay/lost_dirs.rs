@@ -19,7 +19,7 @@ const CASES: u64 = 40;
 /// Changes of each.
 const CHANGES: usize = 16;
 
-const TREE: &str = r#"
+pub const TREE: &str = r#"
     a/d/e/g "g"
     a/d/f "f"
     a/h "h"
@@ -28,9 +28,9 @@ const TREE: &str = r#"
 "#;
 
 /// The directories that the base loses, an inner one before the one that holds it.
-const LOST: [&str; 5] = ["a/d/e", "a/d", "b/d", "a", "b"];
+pub const LOST: [&str; 5] = ["a/d/e", "a/d", "b/d", "a", "b"];
 
-const PATHS: [&str; 13] =
+pub const PATHS: [&str; 13] =
     ["a", "b", "a/d", "b/d", "a/d/e", "n", "n/d", "m", "a/h", "a/d/f", "a/d/e/g", "b/l", "n/x"];
 
 /// The paths of all files below a directory, without a look at link counts: a directory's count is
@@ -192,7 +192,7 @@ fn is_dir(client: &Client, path: &str) -> bool {
 }
 
 /// Changes the session, if what was drawn has an effect; some of these fail.
-fn change_session(world: &World, random: &mut Random) -> Option<String> {
+pub fn change_session(world: &World, random: &mut Random) -> Option<String> {
     let [dir, other] = [PATHS; 2].map(|paths| paths[random.below(paths.len())]);
     let has_parent =
         |path: &str| path.rsplit_once('/').is_none_or(|(parent, _)| is_dir(world, parent));

@@ -186,6 +186,19 @@ fn what_moved_out_shows_once_when_the_base_has_its_directory_again() {
     }
 }
 
+#[test]
+fn what_is_left_to_a_base_without_the_old_place_is_given_up_whole() {
+    let dir = moved_from_a();
+    let dir = dir.path();
+    fs::rename(dir.join("base/a"), dir.join("away")).unwrap();
+    let (code, told) = said(dir, &["apply", "s.db", "--yes", "--take", "base", "d2"]);
+    assert_eq!(code, 0, "{told}");
+    fs::rename(dir.join("away"), dir.join("base/a")).unwrap();
+    assert_eq!(said(dir, &["check", "s.db"]), (0, "s.db: sound\n".to_owned()));
+    assert_eq!(said(dir, &["diff", "s.db"]), (0, String::new()));
+    assert_eq!(said(dir, &["find", "s.db", "/"]).1, "/\n/a\n/a/d\n/a/d/f\n");
+}
+
 /// In a copied base, and after an editor saved by a rename, another object is at the same name.
 #[test]
 fn what_a_moved_directory_holds_does_not_move_by_itself() {

@@ -1,9 +1,15 @@
 //! `acetate kv`.
 
 use std::io::Write;
+#[cfg(target_os = "linux")]
+use std::os::unix::fs::MetadataExt;
+#[cfg(target_os = "linux")]
+use std::path::Path;
 use std::process::{Output, Stdio};
 
+use acetate::workspace::Workspace;
 use serde_json::Value;
+use tempfile::tempdir;
 
 use super::program::{Serving, acetate, failure, run};
 use crate::support::world::World;
@@ -159,4 +165,34 @@ fn a_server_does_not_mind() {
     let said = failure(dir.path(), &["kv", "set", "none.db", "key", "1"]);
     assert!(said.contains("none.db: no such session"), "{said}");
     assert!(!dir.path().join("none.db").exists());
+}
+
+/// The last program that closes a database removes its WAL, and a process loses SQLite's locks on a
+/// file if it closes another descriptor of it. Of the WAL's index too: the next program would begin
+/// a new one.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_key_beside_a_session_whose_files_were_read_removes_nothing() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("s.db");
+    let (wal, shm) = (dir.path().join("s.db-wal"), dir.path().join("s.db-shm"));
+    let mut work = Workspace::create(&path, None).unwrap();
+    work.write("one", "1".as_bytes()).unwrap();
+    let number = |path: &Path| std::fs::metadata(path).ok().map(|meta| meta.ino());
+    let before = [&wal, &shm].map(|path| number(path));
+    for file in [&path, &shm] {
+        drop(std::fs::File::open(file).unwrap());
+    }
+    for key in ["a", "b"] {
+        let set =
+            run(dir.path(), &["kv", "set", "s.db", key, &format!("\"{}\"", "x".repeat(60_000))]);
+        assert!(set.status.success(), "{set:?}");
+        work.write(key, "2".as_bytes()).unwrap();
+        assert_eq!([&wal, &shm].map(|path| number(path)), before);
+    }
+    work.close().unwrap();
+    assert!(!wal.exists());
+    assert_eq!(run(dir.path(), &["check", "s.db"]).stdout, b"s.db: sound\n");
+    assert_eq!(run(dir.path(), &["ls", "s.db", "/"]).stdout, b"a\nb\none\n");
+    assert_eq!(run(dir.path(), &["kv", "ls", "s.db"]).stdout, b"a\nb\n");
 }

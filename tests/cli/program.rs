@@ -141,9 +141,9 @@ impl Serving {
         found.map(|process| process.file_name().into_string().unwrap()).collect()
     }
 
-    /// The sessions that it has open and has not locked for SQLite in other processes: without that
-    /// lock, another program that reads the file removes the WAL when it ends. A server loses the
-    /// lock if it opens and closes the file outside of SQLite.
+    /// The sessions that it has open and has not locked for SQLite in other processes, which would
+    /// remove the WAL when they end. Its own SQLite's locks are not enough: a process loses them if
+    /// it closes another descriptor of the file.
     #[cfg(target_os = "linux")]
     fn not_locked(&self) -> Vec<String> {
         let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).into_iter().flatten();
@@ -154,9 +154,8 @@ impl Serving {
         let open: BTreeMap<_, _> = open.flatten().filter_map(|fd| named(fd.path())).collect();
         let locks = std::fs::read_to_string("/proc/locks").unwrap();
         let is_locked = |number: u64| {
-            let (lock, at) =
-                (format!("READ {} ", self.child.id()), format!(":{number} 1073741826 "));
-            locks.lines().any(|line| line.contains(&lock) && line.contains(&at))
+            let at = format!(":{number} 1073741826 ");
+            locks.lines().any(|line| line.contains("OFDLCK") && line.contains(&at))
         };
         let has_wal = |name: &str| open.contains_key(&format!("{name}-wal"));
         let sessions = open.iter().filter(|(name, number)| has_wal(name) && !is_locked(**number));

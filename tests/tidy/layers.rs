@@ -153,6 +153,7 @@ const CONFINED: &[(&str, &[&str])] = &[
         ],
     ),
     ("rustix", &["src/base", "src/writeback", "src/mounting"]),
+    ("nix", &["src/delta/sqlite/file"]),
     ("landlock", &["src/mounting/sandbox"]),
     ("toml", &["src/config"]),
     ("ipnet", &["src/config"]),

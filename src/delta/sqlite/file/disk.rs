@@ -30,7 +30,7 @@ pub fn byte_len(path: &Path) -> u64 {
 }
 
 /// Whether this process may not read a file. The file is not opened: to close it would release the
-/// process's POSIX locks on it, without which SQLite in another process removes the WAL.
+/// locks that SQLite holds on it in this process.
 pub fn may_not_read(path: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS) == Err(rustix::io::Errno::ACCESS)

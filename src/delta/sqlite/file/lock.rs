@@ -3,13 +3,23 @@
 //! SQLite's own locks let several programs share the file. A second *server* would have its own
 //! caches and return stale data. So a server holds `SESSION.db-lock` by flock, and writes its
 //! process id into the file for the error message of a second server.
+//!
+//! A server also holds [`FileLocks`], because a process loses SQLite's locks on a file if it closes
+//! any other descriptor of that file.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+#[cfg(target_os = "linux")]
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use nix::fcntl::{FcntlArg, fcntl};
+#[cfg(target_os = "linux")]
+use nix::libc;
 use rustix::fs::OFlags;
 
 use super::connect::companion_path;
@@ -32,6 +42,7 @@ pub struct SessionLock {
     path: PathBuf,
     file: File,
     exclusive: bool,
+    files: OnceLock<FileLocks>,
 }
 
 impl SessionLock {
@@ -65,7 +76,7 @@ impl SessionLock {
                 if exclusive {
                     write_pid(&mut file).map_err(|e| OpenError::io(&path, e))?;
                 }
-                return Ok(Self { path, file, exclusive });
+                return Ok(Self { path, file, exclusive, files: OnceLock::new() });
             }
         }
         Err(OpenError::InUse { path: session.to_owned(), holder: None })
@@ -73,6 +84,19 @@ impl SessionLock {
 }
 
 impl SessionLock {
+    /// Keeps other programs from removing the WAL, or resetting its index, until
+    /// [`SessionLock::release_files`]. Both files must exist.
+    pub fn hold_files(&self, session: &Path) {
+        self.files.get_or_init(|| FileLocks::take(session));
+    }
+
+    /// Lets SQLite remove the WAL when the last connection is closed.
+    pub fn release_files(&self) {
+        if let Some(files) = self.files.get() {
+            files.release();
+        }
+    }
+
     /// The exclusive holder: `Some` with the process id, if that is known; `None` if there is no
     /// exclusive holder. The probe holds a shared lock for a moment.
     pub fn holder(session: &Path) -> Option<Option<u32>> {
@@ -94,6 +118,68 @@ impl Drop for SessionLock {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Locks of open file descriptions on the session and the index of its WAL, at the bytes that
+/// SQLite locks. With them, another program that reads the session is never the last one.
+#[derive(Default)]
+struct FileLocks(Vec<File>);
+
+impl FileLocks {
+    /// Takes both locks. A filesystem without such locks, and another system than Linux, have
+    /// SQLite's own alone.
+    #[cfg(target_os = "linux")]
+    fn take(session: &Path) -> Self {
+        let shm = companion_path(session, "-shm");
+        let places = [(session, SHARED_BYTES), (shm.as_path(), INDEX_IN_USE)];
+        let lock = |(path, bytes): (&Path, Range<i64>)| {
+            let mut options = OpenOptions::new();
+            options.read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+            let file = options.open(path).ok()?;
+            if let Err(error) = ofd_lock(&file, libc::F_RDLCK, bytes) {
+                tracing::debug!(path = %path.display(), %error, "no lock of our own");
+            }
+            // In any case it stays open: see `release`.
+            Some(file)
+        };
+        Self(places.into_iter().filter_map(lock).collect())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn take(_session: &Path) -> Self {
+        Self::default()
+    }
+
+    /// Unlocks the files. They stay open, because closing them would release SQLite's locks.
+    fn release(&self) {
+        #[cfg(target_os = "linux")]
+        for file in &self.0 {
+            // Fails for no file that was locked.
+            let _ = ofd_lock(file, libc::F_UNLCK, 0..0);
+        }
+    }
+}
+
+/// The bytes of a database that SQLite locks while it is open (`SHARED_FIRST`, `SHARED_SIZE`).
+#[cfg(target_os = "linux")]
+const SHARED_BYTES: Range<i64> = 0x4000_0002..0x4000_0002 + 510;
+
+/// The byte of a WAL's index that is locked while the index is in use (`UNIX_SHM_DMS`).
+#[cfg(target_os = "linux")]
+const INDEX_IN_USE: Range<i64> = 128..129;
+
+/// Sets a lock of the open file description; an end of 0 is that of the file.
+#[cfg(target_os = "linux")]
+fn ofd_lock(file: &File, kind: libc::c_int, bytes: Range<i64>) -> io::Result<()> {
+    let lock = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: bytes.start,
+        l_len: bytes.end - bytes.start,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&lock))?;
+    Ok(())
 }
 
 /// Checks that a server created the open lock file. In a directory that other users can write, it

@@ -60,6 +60,9 @@ impl Session {
             OpenMode::ReadOnly | OpenMode::Inspect => look(path),
         }
         .map_err(|error| OpenError::store(path, error))?;
+        if let Some(lock) = &lock {
+            lock.hold_files(path);
+        }
         let config = SessionConfig::load(&opened.conn, host)
             .map_err(|error| OpenError::store(path, error))?;
         Ok(Self {

@@ -109,8 +109,8 @@ fn check_as(path: &Path, role: Role) -> std::result::Result<u32, OpenError> {
 
 /// Distinguishes a damaged database from a file that never was one.
 ///
-/// Opens and closes the file outside SQLite, which would release this process's POSIX locks on it.
-/// SQLite holds none here, because it does not accept the file as a database.
+/// Opens and closes the file outside of SQLite, which releases the locks that SQLite holds on it in
+/// this process: a server has [others](super::lock).
 fn damaged(path: &Path, text: &str) -> OpenError {
     let mut header = [0; 16];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut header));

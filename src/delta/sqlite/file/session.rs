@@ -75,6 +75,15 @@ impl std::fmt::Debug for Session {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Without a writer, this was the only connection that may remove the WAL.
+        if let (Some(_), Some(lock)) = (self.first.get_mut(), &self.lock) {
+            lock.release_files();
+        }
+    }
+}
+
 impl Session {
     /// The session file's absolute path, without symbolic links.
     pub fn path(&self) -> &Path {

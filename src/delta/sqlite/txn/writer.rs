@@ -89,7 +89,7 @@ pub struct SqliteWriter {
     poison: Poison,
     wal: Wal,
     _token: WriterToken,
-    _lock: Option<Arc<SessionLock>>,
+    lock: Option<Arc<SessionLock>>,
 }
 
 impl SqliteWriter {
@@ -129,7 +129,7 @@ impl SqliteWriter {
                 failure: None,
             },
             _token: token,
-            _lock: session.lock.clone(),
+            lock: session.lock.clone(),
         })
     }
 
@@ -276,6 +276,8 @@ impl Drop for SqliteWriter {
         if self.poison.is_set() {
             // Fails only for an unusable connection, which cannot checkpoint either.
             let _ = connect::no_checkpoint_on_close(&self.batch.conn);
+        } else if let Some(lock) = &self.lock {
+            lock.release_files();
         }
     }
 }

@@ -199,6 +199,30 @@ fn what_is_left_to_a_base_without_the_old_place_is_given_up_whole() {
     assert_eq!(said(dir, &["find", "s.db", "/"]).1, "/\n/a\n/a/d\n/a/d/f\n");
 }
 
+/// What the agent made of a file that it moved out is not given up with the directory.
+#[test]
+fn work_that_moved_out_of_what_is_left_to_the_base_is_named_or_stays() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    fs::create_dir_all(dir.join("base/a")).unwrap();
+    fs::create_dir(dir.join("base/k")).unwrap();
+    fs::write(dir.join("base/a/h"), "base\n").unwrap();
+    for args in [&["init", "s.db", "--base", "base"][..], &["mv", "s.db", "a/h", "k/x"]] {
+        assert_eq!(said(dir, args).0, 0, "{args:?}");
+    }
+    assert_eq!(said(dir, &["chmod", "s.db", "600", "k/x"]).0, 0);
+    assert_eq!(said(dir, &["chmod", "s.db", "711", "a"]).0, 0);
+    fs::rename(dir.join("base/a"), dir.join("away")).unwrap();
+    let take = ["apply", "s.db", "--yes", "--skip-drifted", "--take", "base", "a"];
+    let (code, told) = said(dir, &take);
+    assert_eq!(code, 2, "{told}");
+    assert!(told.contains("/k/x: cannot stay if the base's side is taken of /a"), "{told}");
+    assert_eq!(said(dir, &["cat", "s.db", "k/x"]), (0, "base\n".to_owned()));
+    let (code, told) = said(dir, &[&take[..], &["--take", "base", "k/x"]].concat());
+    assert_eq!(code, 0, "{told}");
+    assert_eq!(said(dir, &["diff", "s.db"]), (0, String::new()));
+}
+
 /// In a copied base, and after an editor saved by a rename, another object is at the same name.
 #[test]
 fn what_a_moved_directory_holds_does_not_move_by_itself() {

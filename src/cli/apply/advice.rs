@@ -61,6 +61,7 @@ pub(in crate::cli) fn words(advice: ApplyAdvice) -> &'static str {
         ApplyAdvice::NameMovedTo => {
             "name the path that it was moved to as well, to apply that move too"
         }
+        ApplyAdvice::NameOtherEnd => "name that path with --take base too, or leave both out",
         ApplyAdvice::NameWholeDir => "name that directory itself with --take base",
         ApplyAdvice::NameGitDir => "name the git directory itself with --take base",
     }

@@ -61,6 +61,8 @@ pub enum ApplyAdvice {
     NameMovedTo,
     /// Name the whole directory that stays as the base has it.
     NameWholeDir,
+    /// Also name the other end of a move, to take the base's side there too.
+    NameOtherEnd,
     /// Name the whole git directory whose state in the base counts.
     NameGitDir,
 }

@@ -10,6 +10,7 @@ use super::plan::{KeptExtent, KeptInBase};
 use super::planner::Planner;
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
+use crate::inspect::diff;
 use crate::inspect::error::Result;
 
 impl Planner<'_> {
@@ -71,6 +72,31 @@ impl Planner<'_> {
                 self.refuse(number, Skipped { path: path.clone(), why });
             } else if !self.is_forced {
                 self.plan.undecided.insert(path.clone());
+            }
+        }
+        self.check_given_up()
+    }
+
+    /// Refuses to give up objects that the user has not named: what moved out of a directory that
+    /// is left to the base, or what is in the old place of a move that is.
+    fn check_given_up(&self) -> Result<()> {
+        let whole = self.plan.kept_in_base.values().filter(|k| k.extent == KeptExtent::Whole);
+        let whole: Vec<_> = whole.map(|kept| kept.path.clone()).collect();
+        if whole.is_empty() || self.target.is_copy() {
+            return Ok(());
+        }
+        let failed = |path: &MergedPath| {
+            let path = path.clone();
+            move |source| diff::at(&path, source)
+        };
+        let extent = self.view.discard_extent(&whole).map_err(failed(&MergedPath::root()))?;
+        for path in &extent.paths {
+            let is_named = whole.iter().chain(&self.sides.base).any(|named| path.is_within(named));
+            if !is_named && self.view.find(path).map_err(failed(path))?.is_some() {
+                let kept: Vec<_> = whole.iter().map(|path| path.display().to_string()).collect();
+                let (path, kept) = (path.display(), kept.join(", "));
+                let what = format!("{path}: cannot stay if the base's side is taken of {kept}");
+                return Err(InspectError::Refused { what, advice: ApplyAdvice::NameOtherEnd });
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 # step NAME COMMAND...    runs it; prints name and time, and its output only when it fails
 # beside NAME COMMAND...  begins it, beside the steps that follow; one at a time
 # joined                  a step that waits for what `beside` began, and is called as that
+# no_warnings NAME        whether cargo warned of nothing in that step; prints the warnings
 # advisories              a step: known faults of dependencies, where the list can be reached
 # skips NAME              which tests of that step were skipped, and why; as root, those that need root
 # suite COMMAND...        runs what prints its own cases and ends with `N passed, N failed`
@@ -52,6 +53,10 @@ wait_beside() {
     wait "$beside_pid" || status=$?
     cat "$LOGS/beside.log"
     return "$status"
+}
+
+no_warnings() {
+    ! grep -A 20 '^warning' "$LOGS/${1// /-}.log"
 }
 
 # The list is on GitHub alone, and says nothing about this revision's code.

@@ -16,6 +16,7 @@ use super::error::Result;
 use super::followed::settle;
 use super::guarded::{Arrival, check_arrivals};
 use super::limits::{MAX_MOVED_WHITEOUT_BYTES, MAX_MOVED_WHITEOUTS, check_moved_path};
+use super::moved_out::recorded_dir;
 use super::node::{Child, DirPlace, Node};
 use super::readdir::{each_entry, has_entries};
 use super::remove::{removable, unlink, unlink_dir};
@@ -246,8 +247,7 @@ fn base_dir_shown_by(edit: &mut Edit<'_>, row: &mut InodeRow) -> Result<Option<B
     }
     if place.base_missing
         && let Some(origin) = &row.origin
-        && place.merged == MergedPath::of_base(&origin.path)
-        && !edit.view().is_opaque(row.ino)?
+        && recorded_dir(&edit.view(), row.ino)?.as_ref() == Some(&origin.path)
     {
         // The base no longer has it. If it comes back, it shows at the new path.
         return Ok(Some(origin.path.clone()));

@@ -130,6 +130,26 @@ fn what_is_made_in_the_place_of_a_removed_directory_hides_what_moved_out_of_it()
 }
 
 #[test]
+fn a_lost_directory_that_moves_out_of_a_moved_one_shows_there_once_the_base_has_it_again() {
+    let mut world = World::new(TREE);
+    let base = world.change_base();
+    world.rename("a", "m").unwrap();
+    world.put("m/d/new", "session");
+    let away = world.scratch().join("away");
+    fs::rename(base.join("a/d"), &away).unwrap();
+    world.reopen();
+    world.rename("m/d", "n").unwrap();
+    fs::rename(&away, base.join("a/d")).unwrap();
+    world.reopen();
+    let (mut in_m, mut in_n) = (Vec::new(), Vec::new());
+    files(&world, "m", &mut in_m);
+    files(&world, "n", &mut in_n);
+    assert!(!in_m.iter().any(|path| path.starts_with("m/d/")), "{in_m:?}");
+    assert!(in_n.iter().any(|path| path == "n/f") && in_n.len() > 2, "{in_n:?}");
+    assert_shows_once(&world, "moved out of m");
+}
+
+#[test]
 fn what_is_made_in_the_place_of_a_moved_file_hides_it() {
     type Change = fn(&World);
     let changes: [(&str, Change); 5] = [

@@ -13,7 +13,9 @@ use crate::vfs::{Caller, FileId, FileKind, FsError, Name, Time};
 
 use super::discard::{record_given_up, replace_marks_above, update_changed_dirs};
 use super::rebase_links::{is_as_applied, move_to_other_names};
-use super::rebase_moves::{AppliedMoves, base_bytes, follow_moves, update_origins_below};
+use super::rebase_moves::{
+    AppliedMoves, base_bytes, follow_moves, update_origins_below, update_origins_outside,
+};
 use super::rebase_originals::follow_originals;
 use super::tree::{TreeView, visible_dir};
 use crate::overlay::Overlay;
@@ -149,6 +151,7 @@ fn drop_applied_rows(
     for dir in dirs.clone() {
         update_origins_below(edit, &dir, moves, (&mut dirs, &mut moved))?;
     }
+    update_origins_outside(edit, moves, &mut moved)?;
     for from in applied.iter().filter_map(|applied| applied.from.as_ref()) {
         dirs.insert(from.parent());
     }

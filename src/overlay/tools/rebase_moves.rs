@@ -78,7 +78,8 @@ pub(super) fn follow_moves(
 }
 
 /// Removes the redirect of the directory that had this base path before another one moved
-/// there, if it moved to its own path in the base: a later request handles it. Returns its paths.
+/// there. If it moved to its own path in the base, a later request handles it; its paths are
+/// returned. A directory that the base lost is the session's own from then on.
 fn drop_redirect_of_other(
     edit: &mut Edit<'_>,
     path: &BasePath,
@@ -86,17 +87,20 @@ fn drop_redirect_of_other(
     let Some(ino) = edit.txn.redirected_to(path)? else { return Ok(None) };
     let Some((parent, name)) = edit.txn.name_of(ino)? else { return Ok(None) };
     let place = edit.view().place_of_inode(parent, edit.view().shown(parent)?)?;
-    let Some(own) = place.base.as_ref().map(|base| base.join(&name)) else { return Ok(None) };
-    let (there, mut row) = (edit.view().base_attr_at(&own)?, edit.view().inode(ino)?);
-    if let (Some(there), Some(origin)) = (there, &mut row.origin)
+    let own = place.base.as_ref().map(|base| base.join(&name));
+    let there = own.as_ref().map(|own| edit.view().base_attr_at(own)).transpose()?.flatten();
+    let mut row = edit.view().inode(ino)?;
+    edit.txn.remove_redirect(ino)?;
+    edit.invalidate(Invalidation::All);
+    if let (Some(own), Some(there), Some(origin)) = (own, &there, &mut row.origin)
         && origin.fileid == there.fileid
     {
         origin.path = own.clone();
         edit.txn.put_inode(&row)?;
-        edit.txn.remove_redirect(ino)?;
-        edit.invalidate(Invalidation::All);
         return Ok(Some((path.clone(), own)));
     }
+    row.origin = None;
+    edit.txn.put_inode(&row)?;
     Ok(None)
 }
 
@@ -135,6 +139,31 @@ pub(super) fn update_origins_below(
                 dirs.insert(path.join(&name));
                 open.push(path.join(&name));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Updates the origins of files that the session moved out of directories that moved in the base.
+/// The paths of each base object, before and after, are added to `moved`.
+pub(super) fn update_origins_outside(
+    edit: &mut Edit<'_>,
+    moves: &AppliedMoves,
+    moved: &mut Vec<(BasePath, BasePath)>,
+) -> Result<()> {
+    if moved.is_empty() {
+        return Ok(());
+    }
+    let mut rows = edit.txn.copied_links()?;
+    rows.extend(edit.txn.copied_single_names()?);
+    for ino in rows {
+        let mut row = edit.view().inode(ino)?;
+        let Some(origin) = &mut row.origin else { continue };
+        let Some(now) = moves.follow_dir_of(&origin.path) else { continue };
+        let there = edit.view().base_attr_at(&now)?;
+        if there.is_some_and(|there| there.fileid == origin.fileid) {
+            moved.push((std::mem::replace(&mut origin.path, now.clone()), now));
+            edit.txn.put_inode(&row)?;
         }
     }
     Ok(())

@@ -241,3 +241,23 @@ fn a_file_with_the_number_of_one_that_the_session_moved_is_named_and_stays() {
     assert!(matches!(refused, Err(InspectError::Refused { .. })), "{refused:?}");
     assert_eq!(fs::read_to_string(base.join("d")).unwrap(), "person");
 }
+
+/// The session moved `d` away and `k` to its place, and the base lost `d`.
+#[test]
+fn one_that_the_base_lost_is_the_sessions_own_once_another_one_has_its_path() {
+    let mut world = World::new("d/f \"f\"\nk/k1 \"k1\"\n");
+    world.tick(60);
+    world.put("d/new", "new");
+    world.rename("d", "z").unwrap();
+    world.rename("k", "d").unwrap();
+    let base = world.change_base();
+    fs::remove_dir_all(base.join("d")).unwrap();
+    for _ in 0..2 {
+        apply_served(&world, &ApplyOptions { force: true, ..all() });
+        assert_eq!(["d", "z"].map(|dir| world.ls(dir)), [["k1"], ["new"]]);
+    }
+    assert_eq!(planned(&open(&world), None, &all()).unwrap().changes, []);
+    for (file, content) in [("z/new", "new"), ("d/k1", "k1")] {
+        assert_eq!(fs::read_to_string(base.join(file)).unwrap(), content);
+    }
+}

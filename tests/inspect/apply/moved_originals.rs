@@ -193,3 +193,19 @@ fn files_in_directories_that_exchange_places_keep_each_its_own_original() {
         assert_eq!(fs::read_to_string(base.join(file)).unwrap(), text(first, "LAST"), "{file}");
     }
 }
+
+/// The file conflicts; the move of its directory is applied.
+#[test]
+fn a_file_that_moved_out_of_a_moved_directory_is_still_known_after_an_apply_of_that() {
+    let (world, base) = world(&[("d", "d2"), ("d2/f", "e/g")]);
+    let end = text("first", "last").len() - "last\n".len();
+    world.write("e/g", end as u64, b"LAST\n").unwrap();
+    set_last_line(&base.join("d/f"), "person");
+    let options = ApplyOptions { skip_drifted: true, ..only(&["d2", "e/g"]) };
+    apply_updating_twice(&world, &options, |_| {});
+    assert!(base.join("d2/f").exists());
+    fs::write(base.join("d2/f"), text("person", "last")).unwrap();
+    assert_applies(&world);
+    assert_eq!(fs::read_to_string(base.join("e/g")).unwrap(), text("person", "LAST"));
+    assert!(!base.join("d2/f").exists());
+}

@@ -252,9 +252,16 @@ fn is_running(pid: Pid, child: Option<&mut Child>) -> bool {
         return false;
     }
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    // The state follows the name in parentheses.
-    let state = stat.ok().and_then(|stat| Some(stat.rsplit_once(") ")?.1.starts_with('Z')));
-    !state.unwrap_or(false)
+    !stat.is_ok_and(|stat| has_ended(&stat))
+}
+
+/// Whether `stat` (see proc_pid_stat(5)) is of a process that has ended: a zombie without other
+/// threads. Those of a killed process may still hold its files when its first one is a zombie.
+fn has_ended(stat: &str) -> bool {
+    // The fields from the third on follow the name in parentheses.
+    let fields: Vec<_> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let threads = fields.get(17).and_then(|threads| threads.parse::<u32>().ok());
+    fields.first() == Some(&"Z") && threads.unwrap_or(0) <= 1
 }
 
 #[cfg(test)]
@@ -270,6 +277,16 @@ mod tests {
         assert_eq!(words(settings), "--moved --keep-originals=0");
         let settings = ServerSettings { root_squash: Some(false), ..settings };
         assert_eq!(words(settings), "--no-root-squash --moved --keep-originals=0");
+    }
+
+    #[test]
+    fn a_killed_process_has_ended_once_all_of_its_threads_have() {
+        let stat = |state: &str, threads: &str| {
+            format!("7 (a) b) {state} 1 7 7 0 -1 4227084 9 0 0 0 0 0 0 0 20 0 {threads} 0 99 0")
+        };
+        assert!(has_ended(&stat("Z", "1")));
+        assert!(!has_ended(&stat("Z", "5")));
+        assert!(!has_ended(&stat("S", "1")));
     }
 
     #[test]

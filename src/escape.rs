@@ -33,8 +33,8 @@ pub(crate) fn printable(line: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// Escapes JSON as `\uXXXX` (RFC 8259, section 7); only strings can contain the escaped characters.
-/// Line feeds between values stay.
+/// Escapes JSON as `\u` and four digits (RFC 8259, section 7); only strings can contain the escaped
+/// characters. Line feeds between values stay.
 pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
     let is_escaped = |c| is_control_like(c) && c != '\n';
     if !json.contains(is_escaped) {

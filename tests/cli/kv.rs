@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
+#[cfg(target_os = "linux")]
 use acetate::workspace::Workspace;
 use serde_json::Value;
-use tempfile::tempdir;
 
 use super::program::{Serving, acetate, failure, run};
 use crate::support::world::World;
@@ -173,7 +173,7 @@ fn a_server_does_not_mind() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_key_beside_a_session_whose_files_were_read_removes_nothing() {
-    let dir = tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s.db");
     let (wal, shm) = (dir.path().join("s.db-wal"), dir.path().join("s.db-shm"));
     let mut work = Workspace::create(&path, None).unwrap();

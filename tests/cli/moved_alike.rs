@@ -216,7 +216,7 @@ fn work_that_moved_out_of_what_is_left_to_the_base_is_named_or_stays() {
     let take = ["apply", "s.db", "--yes", "--skip-drifted", "--take", "base", "a"];
     let (code, told) = said(dir, &take);
     assert_eq!(code, 2, "{told}");
-    assert!(told.contains("/k/x: cannot stay if the base's side is taken of /a"), "{told}");
+    assert!(told.contains("/k/x: cannot stay if the base's side of /a is taken"), "{told}");
     assert_eq!(said(dir, &["cat", "s.db", "k/x"]), (0, "base\n".to_owned()));
     let (code, told) = said(dir, &[&take[..], &["--take", "base", "k/x"]].concat());
     assert_eq!(code, 0, "{told}");

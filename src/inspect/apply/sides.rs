@@ -85,17 +85,15 @@ impl Planner<'_> {
         if whole.is_empty() || self.target.is_copy() {
             return Ok(());
         }
-        let failed = |path: &MergedPath| {
-            let path = path.clone();
-            move |source| diff::at(&path, source)
-        };
-        let extent = self.view.discard_extent(&whole).map_err(failed(&MergedPath::root()))?;
+        let extent = self.view.discard_extent(&whole);
+        let extent = extent.map_err(|source| diff::at(&MergedPath::root(), source))?;
         for path in &extent.paths {
             let is_named = whole.iter().chain(&self.sides.base).any(|named| path.is_within(named));
-            if !is_named && self.view.find(path).map_err(failed(path))?.is_some() {
+            let is_there = || self.view.find(path).map_err(|source| diff::at(path, source));
+            if !is_named && is_there()?.is_some() {
                 let kept: Vec<_> = whole.iter().map(|path| path.display().to_string()).collect();
                 let (path, kept) = (path.display(), kept.join(", "));
-                let what = format!("{path}: cannot stay if the base's side is taken of {kept}");
+                let what = format!("{path}: cannot stay if the base's side of {kept} is taken");
                 return Err(InspectError::Refused { what, advice: ApplyAdvice::NameOtherEnd });
             }
         }

@@ -125,6 +125,7 @@ fn drop_applied_rows(
     (moves, mut moved): (&AppliedMoves, Vec<(BasePath, BasePath)>),
     mut dirs: BTreeSet<MergedPath>,
 ) -> Result<Vec<MergedPath>> {
+    let has_moved_dirs = !moved.is_empty();
     // Compares all first: the removal of one name changes the inode of the others.
     let (mut paths, mut kept) = (BTreeMap::new(), BTreeMap::new());
     for applied in applied {
@@ -151,7 +152,9 @@ fn drop_applied_rows(
     for dir in dirs.clone() {
         update_origins_below(edit, &dir, moves, (&mut dirs, &mut moved))?;
     }
-    update_origins_outside(edit, moves, &mut moved)?;
+    if has_moved_dirs {
+        update_origins_outside(edit, moves, &mut moved)?;
+    }
     for from in applied.iter().filter_map(|applied| applied.from.as_ref()) {
         dirs.insert(from.parent());
     }

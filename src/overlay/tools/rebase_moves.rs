@@ -151,9 +151,6 @@ pub(super) fn update_origins_outside(
     moves: &AppliedMoves,
     moved: &mut Vec<(BasePath, BasePath)>,
 ) -> Result<()> {
-    if moved.is_empty() {
-        return Ok(());
-    }
     let mut rows = edit.txn.copied_links()?;
     rows.extend(edit.txn.copied_single_names()?);
     for ino in rows {

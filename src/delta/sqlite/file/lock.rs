@@ -4,8 +4,8 @@
 //! caches and return stale data. So a server holds `SESSION.db-lock` by flock, and writes its
 //! process id into the file for the error message of a second server.
 //!
-//! A server also holds [`FileLocks`], because a process loses SQLite's locks on a file if it closes
-//! any other descriptor of that file.
+//! With that lock it holds [`FileLocks`], because a process loses SQLite's locks on a file if it
+//! closes any other descriptor of that file.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -85,7 +85,7 @@ impl SessionLock {
 
 impl SessionLock {
     /// Keeps other programs from removing the WAL, or resetting its index, until
-    /// [`SessionLock::release_files`]. Both files must exist.
+    /// [`SessionLock::release_files`]. A file that does not exist yet is not locked.
     pub fn hold_files(&self, session: &Path) {
         self.files.get_or_init(|| FileLocks::take(session));
     }

@@ -11,9 +11,10 @@ use super::tree_paths::current;
 use super::{output, text};
 use crate::inspect::ignored_changes::ignored_changes;
 use crate::inspect::opened::OpenSession;
-use crate::inspect::selection::{MAX_IGNORED, Selection, SelectionText};
+use crate::inspect::selection::{MAX_NOTED, Selection, SelectionText};
 
-/// How many files are named that only ignore rules leave out.
+/// How many files are named that only ignore rules leave out, and how many moves that only one of
+/// their paths leaves out.
 const NAMED: usize = 3;
 
 /// What is left out.
@@ -73,10 +74,22 @@ impl LeaveOut {
     }
 }
 
-/// Reports globs that matched no `what`. Call it after everything has been examined.
+/// Reports globs that matched no `what`, and moves that are left out because one of their paths is
+/// excluded. Call it after everything has been examined.
 pub(super) fn tell_unmatched(selection: &Selection, what: &str) {
     for pattern in selection.unmatched() {
         output::line(format_args!("note: no {what} matches {pattern}"));
+    }
+    let moves = selection.excluded_moves();
+    for (path, excluded) in moves.iter().take(NAMED) {
+        let (path, excluded) = (text::name(path.as_bytes()), text::name(excluded.as_bytes()));
+        output::line(format_args!(
+            "note: {path} is left out: it was moved, and {excluded} is excluded"
+        ));
+    }
+    if let more @ 1.. = moves.len().saturating_sub(NAMED) {
+        let more = text::count(more, "move");
+        output::line(format_args!("note: {more} more left out: one of the two paths is excluded"));
     }
 }
 
@@ -90,7 +103,7 @@ pub(super) fn tell_ignored(opened: &OpenSession, selection: &Selection) -> Resul
     let named: Vec<_> =
         changed.iter().take(NAMED).map(|path| text::name(path.as_bytes())).collect();
     let more = if changed.len() > NAMED { ", ..." } else { "" };
-    let or_more = if changed.len() < MAX_IGNORED { "" } else { " or more" };
+    let or_more = if changed.len() < MAX_NOTED { "" } else { " or more" };
     let files = match changed.len() {
         1 => "1 changed file".to_owned(),
         all => format!("{all}{or_more} changed files"),

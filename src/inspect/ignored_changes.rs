@@ -11,7 +11,7 @@ use crate::delta::MergedPath;
 const MAX_COMPARED: usize = 100;
 
 /// The base files that the session changed and that only the ignore rules of a selection left out
-/// so far, at most [`MAX_IGNORED`](super::selection::MAX_IGNORED). Those with the fewest
+/// so far, at most [`MAX_NOTED`](super::selection::MAX_NOTED). Those with the fewest
 /// directories above them are first.
 ///
 /// # Errors

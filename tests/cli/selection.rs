@@ -367,3 +367,45 @@ fn base_files_that_only_the_ignore_rules_leave_out_are_named() {
                 /out/a, /out/b, ...\n";
     assert_eq!(String::from_utf8(output.stderr).unwrap(), note);
 }
+
+/// A move changes two paths. An excluded one stays as it is.
+#[test]
+fn a_move_is_left_out_where_one_of_its_paths_is_excluded() {
+    let mut world = World::new("vendor/lib.rs \"lib\"\ndocs/a.txt \"a\"\ndir/x \"x\"\ndir/y \"y\"");
+    world.mkdir("own").unwrap();
+    world.rename("vendor/lib.rs", "own/lib.rs").unwrap();
+    world.rename("docs/a.txt", "vendor/a.txt").unwrap();
+    world.rename("dir/x", "vendor/x").unwrap();
+    world.rename("dir", "moved").unwrap();
+    world.put("new", "new");
+    let note = "it was moved, and";
+    for args in [&["diff", "--name-only"][..], &["diff", "--stat"], &["apply", "-n"]] {
+        let output = ask(&world, &[args, &["--exclude", "vendor"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(said.matches(note).count(), 3, "{args:?}: {said}");
+        assert!(said.contains("note: /own/lib.rs is left out"), "{args:?}: {said}");
+    }
+    assert_eq!(
+        lines(&world, 1, &["diff", "--name-only", ":!/vendor"]),
+        ["/moved/", "/new", "/own/"]
+    );
+    world.close();
+    // What was in the directory would come back with it, and leave the excluded path.
+    let output = ask(&world, &["discard", "/", "--exclude", "vendor"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("/moved: was moved, and cannot come back without"), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "discarded: /new\n");
+    world.change_base();
+    let output = ask(&world, &["apply", "--yes", "--exclude", "vendor"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let base = world.base();
+    assert!(base.join("vendor/lib.rs").exists() && base.join("docs/a.txt").exists(), "{said}");
+    assert!(!base.join("vendor/a.txt").exists() && !base.join("vendor/x").exists(), "{said}");
+    // What is to leave the directory goes along with it.
+    assert!(base.join("moved/x").exists() && !base.join("dir").exists(), "{said}");
+    assert!(base.join("own").exists() && !base.join("own/lib.rs").exists(), "{said}");
+    lines(&world, 0, &["apply", "--yes"]);
+    assert!(base.join("moved/y").exists() && !base.join("moved/x").exists());
+    assert!(base.join("vendor/x").exists() && base.join("own/lib.rs").exists());
+    world.open_again();
+}

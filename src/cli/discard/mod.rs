@@ -80,12 +80,18 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
     } else if selection.is_of_paths() {
         selection.paths().cloned().collect()
     } else {
-        let DiscardChoice { paths, whole } = chosen(&opened, &selection)?;
+        let DiscardChoice { paths, whole, tied } = chosen(&opened, &selection)?;
         tell_unmatched(&selection, "change");
         for dir in whole {
             let dir = text::name(dir.as_bytes());
             output::line(format_args!(
                 "{dir}: was deleted with paths that are not chosen, and comes back only whole"
+            ));
+        }
+        for path in tied {
+            let path = text::name(path.as_bytes());
+            output::line(format_args!(
+                "{path}: was moved, and cannot come back without changes that are not chosen"
             ));
         }
         paths

@@ -1,7 +1,7 @@
 //! The paths that a command applies to, with one syntax for all commands that take several.
 //!
-//! Paths and pathspecs select, or everything is selected; exclusions remove. A change with two
-//! paths is selected as a whole: see [`Selection::has_change`].
+//! Paths and pathspecs select, or everything is selected; exclusions remove. A move changes two
+//! paths, and is selected or left out as a whole: see [`Selection::has_change`].
 
 mod ignored;
 mod pathspec;
@@ -26,8 +26,9 @@ use crate::overlay::{Change, TreeView};
 use crate::pattern::{Pattern, PatternSet};
 use crate::vfs::FileKind;
 
-/// The most changes that are noted as left out by the ignore rules.
-pub const MAX_IGNORED: usize = 10_000;
+/// The most changes that are noted as left out by the ignore rules, and the most moves that are
+/// noted as left out by one of their paths.
+pub const MAX_NOTED: usize = 10_000;
 
 /// The arguments of a selection, as the user wrote them.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +55,9 @@ struct SelectionParts {
     ignored: Option<Ignored>,
     /// Changes of base files that only the ignore rules left out so far, by path.
     left_to_rules: Mutex<BTreeMap<MergedPath, Change>>,
+    /// Selected moves that were left out so far because one of their paths is excluded: that path,
+    /// by the new path.
+    excluded_moves: Mutex<BTreeMap<MergedPath, MergedPath>>,
 }
 
 impl Selection {
@@ -149,18 +153,20 @@ impl Selection {
     fn has_by_name(&self, path: &MergedPath, is_dir: bool) -> bool {
         let Some(parts) = &self.0 else { return true };
         (parts.includes.is_empty() || parts.includes.matches(path, is_dir))
-            && !parts.excludes.matches(path, is_dir)
-            && !parts.patterns.covers(&path.as_bytes()[1..])
+            && !self.is_excluded_by_name(path, is_dir)
+    }
+
+    fn is_excluded_by_name(&self, path: &MergedPath, is_dir: bool) -> bool {
+        self.0.as_ref().is_some_and(|parts| {
+            parts.excludes.matches(path, is_dir) || parts.patterns.covers(&path.as_bytes()[1..])
+        })
     }
 
     /// Whether a path is excluded.
     pub fn is_excluded(&self, view: &TreeView<'_>, path: &MergedPath, is_dir: bool) -> bool {
-        self.0.as_ref().is_some_and(|parts| {
-            let rules = parts.ignored.as_ref();
-            parts.excludes.matches(path, is_dir)
-                || parts.patterns.covers(&path.as_bytes()[1..])
-                || rules.is_some_and(|rules| rules.covers(view, path, is_dir))
-        })
+        let rules = self.0.as_ref().and_then(|parts| parts.ignored.as_ref());
+        self.is_excluded_by_name(path, is_dir)
+            || rules.is_some_and(|rules| rules.covers(view, path, is_dir))
     }
 
     /// Like [`Selection::has`], also for a deleted name, with the ignore rules of `opened`.
@@ -190,37 +196,67 @@ impl Selection {
         !is_out && (parts.includes.may_split(dir) || parts.includes.covers(dir))
     }
 
-    /// Whether a change is selected by its path or by the path before a rename.
+    /// Whether a change is selected by its path or by the path before a move. A move is not if
+    /// either path is excluded: that path stays as it is.
     pub fn has_change(&self, view: &TreeView<'_>, change: &Change) -> bool {
         if self.is_everything() {
             return true;
         }
         let is_dir = |kind| kind == FileKind::Directory;
         let before = change.before.as_ref().filter(|_| !change.is_link);
-        let after = change.after.as_ref().map(|after| is_dir(after.attr().kind));
-        let before_is_dir = before.is_some_and(|base| is_dir(base.attr.kind));
+        let after_is_dir = change.after.as_ref().map(|after| is_dir(after.attr().kind));
+        let before_is_dir = before.map(|base| is_dir(base.attr.kind)).or(after_is_dir);
+        let before_is_dir = before_is_dir.unwrap_or(false);
         // A deletion below a renamed directory has the old path as its name, but the user may also
         // name it by the new path.
-        let is_selected = self.has(view, &change.path, after.unwrap_or(before_is_dir))
-            || before.is_some_and(|base| {
-                self.has(view, &MergedPath::of_base(&base.path), before_is_dir)
-            });
-        if !is_selected && !before_is_dir && before.is_some() {
-            self.note_ignored(change);
+        let new = (&change.path, after_is_dir.unwrap_or(before_is_dir));
+        let from = change.base_path().filter(|_| !change.is_link).map(MergedPath::of_base);
+        let old = from.as_ref().map(|from| (from, before_is_dir));
+        let mut paths = [Some(new), old].into_iter().flatten();
+        let is_selected = paths.clone().any(|(path, is_dir)| self.has(view, path, is_dir));
+        if !is_selected {
+            if !before_is_dir && before.is_some() {
+                self.note_ignored(change);
+            }
+            return false;
         }
-        is_selected
+        let Some((path, _)) = paths.find(|(path, is_dir)| self.is_excluded_by_name(path, *is_dir))
+        else {
+            return true;
+        };
+        if !change.moved_with_parent {
+            self.note_excluded_move(change, path);
+        }
+        false
+    }
+
+    /// Notes a selected move that is left out because `path`, one of its two, is excluded.
+    fn note_excluded_move(&self, change: &Change, path: &MergedPath) {
+        let Some(parts) = &self.0 else { return };
+        let mut noted = parts.excluded_moves.lock();
+        if noted.len() < MAX_NOTED {
+            noted.insert(change.path.clone(), path.clone());
+        }
+    }
+
+    /// The selected moves, [`MAX_NOTED`] at most, that were left out so far because one of their
+    /// paths is excluded: the path of each, and the excluded one.
+    pub fn excluded_moves(&self) -> Vec<(MergedPath, MergedPath)> {
+        let noted = self.0.iter().map(|parts| parts.excluded_moves.lock());
+        let pairs = |(to, path): (&MergedPath, &MergedPath)| (to.clone(), path.clone());
+        noted.flat_map(|noted| noted.iter().map(pairs).collect::<Vec<_>>()).collect()
     }
 
     /// Notes a change of a base file that the ignore rules alone leave out.
     fn note_ignored(&self, change: &Change) {
         let Some(parts) = self.0.as_ref().filter(|parts| parts.ignored.is_some()) else { return };
         let mut noted = parts.left_to_rules.lock();
-        if noted.len() < MAX_IGNORED && self.has_by_name(&change.path, false) {
+        if noted.len() < MAX_NOTED && self.has_by_name(&change.path, false) {
             noted.insert(change.path.clone(), change.clone());
         }
     }
 
-    /// The changes of base files, [`MAX_IGNORED`] at most, that only the ignore rules have left out
+    /// The changes of base files, [`MAX_NOTED`] at most, that only the ignore rules have left out
     /// so far.
     pub(super) fn ignored(&self) -> Vec<Change> {
         let noted = self.0.iter().map(|parts| parts.left_to_rules.lock());

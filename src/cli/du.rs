@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 
 use super::error::CliError;
-use super::output::Out;
+use super::output::{self, Out};
 use super::source::LookSource;
 use super::tree_paths::TreePaths;
-use super::{Ending, text};
+use super::{Ending, FAILED, text};
 use crate::delta::MergedPath;
 use crate::inspect::opened::find;
 use crate::inspect::usage::{DiskUsage, usage};
@@ -41,12 +41,12 @@ pub(super) struct Args {
 /// Runs the command: prints each directory after its subdirectories.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
-    let mut out = Out::new();
+    let (mut out, mut denied) = (Out::new(), Vec::new());
     for path in TreePaths::of(&opened).all_or_here(&args.paths)? {
         let mut rows: Vec<(MergedPath, DiskUsage)> = Vec::new();
         opened.with_tree(|view| {
             let from = find(view, &path)?;
-            let total = usage(view, &from, &mut |dir, depth, sum| {
+            let total = usage(view, &from, &mut denied, &mut |dir, depth, sum| {
                 if depth <= args.depth {
                     rows.push((dir.path().clone(), sum));
                 }
@@ -61,7 +61,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         }
     }
     out.end()?;
-    Ok(Ending::Done)
+    output::tell_of_denied(&denied, "counted");
+    Ok(if denied.is_empty() { Ending::Done } else { Ending::Exit(FAILED) })
 }
 
 fn print(args: &Args, path: &MergedPath, sum: &DiskUsage, out: &mut Out) -> Result<(), CliError> {

@@ -6,10 +6,10 @@ use clap::ValueEnum;
 use jiff::Timestamp;
 
 use super::error::CliError;
-use super::output::Out;
+use super::output::{self, Out};
 use super::source::LookSource;
 use super::tree_paths::TreePaths;
-use super::{Ending, object, text};
+use super::{Ending, FAILED, object, text};
 use crate::inspect::find::{FindCriteria, FindPattern, find_all};
 use crate::inspect::opened::find;
 use crate::vfs::FileKind;
@@ -73,10 +73,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let wanted = wanted(args)?;
     let opened = args.source.open()?;
     let mut out = Out::new();
-    let (mut found_any, mut closed) = (false, None);
+    let (mut found_any, mut closed, mut denied) = (false, None, Vec::new());
     for path in TreePaths::of(&opened).all_or_here(&args.paths)? {
         opened.with_tree(|view| {
-            find_all(view, &find(view, &path)?, &wanted, &mut |object| {
+            let past = find_all(view, &find(view, &path)?, &wanted, &mut |object| {
                 found_any = true;
                 let printed = match args.json {
                     true => out.json(object::json(object)),
@@ -84,14 +84,21 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
                 };
                 closed = printed.err();
                 closed.is_none()
-            })
+            })?;
+            denied.extend(past);
+            Ok(())
         })?;
         if let Some(error) = closed.take() {
             return Err(error);
         }
     }
     out.end()?;
-    Ok(if found_any { Ending::Done } else { Ending::Findings })
+    output::tell_of_denied(&denied, "searched");
+    Ok(match (denied.is_empty(), found_any) {
+        (false, _) => Ending::Exit(FAILED),
+        (true, true) => Ending::Done,
+        (true, false) => Ending::Findings,
+    })
 }
 
 fn wanted(args: &Args) -> Result<FindCriteria, CliError> {

@@ -7,8 +7,9 @@ use super::error::CliError;
 use super::hiding::{Hide, texts};
 use super::output::{self, Out};
 use super::{Ending, text};
+use crate::delta::MergedPath;
 use crate::delta::sqlite::{OpenMode, Session};
-use crate::inspect::diff::{DiffOptions, diff};
+use crate::inspect::diff::{DiffOptions, diff_past_denied};
 use crate::inspect::opened::{OpenSession, host, open_session};
 use crate::pattern::{Pattern, PatternSet};
 use crate::workspace::layers;
@@ -91,20 +92,24 @@ fn change(args: &Args, more: &PatternSet) -> Result<PatternSet, CliError> {
 fn tell_changed(args: &Args, opened: &OpenSession, before: &PatternSet) -> Result<(), CliError> {
     let now = opened.session().hidden();
     let mut found = 0_usize;
-    diff(opened, &DiffOptions::default(), &mut |_, difference| {
-        let path = &difference.path.as_bytes()[1..];
-        if now.covers(path) && !before.covers(path) {
+    let mut tell = |path: &MergedPath| {
+        let relative = &path.as_bytes()[1..];
+        if now.covers(relative) && !before.covers(relative) {
             found += 1;
             if found <= MAX_NAMED {
-                let path = text::name(difference.path.as_bytes());
+                let path = text::name(path.as_bytes());
                 output::line(format_args!(
                     "{path}: changed in the session, which keeps the change and shows it; apply \
                      leaves it out"
                 ));
             }
         }
+    };
+    let denied = diff_past_denied(opened, &DiffOptions::default(), &mut |_, difference| {
+        tell(&difference.path);
         Ok(ControlFlow::Continue(()))
     })?;
+    denied.iter().for_each(tell);
     if let more @ 1.. = found.saturating_sub(MAX_NAMED) {
         output::line(format_args!("and {more} more that the session changed"));
     }

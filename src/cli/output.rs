@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::pager::Pager;
 use super::{CliError, text};
+use crate::delta::MergedPath;
 
 /// The shortest interval between two updates of a progress line.
 const SAY_INTERVAL: Duration = Duration::from_millis(100);
@@ -24,6 +25,14 @@ pub(super) fn error(error: &CliError) {
 /// Prints a line to stderr in one write, so that a reader gets it whole.
 pub(super) fn line(text: std::fmt::Arguments<'_>) {
     let _written = std::io::stderr().lock().write_all(printable_line(text).as_bytes());
+}
+
+/// Says on stderr what is not there because the base denies access to it.
+pub(super) fn tell_of_denied(denied: &[MergedPath], there: &str) {
+    for path in denied {
+        let path = text::name(path.as_bytes());
+        line(format_args!("warning: not {there}: {path}: the base denies access to it"));
+    }
 }
 
 /// Prints a line of data to stdout.

@@ -100,7 +100,7 @@ fn print(
         field(name, value)?;
     }
     field("original", originals(figures))?;
-    let TouchedCounts { added, deleted, modified, renamed, drifted: _ } = status.touched;
+    let TouchedCounts { added, deleted, modified, renamed, .. } = status.touched;
     let counts = ChangeCounts { added, deleted, modified, renamed, retyped: 0 };
     let each = match counts.sum() {
         0 => String::new(),
@@ -212,6 +212,11 @@ fn concerns(status: &SessionStatus) -> Vec<(&'static str, String)> {
         let drifted = text::count(drifted, "object");
         concerns.push(("drift", format!("{drifted} changed in the base since")));
     }
+    if let denied @ 1.. = status.touched.denied {
+        let (changes, are) =
+            (text::count(denied, "change"), if denied == 1 { "is" } else { "are" });
+        concerns.push(("denied", format!("{changes} {are} not counted: the base denies access")));
+    }
     concerns
 }
 
@@ -272,6 +277,7 @@ fn json(
         ("modified", touched.modified),
         ("renamed", touched.renamed),
         ("drifted", touched.drifted),
+        ("denied", touched.denied),
     ] {
         json.insert(key.to_owned(), value.into());
     }

@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 
 use super::error::CliError;
-use super::output::Out;
+use super::output::{self, Out};
 use super::source::LookSource;
 use super::tree_paths::TreePaths;
-use super::{Ending, object, text};
+use super::{Ending, FAILED, object, text};
 use crate::delta::MergedPath;
 use crate::inspect::opened::find;
-use crate::inspect::walk::{WalkControl, WalkPosition, walk_some};
+use crate::inspect::walk::{WalkControl, WalkPosition, walk_past_denied};
 use crate::overlay::TreeObject;
 use crate::vfs::FileKind;
 
@@ -44,13 +44,14 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let mut out = Out::new();
     let (mut directories, mut others, mut closed) = (0u64, 0u64, None);
+    let mut denied = Vec::new();
     for path in TreePaths::of(&opened).all_or_here(args.path.as_slice())? {
         opened.with_tree(|view| {
             let from = find(view, &path)?;
             let name = text::name(path.as_bytes());
             // An object with a row has a parent with a row.
             let wanted = |object: &TreeObject| !args.changed || object.row().is_some();
-            walk_some(view, &from, &wanted, &mut |child, object, standing| {
+            walk_past_denied(view, &from, &wanted, &mut denied, &mut |child, object, standing| {
                 if standing.depth > 0 {
                     match object.attr().kind {
                         FileKind::Directory => directories += 1,
@@ -83,16 +84,14 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if let Some(error) = closed {
         return Err(error);
     }
-    if args.json {
-        out.end()?;
-        return Ok(Ending::Done);
+    if !args.json {
+        let directories = text::count(directories, "directory");
+        out.line(format_args!(""))?;
+        out.line(format_args!("{directories}, {}", text::count(others, "file")))?;
     }
-    let (directories, others) =
-        (text::count(directories, "directory"), text::count(others, "file"));
-    out.line(format_args!(""))?;
-    out.line(format_args!("{directories}, {others}"))?;
     out.end()?;
-    Ok(Ending::Done)
+    output::tell_of_denied(&denied, "shown");
+    Ok(if denied.is_empty() { Ending::Done } else { Ending::Exit(FAILED) })
 }
 
 /// The line of an object, with the branches that lead to it.

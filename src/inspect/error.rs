@@ -133,7 +133,8 @@ impl InspectError {
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Open(error) => error.hint(),
-            Self::Base { source: BaseError::Denied, .. } => Some(
+            Self::Base { source: BaseError::Denied, .. }
+            | Self::Path { source: FsError::Access, .. } => Some(
                 "check its permissions, run this as a user who may read it, or choose paths \
                  without it",
             ),

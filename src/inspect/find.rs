@@ -7,7 +7,8 @@ use std::path::Path;
 use globset::{GlobBuilder, GlobMatcher};
 
 use super::error::{InspectError, Result};
-use super::walk::{WalkControl, walk};
+use super::walk::{WalkControl, walk_past_denied};
+use crate::delta::MergedPath;
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileKind, Time};
 
@@ -64,17 +65,19 @@ impl FindCriteria {
     }
 }
 
-/// Calls `each` for every match at and below `from`, until it returns `false`.
+/// Calls `each` for every match at and below `from`, until it returns `false`. Returns the
+/// directories that cannot be listed because access is denied.
 ///
 /// # Errors
-/// The session or the base cannot be read.
+/// The session or the base cannot be read, for another reason.
 pub fn find_all(
     view: &TreeView<'_>,
     from: &TreeObject,
     wanted: &FindCriteria,
     each: &mut dyn FnMut(&TreeObject) -> bool,
-) -> Result<()> {
-    walk(view, from, &mut |_, object, _| {
+) -> Result<Vec<MergedPath>> {
+    let mut denied = Vec::new();
+    walk_past_denied(view, from, &|_| true, &mut denied, &mut |_, object, _| {
         if wanted.in_session && object.row().is_none() {
             // An object with a row has a parent with a row.
             return Ok(WalkControl::Past);
@@ -82,5 +85,5 @@ pub fn find_all(
         let goes_on = !wanted.is_met_by(object) || each(object);
         Ok(if goes_on { WalkControl::Deeper } else { WalkControl::Stop })
     })?;
-    Ok(())
+    Ok(denied)
 }

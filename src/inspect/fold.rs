@@ -9,14 +9,14 @@ use super::diff::{
     ChangedFields, DiffOptions, Difference, DifferenceKind, at, base_error, diff_past_denied,
     differences,
 };
-use super::error::{InspectError, Result};
+use super::error::Result;
 use super::opened::OpenSession;
 use super::split::walk_base;
 use super::tool_owned::{OwnedBy, ToolOwnedFiles};
 use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
 use crate::overlay::{BaseObject, Change, TreeView};
-use crate::vfs::{FileKind, FsError};
+use crate::vfs::FileKind;
 
 /// Which differences are folded into one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,27 +66,12 @@ pub struct Folded {
     pub differences: Vec<Difference>,
 }
 
-/// The differences, sorted by path. `moved` maps current paths to earlier ones: each such pair
-/// becomes one rename instead of an addition and a deletion.
+/// The differences, sorted by path, and the paths of objects that the base denies access to. `moved`
+/// maps current paths to earlier ones: each such pair becomes one rename instead of an addition and
+/// a deletion.
 ///
 /// # Errors
-/// The session or the base cannot be read.
-pub fn sorted(
-    opened: &OpenSession,
-    options: &DiffOptions,
-    moved: &HashMap<MergedPath, MergedPath>,
-) -> Result<Vec<Difference>> {
-    let (all, denied) = sorted_past_denied(opened, options, moved)?;
-    match denied.first() {
-        Some(path) => Err(InspectError::at(path, FsError::Access)),
-        None => Ok(all),
-    }
-}
-
-/// As [`sorted`], with the paths of objects that the base denies access to.
-///
-/// # Errors
-/// As [`sorted`], for all other reasons.
+/// The session or the base cannot be read, for another reason.
 pub fn sorted_past_denied(
     opened: &OpenSession,
     options: &DiffOptions,

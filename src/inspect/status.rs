@@ -36,6 +36,8 @@ pub struct TouchedCounts {
     pub renamed: u64,
     /// Objects that changed in the base after the session changed, replaced or removed them.
     pub drifted: u64,
+    /// Changes that are not counted because access to the base object is denied.
+    pub denied: u64,
 }
 
 /// Collects the status of a session.
@@ -57,14 +59,14 @@ pub fn status(opened: &OpenSession) -> Result<SessionStatus> {
 /// The session or its base cannot be read.
 pub fn touched(opened: &OpenSession) -> Result<TouchedCounts> {
     let options = DiffOptions::default();
-    let (mut counts, mut drifted) = (ChangeCounts::default(), 0);
+    let (mut counts, mut drifted, mut denied) = (ChangeCounts::default(), 0, 0);
     let (mut gone, mut moved) = (Vec::new(), HashSet::new());
     opened.with_tree(|view| {
         if top(opened, view, &options)?.is_some() {
             counts.add(DifferenceKind::Modified);
         }
         let mut failed = None;
-        let all = view.changes(&mut |change| {
+        let mut count = |change: Change| {
             if !is_chosen(&options, view, &change) {
                 return true;
             }
@@ -92,7 +94,8 @@ pub fn touched(opened: &OpenSession) -> Result<TouchedCounts> {
                 _ => counts.add(kind),
             }
             true
-        });
+        };
+        let all = view.changes_past_denied(&mut count, &mut |_| denied += 1);
         match failed {
             Some(error) => Err(error),
             None => all.map(|_all| ()).map_err(InspectError::from),
@@ -106,7 +109,7 @@ pub fn touched(opened: &OpenSession) -> Result<TouchedCounts> {
         })?;
     }
     let ChangeCounts { added, deleted, modified, renamed, .. } = counts;
-    Ok(TouchedCounts { added, deleted, modified, renamed, drifted })
+    Ok(TouchedCounts { added, deleted, modified, renamed, drifted, denied })
 }
 
 /// What happened to an object, without a look into its content; `None` for a directory that only

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::error::Result;
-use super::walk::{WalkControl, walk};
+use super::walk::{WalkControl, walk_past_denied};
+use crate::delta::MergedPath;
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind};
 
@@ -39,20 +40,22 @@ impl DiskUsage {
 }
 
 /// Sums up `from` and everything below it. Calls `each` for each directory with its sum, after its
-/// subdirectories. A file with several hard links counts once.
+/// subdirectories. A file with several hard links counts once. Adds the directories that cannot be
+/// listed because access is denied to `denied`.
 ///
 /// # Errors
-/// The session or the base cannot be read.
+/// The session or the base cannot be read, for another reason.
 pub fn usage(
     view: &TreeView<'_>,
     from: &TreeObject,
+    denied: &mut Vec<MergedPath>,
     each: &mut dyn FnMut(&TreeObject, usize, DiskUsage),
 ) -> Result<DiskUsage> {
     let mut seen: HashSet<FileId> = HashSet::new();
     // The directories on the path to the current object, with the sum of each so far.
     let mut open: Vec<(TreeObject, DiskUsage)> = Vec::new();
     let mut alone = DiskUsage::default();
-    walk(view, from, &mut |_, object, standing| {
+    walk_past_denied(view, from, &|_| true, denied, &mut |_, object, standing| {
         while open.len() > standing.depth {
             close(&mut open, each);
         }

@@ -1,7 +1,8 @@
 //! Walks the merged tree: a directory before its entries, sorted by name.
 
+use crate::delta::MergedPath;
 use crate::overlay::{TreeObject, TreeView};
-use crate::vfs::{FileKind, Name};
+use crate::vfs::{FileKind, FsError, Name};
 
 use super::error::{InspectError, Result};
 
@@ -35,21 +36,41 @@ pub type EachObject<'a> =
 /// # Errors
 /// An error of `each`, or the session or the base cannot be read.
 pub fn walk(view: &TreeView<'_>, from: &TreeObject, each: &mut EachObject<'_>) -> Result<bool> {
-    walk_some(view, from, &|_| true, each)
+    walk_with(view, from, (&|_| true, None), each)
 }
 
-/// Like [`walk`], as if objects below `from` that are not `wanted` did not exist.
+/// Like [`walk`], as if objects below `from` that are not `wanted` did not exist. Passes by
+/// directories that cannot be listed because access is denied, and adds their paths to `denied`.
 ///
 /// # Errors
-/// As [`walk`].
-pub fn walk_some(
+/// As [`walk`], for all other reasons.
+pub fn walk_past_denied(
     view: &TreeView<'_>,
     from: &TreeObject,
     wanted: &dyn Fn(&TreeObject) -> bool,
+    denied: &mut Vec<MergedPath>,
     each: &mut EachObject<'_>,
 ) -> Result<bool> {
-    let children = |dir: &TreeObject| -> Result<_> {
-        let mut children = children(view, dir)?;
+    walk_with(view, from, (wanted, Some(denied)), each)
+}
+
+/// What a walk enters: the wanted objects, and whether it notes what is denied and continues.
+type Entering<'a> = (&'a dyn Fn(&TreeObject) -> bool, Option<&'a mut Vec<MergedPath>>);
+
+fn walk_with(
+    view: &TreeView<'_>,
+    from: &TreeObject,
+    (wanted, mut denied): Entering<'_>,
+    each: &mut EachObject<'_>,
+) -> Result<bool> {
+    let mut children = |dir: &TreeObject| -> Result<_> {
+        let mut children = match (children(view, dir), &mut denied) {
+            (Err(InspectError::Path { path, source: FsError::Access }), Some(denied)) => {
+                denied.push(path);
+                Vec::new()
+            }
+            (children, _) => children?,
+        };
         children.retain(|(_, object)| wanted(object));
         Ok(children.into_iter())
     };

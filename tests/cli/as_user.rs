@@ -201,3 +201,42 @@ fn a_changed_file_that_its_owner_may_not_read_in_the_base_counts_as_different() 
     assert_eq!(fs::read(dir.join("base/d/f")).unwrap(), b"f");
     assert_eq!(mode(&dir.join("base/d/f")), 0);
 }
+
+/// A closed directory of the base keeps nothing else from being looked at.
+#[test]
+fn commands_that_look_pass_by_what_the_base_denies() {
+    let Some(dir) = place() else { return };
+    let place = dir.path();
+    ends(place, 0, "init s.db --base base");
+    ends(place, 0, "chmod s.db 640 /k");
+    ends(place, 0, "chmod s.db 640 /d/f");
+    let closed = place.join("base/d");
+    chown(&closed, Some(0), Some(0)).unwrap();
+    set_mode(&closed, 0o700);
+    let warned = "/d: the base denies access to it";
+    for (line, shown) in [
+        ("find s.db", "/\n/d\n/k\n"),
+        ("tree s.db", "├── d *\n└── k *\n"),
+        ("du s.db -d 0", " /\n"),
+        ("find s.db --json", "\"/k\""),
+        ("discard s.db --hunk 1 -n", ""),
+        ("status s.db", "1 modified"),
+        ("status s.db --json", "\"denied\":1"),
+    ] {
+        let output = run(place, &line.split(' ').collect::<Vec<_>>());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let out = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(out.contains(shown), "{line}: {out}{said}");
+        assert!(line.contains("status") || said.contains("/d"), "{line}: {said}");
+        assert!(!said.contains("error: /d"), "{line}: {said}");
+        let is_whole = line.contains("status") || said.contains("the base denies access to it");
+        assert!(is_whole, "{line}: {said}");
+    }
+    let (out, said) = ends(place, 2, "find s.db");
+    assert!(!out.contains("/d/f") && said.contains(warned), "{said}");
+    let (out, _) = ends(place, 0, "status s.db");
+    assert!(out.contains("denied   1 change is not counted"), "{out}");
+    let (_, said) = ends(place, 2, "apply s.db --yes");
+    assert!(said.contains("/d/f: permission denied"), "{said}");
+    assert!(said.contains("hint: check its permissions"), "{said}");
+}

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 
 use super::error::CliError;
 use super::lost_dirs;
-use super::output::Out;
+use super::output::{self, Out};
 use super::pager::{Colour, Pager};
 use super::selecting::{LeaveOut, tell_ignored, tell_unmatched};
 use super::source::LookSource;
@@ -197,7 +197,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     patch::tell_of_renames(&left_out);
     tell_unmatched(&options.selection, "change");
     tell_ignored(&opened, &options.selection)?;
-    patch::tell_of_denied(&denied, "shown");
+    output::tell_of_denied(&denied, "shown");
     if counts && !left_out.unknown.is_empty() {
         patch::tell_of_unknown(&left_out, "counted");
     }

@@ -8,7 +8,6 @@ use super::{Args, output};
 use crate::cli::output::{self as stderr, Out};
 use crate::cli::selecting::{tell_ignored, tell_unmatched};
 use crate::cli::{CliError, Ending, text};
-use crate::delta::MergedPath;
 use crate::inspect::diff::DiffOptions;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::patch::{
@@ -88,7 +87,7 @@ fn tell(left_out: &PatchOmissions) {
         stderr::line(format_args!("not in the patch: {path}: larger than {most}"));
     }
     tell_of_unknown(left_out, "in the patch");
-    tell_of_denied(&left_out.denied, "in the patch");
+    stderr::tell_of_denied(&left_out.denied, "in the patch");
     for (path, obstacle) in &left_out.blocked {
         let (path, obstacle) = (text::name(path.as_bytes()), text::name(obstacle.as_bytes()));
         stderr::line(format_args!(
@@ -117,14 +116,6 @@ pub(super) fn tell_of_unknown(left_out: &PatchOmissions, there: &str) {
         };
         let path = text::name(path.as_bytes());
         stderr::line(format_args!("warning: not {there}: {path}: {why}"));
-    }
-}
-
-/// Says on stderr what is not there because the base denies access to it.
-pub(super) fn tell_of_denied(denied: &[MergedPath], there: &str) {
-    for path in denied {
-        let path = text::name(path.as_bytes());
-        stderr::line(format_args!("warning: not {there}: {path}: the base denies access to it"));
     }
 }
 

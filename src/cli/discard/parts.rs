@@ -12,7 +12,7 @@ use crate::cli::selecting::tell_unmatched;
 use crate::cli::{Ending, asking, text};
 use crate::control::{Answer, AttrChanges, Reading, Request};
 use crate::delta::MergedPath;
-use crate::inspect::diff::{DiffOptions, Difference, diff};
+use crate::inspect::diff::{DiffOptions, Difference, diff_past_denied};
 use crate::inspect::fold::each_path;
 use crate::inspect::hunks::{DiscardStep, whole_id, without};
 use crate::inspect::opened::OpenSession;
@@ -26,11 +26,12 @@ pub(super) fn run(
 ) -> Result<Ending, CliError> {
     let options = DiffOptions { selection, ..DiffOptions::default() };
     let mut differences = Vec::new();
-    diff(opened, &options, &mut |_, difference| {
+    let denied = diff_past_denied(opened, &options, &mut |_, difference| {
         differences.push(difference);
         Ok(ControlFlow::Continue(()))
     })?;
     tell_unmatched(&options.selection, "change");
+    output::tell_of_denied(&denied, "offered");
     let paths = each_path(opened, &options, differences.clone())?;
     let seen: BTreeMap<_, _> =
         differences.iter().map(|d| (d.change.path.clone(), whole_id(d))).collect();

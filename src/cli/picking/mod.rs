@@ -14,7 +14,7 @@ use super::output;
 use super::text;
 use crate::delta::MergedPath;
 use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind};
-use crate::inspect::fold::{each_path, sorted};
+use crate::inspect::fold::{each_path, sorted_past_denied};
 use crate::inspect::hunks::{ChosenHunks, DiffPieces, HunkId, Pick, pieces, whole_id};
 use crate::inspect::opened::OpenSession;
 pub(super) use offer::Offer;
@@ -157,7 +157,7 @@ fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<ChosenHunks, CliError> 
 /// selection, or of an object in a removed directory, which `diff` of the object's own path gives.
 fn unknown(offer: &Offer<'_>, id: &str) -> Result<CliError, CliError> {
     let (opened, options) = (offer.opened, DiffOptions::default());
-    let all = sorted(opened, &options, &HashMap::new())?;
+    let (all, _denied) = sorted_past_denied(opened, &options, &HashMap::new())?;
     let (mut dirs, mut outside) = (all.clone(), all.clone());
     opened.with_tree(|view| {
         outside.retain(|d| !offer.selection.has_change(view, &d.change));

@@ -7,7 +7,7 @@ use super::choice::{ChosenHunks, Pick};
 use super::id::HunkId;
 use super::pieces::{DiffPieces, FileHunks, pieces, whole_id};
 use crate::delta::MergedPath;
-use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff};
+use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff_past_denied};
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
 use crate::overlay::TreeView;
@@ -59,7 +59,7 @@ pub fn without(
     let (mut found, mut dirs, mut kept) = (BTreeSet::new(), Vec::new(), Vec::new());
     let mut gone = Vec::new();
     // All differences: what was not offered is not chosen either.
-    diff(opened, &DiffOptions::default(), &mut |view, difference| {
+    let denied = diff_past_denied(opened, &DiffOptions::default(), &mut |view, difference| {
         let path = difference.change.path.clone();
         if difference.kind == DifferenceKind::Deleted {
             gone.push(path.clone());
@@ -89,6 +89,7 @@ pub fn without(
         }
         Ok(ControlFlow::Continue(()))
     })?;
+    kept.extend(denied);
     for path in chosen.keys().filter(|path| !found.contains(*path)) {
         let is_in = |dir: &MergedPath| path != dir && path.is_within(dir);
         let why = if gone.iter().any(is_in) { GONE } else { CHANGED };

@@ -23,8 +23,9 @@ use super::resolve::View;
 
 /// The base directory that a redirect shows.
 pub(super) struct ShownBaseDir {
-    pub base: BasePath,
-    /// The base has no directory there.
+    /// `None` if the base has another directory of the session at the redirect's path.
+    pub base: Option<BasePath>,
+    /// The base does not have the directory.
     pub is_missing: bool,
 }
 
@@ -37,13 +38,18 @@ pub(super) fn shown_base_dir(
     parent: &DirPlace,
     name: &Name,
 ) -> Result<ShownBaseDir> {
-    let is_missing = is_missing(view, &redirect);
+    let is_missing = is_missing(view, ino, &redirect)?;
+    let is_applied = || view.core.base.has_unfinished_apply();
     if let Some(base) = followed(view, ino, (&redirect, is_missing), parent, name)?
-        && !view.core.base.has_unfinished_apply()?
+        && !is_applied()?
     {
-        return Ok(ShownBaseDir { base, is_missing: false });
+        return Ok(ShownBaseDir { base: Some(base), is_missing: false });
     }
-    Ok(ShownBaseDir { base: redirect, is_missing })
+    let is_anothers = is_missing && dir_at(view, &redirect).is_some();
+    if is_anothers && is_applied()? {
+        return Ok(ShownBaseDir { base: Some(redirect), is_missing: false });
+    }
+    Ok(ShownBaseDir { base: Some(redirect).filter(|_| !is_anothers), is_missing })
 }
 
 /// Where the base moved the directory of a redirect, if the session shows it there. `is_missing`
@@ -123,11 +129,38 @@ pub(super) fn shows_at_own_path(view: &View<'_>, row: &InodeRow, base: &BasePath
     }
 }
 
-fn is_missing(view: &View<'_>, path: &BasePath) -> bool {
+/// Whether the base does not have the directory of a redirect to `path`.
+fn is_missing(view: &View<'_>, ino: Ino, path: &BasePath) -> Result<bool> {
     match view.core.base.stat(path) {
-        Ok(attr) => attr.kind != FileKind::Directory,
-        Err(error) => matches!(error, BaseError::NotFound),
+        Ok(there) if there.kind == FileKind::Directory => {
+            is_anothers(view, ino, path, there.fileid)
+        }
+        Ok(_) => Ok(true),
+        Err(error) => Ok(matches!(error, BaseError::NotFound)),
     }
+}
+
+/// Whether the base directory `there`, at `path`, is not that of `ino`, but one that session and
+/// base both moved to `path`.
+fn is_anothers(view: &View<'_>, ino: Ino, path: &BasePath, there: FileId) -> Result<bool> {
+    if comes_from(view, ino, there)? {
+        return Ok(false);
+    }
+    for other in view.txn.copied_up(there)? {
+        if other != ino
+            && let Some(redirect) = view.txn.redirect(other)?.filter(|redirect| redirect != path)
+            && own_path(view, other)?.as_ref() == Some(path)
+            && is_same_move(view, other, &redirect, false, path)?
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether the session copied the directory `ino` from the base object `id`.
+fn comes_from(view: &View<'_>, ino: Ino, id: FileId) -> Result<bool> {
+    Ok(view.inode(ino)?.origin.is_some_and(|origin| origin.fileid == id))
 }
 
 fn dir_at(view: &View<'_>, path: &BasePath) -> Option<BaseAttr> {
@@ -137,7 +170,7 @@ fn dir_at(view: &View<'_>, path: &BasePath) -> Option<BaseAttr> {
 
 /// Whether the base has the directory of a redirect at `own`, the session's path: the same
 /// directory, or any if the one of the redirect is missing (`git merge` makes another). Not the
-/// one that the session replaced there.
+/// one that the session replaced there, or moved on from there.
 fn is_same_move(
     view: &View<'_>,
     ino: Ino,
@@ -154,14 +187,17 @@ fn is_same_move(
     if origin.as_ref().is_some_and(|origin| origin.path != *redirect) {
         return Ok(false);
     }
-    let is_it = origin.is_some_and(|origin| origin.fileid == there.fileid);
-    if is_it || !is_missing {
-        return Ok(is_it);
+    let moved_on = view.txn.redirected_to(own)?;
+    if origin.is_some_and(|origin| origin.fileid == there.fileid) {
+        let is_both = moved_on.map(|other| comes_from(view, other, there.fileid)).transpose()?;
+        return Ok(is_both != Some(true));
+    }
+    if !is_missing || moved_on.is_some() {
+        return Ok(false);
     }
     let removed = view.txn.original(own)?;
-    let is_replaced = removed.is_some_and(|removed| removed.fileid == there.fileid)
-        || view.is_opaque(ino)?
-        || view.txn.redirected_to(own)?.is_some();
+    let is_replaced =
+        removed.is_some_and(|removed| removed.fileid == there.fileid) || view.is_opaque(ino)?;
     Ok(!is_replaced)
 }
 
@@ -177,7 +213,7 @@ fn moved_with_parent(view: &View<'_>, ino: Ino, redirect: &BasePath) -> Result<O
             continue;
         };
         let Some(own) = own_path(view, moved)? else { continue };
-        if !is_same_move(view, moved, &above, is_missing(view, &above), &own)? {
+        if !is_same_move(view, moved, &above, is_missing(view, moved, &above)?, &own)? {
             continue;
         }
         let now = below.iter().rev().fold(own, |path, name| path.join(name));
@@ -305,7 +341,7 @@ pub(super) fn next_followed(
         let Some(was) = view.txn.redirect(ino)?.filter(|was| is_chosen(ino, was)) else { continue };
         let Some((parent, name)) = view.txn.name_of(ino)? else { continue };
         let parent = view.place_of_inode(parent, view.shown(parent)?)?;
-        let is_missing = is_missing(view, &was);
+        let is_missing = is_missing(view, ino, &was)?;
         if let Some(now) = followed(view, ino, (&was, is_missing), &parent, &name)? {
             return Ok(Some((ino, was, now)));
         }

@@ -366,7 +366,7 @@ impl View<'_> {
     ) -> Result<(Option<BasePath>, bool)> {
         if let Some(redirect) = self.txn.redirect(ino)? {
             let target = followed::shown_base_dir(self, ino, redirect, parent, name)?;
-            return Ok((Some(target.base), target.is_missing));
+            return Ok((target.base, target.is_missing));
         }
         let Some(base) = &parent.base else { return Ok((None, parent.base_missing)) };
         match self.base_dir_at(base.join(name))? {

@@ -333,3 +333,45 @@ fn git_merged_the_agent_s_commits() {
     assert_eq!(said(dir, &["diff", "s.db", ":!.git"]), (0, String::new()));
     assert!(said(dir, &["cat", "s.db", "lib/under/d"]).1.starts_with("1 of src/sub/d"));
 }
+
+/// The base moved a directory, and the session then moved that on, and what it had of it to there.
+#[test]
+fn a_directory_that_the_base_moved_shows_once() {
+    for (session, base, shown) in [
+        (
+            &["write s.db d/new", "BASE d p", "mv s.db p q", "mv s.db d p"][..],
+            "p",
+            "/\n/p\n/p/new\n/q\n/q/f\n",
+        ),
+        (&["mv s.db d z", "mv s.db k d", "BASE d -", "BASE k d"], "d", "/\n/d\n/d/k1\n/z\n"),
+    ] {
+        let dir = tempdir().unwrap();
+        let dir = dir.path();
+        let at = |name: &str| dir.join("base").join(name);
+        for (name, text) in [("d", "f"), ("k", "k1")] {
+            if name == "d" || base == "d" {
+                fs::create_dir_all(at(name)).unwrap();
+                fs::write(at(name).join(text), text).unwrap();
+            }
+        }
+        assert_eq!(said(dir, &["init", "s.db", "--base", "base"]).0, 0);
+        for line in session {
+            let args: Vec<_> = line.split(' ').collect();
+            match args[..] {
+                ["BASE", from, "-"] => fs::remove_dir_all(at(from)).unwrap(),
+                ["BASE", from, to] => fs::rename(at(from), at(to)).unwrap(),
+                _ => assert_eq!(said(dir, &args).0, 0, "{line}"),
+            }
+        }
+        assert_eq!(said(dir, &["find", "s.db"]).1, shown);
+        let checked = said(dir, &["check", "s.db"]);
+        assert!(checked.0 == 0 && checked.1.contains("s.db: sound"), "{checked:?}");
+        assert_eq!(said(dir, &["apply", "s.db", "--yes"]).0, 0);
+        assert_eq!(said(dir, &["diff", "s.db"]), (0, String::new()));
+        assert_eq!(said(dir, &["find", "s.db"]).1, shown);
+        for path in shown.lines().filter(|path| *path != "/") {
+            assert!(dir.join("base").join(&path[1..]).exists(), "{path}");
+        }
+        assert!(at(base).is_dir());
+    }
+}

@@ -213,7 +213,9 @@ impl Selection {
         let from = change.base_path().filter(|_| !change.is_link).map(MergedPath::of_base);
         let old = from.as_ref().map(|from| (from, before_is_dir));
         let mut paths = [Some(new), old].into_iter().flatten();
-        let is_selected = paths.clone().any(|(path, is_dir)| self.has(view, path, is_dir));
+        // The old path does not select a move of what the base lost: nothing is there.
+        let selecting = paths.clone().take(1 + usize::from(before.is_some()));
+        let is_selected = selecting.into_iter().any(|(path, is_dir)| self.has(view, path, is_dir));
         if !is_selected {
             if !before_is_dir && before.is_some() {
                 self.note_ignored(change);

@@ -190,7 +190,8 @@ impl<'a> ChangeSearch<'a> {
             }
             origin => origin.map(|origin| origin.path),
         };
-        let is_sealed = ino != Ino::ROOT && origin.is_some() && place.base != origin;
+        let is_lost = place.base.is_none() && self.view().txn.redirect(ino)?.is_some();
+        let is_sealed = ino != Ino::ROOT && origin.is_some() && place.base != origin && !is_lost;
         let masked = match (&place.base, above) {
             (None, Some((above, name))) if !is_sealed => self.masked(ino, above, name)?,
             _ => None,
@@ -284,11 +285,18 @@ impl<'a> ChangeSearch<'a> {
             from => from,
         };
         let kind = row.kind;
+        let redirected = match self.view().txn.redirect(row.ino)? {
+            Some(_) if kind == FileKind::Directory => {
+                Some(self.view().place_of_inode(row.ino, id)?)
+            }
+            _ => None,
+        };
         let node = Node::Delta(Box::new(row));
         let path = dir.place.merged.join(name);
         let after = self.tree.object(node, path.clone())?;
         // The base may reuse the number of a removed object for one of another type.
-        let same = here.as_ref().is_some_and(|h| h.attr.fileid == id && h.attr.kind == kind);
+        let same = here.as_ref().is_some_and(|h| h.attr.fileid == id && h.attr.kind == kind)
+            && redirected.as_ref().is_none_or(|place| place.base == own);
         let left = match &here {
             Some(here) if !same => self.moved_away(here)?,
             _ => false,
@@ -304,10 +312,13 @@ impl<'a> ChangeSearch<'a> {
         match from {
             _ if same => change.before = here,
             Some(from) => {
-                change.before = self.base_object(from.clone())?;
+                if redirected.is_none_or(|place| !place.base_missing) {
+                    change.before = self.base_object(from.clone())?;
+                }
+                // At its own path it is no link: an editor's save by rename changes the number.
+                let may_be_link = !is_here && kind != FileKind::Directory && self.tree.knows_base;
                 change.is_link = match &origin {
-                    // At its own path it is no link: an editor's save by rename changes the number.
-                    Some(origin) if !is_here && self.tree.knows_base => self.still_shows(origin)?,
+                    Some(origin) if may_be_link => self.still_shows(origin)?,
                     _ => false,
                 };
                 change.is_moved = !is_here;

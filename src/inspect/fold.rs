@@ -66,22 +66,33 @@ pub struct Folded {
     pub differences: Vec<Difference>,
 }
 
-/// The differences, sorted by path, and the paths of objects that the base denies access to. `moved`
-/// maps current paths to earlier ones: each such pair becomes one rename instead of an addition and
-/// a deletion.
+/// The differences, sorted by path, and the paths of objects that the base denies access to.
 ///
 /// # Errors
 /// The session or the base cannot be read, for another reason.
 pub fn sorted_past_denied(
     opened: &OpenSession,
     options: &DiffOptions,
-    moved: &HashMap<MergedPath, MergedPath>,
 ) -> Result<(Vec<Difference>, Vec<MergedPath>)> {
     let mut all = Vec::new();
     let denied = diff_past_denied(opened, options, &mut |_, difference| {
         all.push(difference);
         Ok(ControlFlow::Continue(()))
     })?;
+    Ok((sorted(opened, options, all, &HashMap::new())?, denied))
+}
+
+/// Sorts differences by path. `moved` maps current paths to earlier ones: each such pair becomes one
+/// rename instead of an addition and a deletion.
+///
+/// # Errors
+/// The session or the base cannot be read.
+pub fn sorted(
+    opened: &OpenSession,
+    options: &DiffOptions,
+    mut all: Vec<Difference>,
+    moved: &HashMap<MergedPath, MergedPath>,
+) -> Result<Vec<Difference>> {
     if !moved.is_empty() {
         let gone: BTreeSet<_> = moved.values().collect();
         all.retain(|d| d.kind != DifferenceKind::Deleted || !gone.contains(&d.path));
@@ -103,7 +114,7 @@ pub fn sorted_past_denied(
         }
     }
     all.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok((all, denied))
+    Ok(all)
 }
 
 fn base_object(opened: &OpenSession, path: &MergedPath) -> Result<Option<BaseObject>> {
@@ -199,10 +210,10 @@ impl<'a> Folder<'a> {
     /// Folds new and deleted directories; returns the other differences.
     fn dirs(&mut self, mut all: Vec<Difference>) -> Result<Vec<Difference>> {
         // Sorting by components puts a directory right before everything in it.
-        let key = |d: &Difference| {
-            d.path.as_bytes().split(|&b| b == b'/').map(<[u8]>::to_vec).collect::<Vec<_>>()
-        };
-        all.sort_by_cached_key(key);
+        fn names(d: &Difference) -> impl Iterator<Item = &[u8]> {
+            d.path.as_bytes().split(|&b| b == b'/')
+        }
+        all.sort_by(|a, b| names(a).cmp(names(b)));
         let mut rest = Vec::new();
         let mut left = std::collections::VecDeque::from(all);
         while let Some(first) = left.pop_front() {

@@ -1,6 +1,6 @@
 //! The changes of a plan that the user chooses: `-p`, `-i`, `--hunk`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use super::{Args, check_kept};
 use crate::cli::error::CliError;
@@ -53,7 +53,7 @@ fn in_base(
         return Ok(BTreeSet::new());
     }
     let shown = DiffOptions { selection: options.selection.clone(), ..DiffOptions::default() };
-    let (shown, _denied) = sorted_past_denied(opened, &shown, &HashMap::new())?;
+    let (shown, _denied) = sorted_past_denied(opened, &shown)?;
     let shown = shown.into_iter().map(|difference| difference.change.path);
     Ok(shown.filter(|path| dropped.contains(path)).collect())
 }

@@ -17,9 +17,11 @@ use super::source::LookSource;
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{DiffOptions, Difference};
-use crate::inspect::fold::{FoldOptions, FoldedLine, each_path, entries, sorted_past_denied};
+use crate::inspect::fold::{
+    FoldOptions, FoldedLine, each_path, entries, sorted, sorted_past_denied,
+};
 use crate::inspect::opened::OpenSession;
-use crate::inspect::patch::{FileStat, Style, stats};
+use crate::inspect::patch::{FileStat, PatchOmissions, PatchStats, Style, stats};
 pub(super) use line::{json, line, whose};
 pub(super) use patch::escaped;
 
@@ -159,49 +161,57 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return patch::print(args, &opened, &options);
     }
     let counts = args.stat || args.numstat || args.shortstat;
-    let (files, left_out) = match counts || args.find_renames.is_some() {
-        true => stats(&opened, &options, &args.style())?,
-        false => Default::default(),
+    let (files, left_out, mut differences) = match counts || args.find_renames.is_some() {
+        true => {
+            let PatchStats { files, left_out, differences } =
+                stats(&opened, &options, &args.style())?;
+            let moved = moved(args, &files);
+            (files, left_out, sorted(&opened, &options, differences, &moved)?)
+        }
+        false => {
+            let (differences, denied) = sorted_past_denied(&opened, &options)?;
+            (Vec::new(), PatchOmissions { denied, ..PatchOmissions::default() }, differences)
+        }
     };
-    let moved = moved(args, &files);
-    let (mut differences, denied) = sorted_past_denied(&opened, &options, &moved)?;
     let is_any = !differences.is_empty();
     if counts {
         // As for git, these have no counts; but their mode may differ, too.
         differences.retain(|d| stat::has_attributes(d) || !left_out.only_space.contains(&d.path));
     }
     let mut out = output(args);
-    let each = || each_path(&opened, &options, differences.clone());
-    let print = &mut |out: &mut Out| match args {
+    let each = |differences| each_path(&opened, &options, differences);
+    let print = |out: &mut Out| match args {
         Args { numstat: true, .. } => stat::numstat(&files, out),
         Args { shortstat: true, .. } => stat::shortstat(&files, out),
         Args { stat: true, .. } => {
             let look = stat::StatStyle { colour: args.color.is_on(), most_rows: usize::MAX };
             let folded = entries(&opened, &options, folding(args), differences.clone())?;
-            stat::print(&folded, &each()?, &files, &look, &mut |text| out.raw_line(text))
+            stat::print(&folded, &each(differences)?, &files, &look, &mut |text| out.raw_line(text))
         }
         Args { hunks: true, .. } => {
             differences.iter().try_for_each(|d| hunks::print(&opened, d, out))
         }
-        Args { json: true, .. } => each()?.iter().try_for_each(|d| out.json(json(d))),
+        Args { json: true, .. } => each(differences)?.iter().try_for_each(|d| out.json(json(d))),
         Args { name_only: true, .. } => {
-            each()?.iter().try_for_each(|d| out.line(format_args!("{}", line::shown(d))))
+            let each = each(differences)?;
+            each.iter().try_for_each(|d| out.line(format_args!("{}", line::shown(d))))
         }
         Args { name_status: true, .. } => {
-            each()?.iter().try_for_each(|d| out.line(format_args!("{}", line::status(d))))
+            let each = each(differences)?;
+            each.iter().try_for_each(|d| out.line(format_args!("{}", line::status(d))))
         }
-        _ => list(&entries(&opened, &options, folding(args), differences.clone())?, args, out),
+        _ => list(&entries(&opened, &options, folding(args), differences)?, args, out),
     };
     print(&mut out)?;
     out.end()?;
     patch::tell_of_renames(&left_out);
     tell_unmatched(&options.selection, "change");
     tell_ignored(&opened, &options.selection)?;
-    output::tell_of_denied(&denied, "shown");
+    output::tell_of_denied(&left_out.denied, "shown");
     if counts && !left_out.unknown.is_empty() {
         patch::tell_of_unknown(&left_out, "counted");
     }
-    if !denied.is_empty() || (counts && !left_out.unknown.is_empty()) {
+    if !left_out.denied.is_empty() || (counts && !left_out.unknown.is_empty()) {
         return Ok(Ending::Exit(2));
     }
     Ok(if is_any { Ending::Findings } else { Ending::Done })

@@ -6,7 +6,7 @@ mod offer;
 mod question;
 mod shown;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::asking;
 use super::error::CliError;
@@ -157,7 +157,7 @@ fn by_ids(offer: &Offer<'_>, given: &[String]) -> Result<ChosenHunks, CliError> 
 /// selection, or of an object in a removed directory, which `diff` of the object's own path gives.
 fn unknown(offer: &Offer<'_>, id: &str) -> Result<CliError, CliError> {
     let (opened, options) = (offer.opened, DiffOptions::default());
-    let (all, _denied) = sorted_past_denied(opened, &options, &HashMap::new())?;
+    let (all, _denied) = sorted_past_denied(opened, &options)?;
     let (mut dirs, mut outside) = (all.clone(), all.clone());
     opened.with_tree(|view| {
         outside.retain(|d| !offer.selection.has_change(view, &d.change));

@@ -33,7 +33,7 @@ pub(in crate::inspect) use lines::LineDiff;
 pub use lines::has_too_many_lines;
 pub use one::write_difference;
 use pairs::Pairs;
-pub use stat::{FileStat, Volume, stats};
+pub use stat::{FileStat, PatchStats, Volume, stats};
 pub use style::{Escape, Style};
 
 /// What a patch leaves out.
@@ -111,7 +111,7 @@ pub fn patch_as(
     style: &Style,
     out: &mut dyn Write,
 ) -> Result<io::Result<PatchOmissions>> {
-    let mut pairs = Pairs::find(opened, options, style)?;
+    let mut pairs = Pairs::find(opened, options, style, &mut |_| {})?;
     pairs.largest = MAX_FILE_BYTES;
     let mut failed = None;
     opened.with_tree(|view| {

@@ -64,16 +64,22 @@ pub(super) type EachPair<'e> =
     dyn FnMut(PatchSide<'_, '_>, PatchSide<'_, '_>) -> super::PatchResult + 'e;
 
 impl Pairs {
-    /// Collects the pairs of all differences.
+    /// Collects the pairs of all differences, and calls `each` for each difference.
     ///
     /// # Errors
     /// The session or the base cannot be read.
-    pub fn find(opened: &OpenSession, options: &DiffOptions, style: &Style) -> Result<Self> {
+    pub fn find(
+        opened: &OpenSession,
+        options: &DiffOptions,
+        style: &Style,
+        each: &mut dyn FnMut(Difference),
+    ) -> Result<Self> {
         let (selection, largest) = (options.selection.clone(), u64::MAX);
         let mut pairs = Self { selection, largest, ..Self::default() };
         let denied = diff_past_denied(opened, options, &mut |view, difference| {
             pairs.left_out.differences += 1;
             pairs.add(opened, view, &difference)?;
+            each(difference);
             Ok(ControlFlow::Continue(()))
         })?;
         pairs.left_out.denied = denied;

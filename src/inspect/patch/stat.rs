@@ -8,7 +8,7 @@ use super::pairs::Pairs;
 use super::style::Style;
 use super::{Failure, PatchOmissions};
 use crate::delta::MergedPath;
-use crate::inspect::diff::DiffOptions;
+use crate::inspect::diff::{DiffOptions, Difference};
 use crate::inspect::error::Result;
 use crate::inspect::opened::OpenSession;
 
@@ -46,17 +46,24 @@ impl FileStat {
     }
 }
 
-/// The changed files, sorted by their paths, and what has no content to count. Files whose earlier
-/// content is not known are in both.
+/// How much changed in all.
+#[derive(Debug, Default)]
+pub struct PatchStats {
+    /// The changed files, sorted by their paths.
+    pub files: Vec<FileStat>,
+    /// What has no content to count. Files whose earlier content is not known are also in `files`.
+    pub left_out: PatchOmissions,
+    /// The differences behind both, in no order.
+    pub differences: Vec<Difference>,
+}
+
+/// Counts how much changed.
 ///
 /// # Errors
 /// The session or the base cannot be read.
-pub fn stats(
-    opened: &OpenSession,
-    options: &DiffOptions,
-    style: &Style,
-) -> Result<(Vec<FileStat>, PatchOmissions)> {
-    let mut pairs = Pairs::find(opened, options, style)?;
+pub fn stats(opened: &OpenSession, options: &DiffOptions, style: &Style) -> Result<PatchStats> {
+    let mut differences = Vec::new();
+    let mut pairs = Pairs::find(opened, options, style, &mut |one| differences.push(one))?;
     let (mut files, mut only_space) = (Vec::new(), BTreeSet::new());
     opened.with_tree(|view| {
         let counted = pairs.each(opened, view, &mut |(from, mut old), (to, mut new)| {
@@ -86,7 +93,8 @@ pub fn stats(
     };
     files.extend(pairs.left_out.unknown.iter().map(unknown));
     files.sort_by(|a, b| a.path().cmp(&b.path()));
-    Ok((files, PatchOmissions { only_space, ..pairs.left_out }))
+    let left_out = PatchOmissions { only_space, ..pairs.left_out };
+    Ok(PatchStats { files, left_out, differences })
 }
 
 fn volume(old: Option<&Blob<'_>>, new: Option<&Blob<'_>>, style: &Style) -> Volume {

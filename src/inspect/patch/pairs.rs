@@ -406,7 +406,7 @@ impl Pairs {
     fn drop_existing_targets(&mut self, view: &TreeView<'_>) -> Result<()> {
         let mut gone = BTreeSet::new();
         let mut finder = CachedLookup::new(view);
-        for path in &self.old {
+        for path in self.old.iter().filter(|path| !self.new.contains(*path)) {
             let now = finder.find(path)?;
             if now.is_none_or(|now| !has_blob(now.attr().kind)) {
                 gone.insert(path.clone());

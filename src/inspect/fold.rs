@@ -82,8 +82,8 @@ pub fn sorted_past_denied(
     Ok((sorted(opened, options, all, &HashMap::new())?, denied))
 }
 
-/// Sorts differences by path. `moved` maps current paths to earlier ones: each such pair becomes one
-/// rename instead of an addition and a deletion.
+/// Sorts differences by path. `moved` maps current paths to earlier ones: each such pair becomes
+/// one rename instead of an addition and a deletion.
 ///
 /// # Errors
 /// The session or the base cannot be read.

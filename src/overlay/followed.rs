@@ -39,14 +39,14 @@ pub(super) fn shown_base_dir(
     name: &Name,
 ) -> Result<ShownBaseDir> {
     let is_missing = is_missing(view, ino, &redirect)?;
-    let is_applied = || view.core.base.has_unfinished_apply();
+    let is_apply_unfinished = || view.core.base.has_unfinished_apply();
     if let Some(base) = followed(view, ino, (&redirect, is_missing), parent, name)?
-        && !is_applied()?
+        && !is_apply_unfinished()?
     {
         return Ok(ShownBaseDir { base: Some(base), is_missing: false });
     }
     let is_anothers = is_missing && dir_at(view, &redirect).is_some();
-    if is_anothers && is_applied()? {
+    if is_anothers && is_apply_unfinished()? {
         return Ok(ShownBaseDir { base: Some(redirect), is_missing: false });
     }
     Ok(ShownBaseDir { base: Some(redirect).filter(|_| !is_anothers), is_missing })

@@ -366,7 +366,10 @@ fn a_directory_that_the_base_moved_shows_once() {
         assert_eq!(said(dir, &["find", "s.db"]).1, shown);
         let checked = said(dir, &["check", "s.db"]);
         assert!(checked.0 == 0 && checked.1.contains("s.db: sound"), "{checked:?}");
-        assert_eq!(said(dir, &["apply", "s.db", "--yes"]).0, 0);
+        let refused = said(dir, &["apply", "s.db", "--yes"]);
+        assert!(refused.0 == 1 && refused.1.contains(": was removed in the base"), "{refused:?}");
+        assert_eq!(said(dir, &["find", "s.db"]).1, shown);
+        assert_eq!(said(dir, &["apply", "s.db", "--yes", "--force"]).0, 0);
         assert_eq!(said(dir, &["diff", "s.db"]), (0, String::new()));
         assert_eq!(said(dir, &["find", "s.db"]).1, shown);
         for path in shown.lines().filter(|path| *path != "/") {

@@ -489,10 +489,9 @@ fn moved_along(
 /// Whether a file or link of the session has a path at which the base had nothing. Had it replaced
 /// or followed something, that would be its origin, or have an original.
 fn is_added_on_both_sides(change: &Change) -> bool {
-    let is_made = |after: &TreeObject| {
-        after.row().is_some() && after.origin().is_none() && has_blob(after.attr().kind)
-    };
-    change.original.is_none() && !change.is_moved && change.after.as_ref().is_some_and(is_made)
+    let made = change.after.as_ref().filter(|o| o.row().is_some() && o.origin().is_none());
+    let is_made = made.is_some_and(|object| has_blob(object.attr().kind));
+    change.original.is_none() && !change.is_moved && is_made
 }
 
 /// Whether git stores content for objects of this kind.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::stat_ahead::{Stat, stat_ahead};
+use super::stat_ahead::{LookUp, stat_ahead};
 use super::{BaseObject, Change, ChangeSearch, SessionDir, found, links};
 use crate::base::BasePath;
 use crate::delta::{Ino, InodeRow};
@@ -32,7 +32,7 @@ impl ChangeSearch<'_> {
         &mut self,
         dir: &SessionDir,
         entries: Vec<(Name, Ino)>,
-        stat: &mut Stat<'_>,
+        stat: &mut LookUp<'_>,
         below: &mut Vec<SessionDir>,
     ) -> Result<bool> {
         for (name, ino) in entries {
@@ -119,7 +119,8 @@ impl ChangeSearch<'_> {
         match from {
             _ if same => change.before = here,
             Some(from) => {
-                if redirected.is_none_or(|place| !place.base_missing) {
+                // The base may have another directory of the session at that path.
+                if redirected.is_none_or(|place| place.base.is_some()) {
                     change.before = self.base_object(from.clone())?;
                 }
                 // At its own path it is no link: an editor's save by rename changes the number.

@@ -13,13 +13,13 @@ const FEWEST: usize = 64;
 const MAX_AHEAD: usize = 1024;
 
 /// Returns the attributes of the object at a path.
-pub(super) type Stat<'a> = dyn FnMut(&BasePath) -> Result<BaseAttr, BaseError> + 'a;
+pub(super) type LookUp<'a> = dyn FnMut(&BasePath) -> Result<BaseAttr, BaseError> + 'a;
 
 /// Calls `search` with a function that it has to call for each of `paths`, in their order.
 pub(super) fn stat_ahead<R>(
     base: &dyn Base,
     paths: Vec<BasePath>,
-    search: impl FnOnce(&mut Stat<'_>) -> R,
+    search: impl FnOnce(&mut LookUp<'_>) -> R,
 ) -> R {
     if paths.len() < FEWEST {
         return search(&mut |path| base.stat(path));

@@ -1,7 +1,8 @@
 //! acetate: a copy-on-write directory for agents, served over NFSv3.
 //!
-//! A read-only host directory (the base) and a SQLite file (the delta, also called the session) are
-//! merged into one tree, which any NFSv3 client can mount. docs/ARCHITECTURE.md has the details.
+//! A read-only host directory (the base) and the changes in a SQLite file (the session) are merged
+//! into one tree, which any NFSv3 client can mount. docs/ARCHITECTURE.md has the details, and the
+//! life of a WRITE.
 //!
 //! Programs start with [`workspace`], which has examples. Tools that inspect sessions are in
 //! [`inspect`].
@@ -33,18 +34,11 @@
 //!
 //! [`json`], `escape` (text for a terminal), `system_error` (words for errors of the system),
 //! [`pattern`] (globs of paths) and `run_queue` (woken calls) belong to no layer.
-//!
-//! # Life of a WRITE
-//!
-//! [`server`] reads one bounded record and checks the reply cache. [`nfs`] decodes it (the data
-//! stays a slice of the record) and checks the handle. [`overlay`] sends the change to the writer
-//! thread of [`worker`]. The writer runs it in a transaction with other waiting changes, its batch:
-//! attributes before, copy-up if needed, chunks, inode, audit row, attributes after. After the
-//! commit, caches are invalidated; only then the replies are sent.
 
 // What is public for the tests alone is unused without it.
 #![cfg_attr(not(feature = "internals"), allow(unused_imports))]
 
+/// Public for `main` alone.
 pub mod cli;
 pub mod inspect;
 pub mod workspace;

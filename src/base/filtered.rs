@@ -1,4 +1,4 @@
-//! A base without hidden paths.
+//! Hides the paths of a base that match patterns.
 
 use std::fmt;
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use crate::config::parse_bytes;
 use crate::mounting::server::ServerSettings;
 use crate::overlay::CopyLimits;
 
-/// The options.
+/// Options of commands that open a session to serve it.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(super) struct SessionOptions {
     /// Fail if there is no such session, instead of making one.

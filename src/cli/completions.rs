@@ -15,9 +15,9 @@ const PROGRAM: &str = "acetate";
 
 /// Print a script that completes command lines in a shell.
 ///
-/// Completes commands, options and session files; and from the session on the line paths in its
-/// tree, keys, ids of hunks, names of tools and exports. Without a session on the line, that of
-/// $ACETATE_SESSION is used. For bash, put `source <(acetate completions bash)` into ~/.bashrc; zsh
+/// Completes commands, options and session files; after a session, also paths in its tree, keys,
+/// ids of hunks, names of tools and exports. Without a session on the line, it uses
+/// $ACETATE_SESSION. For bash, put `source <(acetate completions bash)` into ~/.bashrc; zsh
 /// wants it as a file `_acetate` in a directory of its `fpath`, fish as
 /// ~/.config/fish/completions/acetate.fish.
 #[derive(Debug, clap::Args)]

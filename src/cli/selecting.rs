@@ -13,11 +13,10 @@ use crate::inspect::ignored_changes::ignored_changes;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::{MAX_NOTED, Selection, SelectionText};
 
-/// How many files are named that only ignore rules leave out, and how many moves that only one of
-/// their paths leaves out.
+/// The most paths that a note names.
 const NAMED: usize = 3;
 
-/// What is left out.
+/// The options that exclude paths.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct LeaveOut {
     /// Leave out what this glob matches.

@@ -1,7 +1,8 @@
 //! What a view remembers of session rows, so that it need not ask again.
 //!
-//! All memos obey one rule: an entry is what the transaction of the view would answer. Nothing but
-//! session rows goes into them, and only the writer changes rows, so three things can end an entry:
+//! All memos obey one rule: an entry is what the transaction of the view would answer. They hold
+//! session rows, and for a place the base directory that it names, which each use looks up again.
+//! Only the writer changes rows, so these can end an entry:
 //!
 //! - A change makes it stale. The change lists what it makes stale ([`Invalidation`]), and that is
 //!   removed before anything that may see the change can ask: from the writer's memo at once, from
@@ -11,8 +12,8 @@
 //!   caches get committed rows only.
 //! - A commit that begins after a reader's snapshot: the caches may be ahead of it then. The reader
 //!   neither uses nor fills them any more ([`ReaderMemo`]).
-//!
-//! What the base has is in no memo, but that a place names a base directory: each use looks there.
+//! - For a place: the host has another directory at the base path. A use that finds this removes
+//!   the entry ([`View::place`](super::resolve::View::place)).
 
 use std::sync::Arc;
 
@@ -71,8 +72,8 @@ pub(super) trait Memo {
     /// Remembers it, for the path that is the object's cached location.
     fn add_showing(&self, _id: FileId, _path: &BasePath) {}
 
-    /// Removes an entry that turned out to be stale. (A caller removes it from the readers' caches
-    /// itself, because the writer finds such entries too.)
+    /// Removes an entry that turned out to be stale. The caller also removes it from the readers'
+    /// caches ([`Caches::forget`]): the writer finds such entries too, and has its own memo.
     fn forget(&self, _stale: &Invalidation) {}
 }
 

@@ -11,7 +11,7 @@ use super::error::Result;
 use super::node::DirPlace;
 use super::resolve::View;
 
-/// Whether the session moved a base object out of `name` in `dir`, or the one that was there.
+/// Whether the session moved the base object at `name` in `dir`, or one below it, to another place.
 pub(super) fn is_moved_out_of(view: &View<'_>, dir: &DirPlace, name: &Name) -> Result<bool> {
     let base = match &dir.base {
         // The path by the rows costs a walk to the root.

@@ -37,8 +37,8 @@ impl RecordBufferPool {
         Some(kept.buffers.remove(at))
     }
 
-    /// Adds the rest of a buffer whose record was split off. After [`SPARE_AGE`] without a large
-    /// request the pool frees all buffers.
+    /// Adds the rest of a buffer whose record was split off. Some time after the last
+    /// large request, the pool frees all buffers.
     pub fn keep(self: &Arc<Self>, mut buffer: BytesMut) {
         buffer.clear();
         let mut kept = self.kept();

@@ -1,8 +1,8 @@
 //! The interface between the protocol and the filesystem.
 //!
-//! [`Vfs`] has one method per NFSv3 procedure that uses the filesystem, in the protocol's terms
-//! (objects, attributes, wcc data) but without its encoding. `nfs` calls it, `overlay` implements
-//! it, and tests implement it with a script.
+//! [`Vfs`] has a method per operation of NFSv3 on the filesystem, in the protocol's terms (objects,
+//! attributes, wcc data) but without its encoding. `nfs` and `control` call it, `overlay` and
+//! `export` implement it, and tests implement it with a script.
 //!
 //! This module depends on no other module of the crate, and does no I/O.
 

@@ -167,7 +167,7 @@ impl CommitEngine {
             let operation = batch.operation(at);
             match outcome {
                 Ok(()) => isolate("a hook after a commit", || operation.after_commit()),
-                Err(_) => isolate("dropping a hook", || operation.give_up()),
+                Err(_) => isolate("dropping a hook", || operation.drop_hook()),
             };
         }
         // If the outcome of a commit is unknown, the writer is gone and the count stays odd, so
@@ -217,7 +217,7 @@ impl CommitEngine {
                 None => {}
             }
             for at in 0..batch.len() {
-                isolate("dropping a hook", || batch.operation(at).give_up());
+                isolate("dropping a hook", || batch.operation(at).drop_hook());
             }
             self.abort()?;
             self.savepoint_batches = SAVEPOINT_BATCHES;

@@ -43,14 +43,14 @@ impl Job {
 pub(super) trait WriteOperation {
     /// Runs the closure and keeps its value; returns whether to commit. May panic.
     ///
-    /// Runs again if the batch restarts, after [`WriteOperation::give_up`], unless it panicked.
+    /// Runs again if the batch restarts, after [`WriteOperation::drop_hook`], unless it panicked.
     fn run(&mut self, txn: &mut dyn WriteTxn) -> bool;
 
     /// Runs the hook of a committed operation. May panic.
     fn after_commit(&mut self);
 
     /// Drops the hook of an operation without a commit, before the next operation runs.
-    fn give_up(&mut self);
+    fn drop_hook(&mut self);
 }
 
 /// A change with its reply channel.
@@ -71,7 +71,7 @@ pub(super) trait ReadOperation {
     fn has_run(&self) -> bool;
 
     /// Drops the value, so that the closure can run again.
-    fn give_up(&mut self);
+    fn drop_value(&mut self);
 }
 
 /// A read with its reply channel.
@@ -129,7 +129,7 @@ where
         }
     }
 
-    fn give_up(&mut self) {
+    fn drop_hook(&mut self) {
         drop(self.hook.take());
     }
 }
@@ -179,7 +179,7 @@ impl<T, F: FnMut(&dyn ReadTxn) -> T> ReadOperation for ReadJob<T, F> {
         self.has_run
     }
 
-    fn give_up(&mut self) {
+    fn drop_value(&mut self) {
         (self.has_run, self.value) = (false, None);
     }
 }

@@ -29,8 +29,9 @@ pub const SOLO_WRITES: u8 = 8;
 /// Batches that run with savepoints, starting with one that restarted to roll an operation back.
 pub const SAVEPOINT_BATCHES: u8 = 8;
 
-/// Bytes of a change that may run on its caller's thread. Larger ones take too long there.
-pub const INLINE_WRITE_BYTES: usize = 64 << 10;
+/// Memory of a change that may run on its caller's thread, in bytes: 64 KiB of data, and what else
+/// a change takes. Larger ones take too long there.
+pub const INLINE_WRITE_BYTES: usize = 65 << 10;
 
 /// Time after which a thread of the runtime counts as held up by inline work, so that another
 /// thread is woken to poll.

@@ -129,8 +129,8 @@ pub struct Worker {
 struct WorkerShared {
     writes: JobQueue<Job>,
     reads: JobQueue<Box<dyn QueuedRead>>,
-    writing: Mutex<CommitEngine>,
-    /// Set while the writer thread waits for `writing`; callers then do not take it.
+    engine: Mutex<CommitEngine>,
+    /// Set while the writer thread waits for `engine`; callers then do not take it.
     thread_waits: AtomicBool,
     /// Whether every commit is synced.
     strict: bool,
@@ -195,13 +195,13 @@ impl Worker {
             callers => Box::new(Inline::new(callers, Arc::clone(&watch))),
         };
         let strict = options.strict;
-        let writing = CommitEngine::new(writer, Arc::clone(&status), limits, strict);
+        let engine = CommitEngine::new(writer, Arc::clone(&status), limits, strict);
         let writes = BatchSize { ops: limits.write_queue_ops, bytes: limits.write_queue_bytes };
         let reads = BatchSize { ops: limits.read_queue_ops, bytes: 0 };
         let shared = Arc::new(WorkerShared {
             writes: JobQueue::new(writes),
             reads: JobQueue::new(reads),
-            writing: Mutex::new(writing),
+            engine: Mutex::new(engine),
             thread_waits: AtomicBool::new(false),
             strict,
             store: Arc::downgrade(&store),
@@ -369,11 +369,11 @@ impl WorkerShared {
     ///
     /// # Errors
     /// The store panicked while a caller wrote, so its state is unknown.
-    fn writing(&self) -> Result<MutexGuard<'_, CommitEngine>, WorkError> {
+    fn engine(&self) -> Result<MutexGuard<'_, CommitEngine>, WorkError> {
         self.thread_waits.store(true, Ordering::Relaxed);
-        let writing = self.writing.lock();
+        let engine = self.engine.lock();
         self.thread_waits.store(false, Ordering::Relaxed);
-        writing.map_err(|_| WorkError::Panicked)
+        engine.map_err(|_| WorkError::Panicked)
     }
 
     /// Records that the writer finished its operation.

@@ -24,7 +24,7 @@ pub(super) fn run(
     let mut jobs = Vec::new();
     loop {
         woken.drain();
-        let due = shared.writing()?.run_due();
+        let due = shared.engine()?.run_due();
         match shared.writes.take(&mut jobs, max, due, joins) {
             TakeOutcome::Items(mut cost) => {
                 let is_synced = jobs.first().is_some_and(is_synced);
@@ -32,12 +32,12 @@ pub(super) fn run(
                     let joins = |next: &Job| is_synced || !next.needs_sync();
                     shared.writes.take_more(jobs, &mut cost, max, joins);
                 };
-                let mut writing = shared.writing()?;
+                let mut engine = shared.engine()?;
                 shared.writer_activity.begin(shared.watch.now());
                 shared.watch.wake();
-                writing.work(&mut jobs, &mut more);
+                engine.work(&mut jobs, &mut more);
                 shared.end_writing();
-                drop(writing);
+                drop(engine);
                 shared.executor.note_batch(cost.ops);
                 shared.writes.release(cost);
             }
@@ -50,7 +50,7 @@ pub(super) fn run(
     // readers are not waited for.
     shared.readers.wait();
     shared.executor.close();
-    shared.writing()?.close()
+    shared.engine()?.close()
 }
 
 /// Closes both queues and fails waiting writes, however the writer thread ends.

@@ -29,7 +29,7 @@ impl Beneath {
     /// # Errors
     /// ENOENT, ENOTDIR, ELOOP for a symbolic link in an ancestor, and EXDEV for a mount point.
     pub fn dir(&self, path: &BasePath) -> io::Result<OwnedFd> {
-        match self.0.open_anchor(path)? {
+        match self.0.open_dir(path)? {
             Reached::Object(dir) => Ok(dir),
             Reached::MountPoint => Err(Errno::XDEV.into()),
         }

@@ -164,11 +164,11 @@ impl HostDir {
     /// Whether the directory `path` may fold names. A directory without read permission counts as
     /// exact, because its names cannot be listed.
     fn folds(&self, path: &BasePath) -> Result<bool, BaseError> {
-        let opened = match self.walker.open_dir(path) {
+        let opened = match self.walker.open_listing(path) {
             Err(Errno::MFILE | Errno::NFILE) => {
                 self.dir_fds.clear();
                 self.descriptors.clear();
-                self.walker.open_dir(path)
+                self.walker.open_listing(path)
             }
             opened => opened,
         };
@@ -322,7 +322,7 @@ mod tests {
     fn a_probe_tells_a_directory_that_folds_from_one_that_does_not() {
         let dir = tree();
         let probed = |base: &HostDir, at: &str| {
-            let opened = base.walker.open_dir(&path(at)).unwrap();
+            let opened = base.walker.open_listing(&path(at)).unwrap();
             let Reached::Object(fd) = opened else { panic!("a mount point") };
             base.probe(fd)
         };

@@ -178,7 +178,7 @@ impl HostDir {
     /// The entries of a directory, read without the listing cache, which a search would flush. A
     /// directory that is gone, unreadable or a mount point has none.
     fn read_anew(&self, dir: &BasePath) -> Result<Vec<ListedEntry>, BaseError> {
-        let entries = match self.walker.open_dir(dir) {
+        let entries = match self.walker.open_listing(dir) {
             Ok(Reached::Object(fd)) => self.read_entries(dir, fd),
             Ok(Reached::MountPoint) => return Ok(Vec::new()),
             Err(error) => Err(path_error(error)),

@@ -98,11 +98,11 @@ impl HostDir {
             return Ok(Some(open_dir));
         }
         let path = BasePath::from_bytes(path).ok_or(BaseError::NotFound)?;
-        let opened = match self.walker.open_anchor(&path) {
+        let opened = match self.walker.open_dir(&path) {
             Err(Errno::MFILE | Errno::NFILE) => {
                 self.dir_fds.clear();
                 self.descriptors.clear();
-                self.walker.open_anchor(&path)
+                self.walker.open_dir(&path)
             }
             other => other,
         };

@@ -134,7 +134,7 @@ impl HostDir {
     /// Reads the directory `path`, and caches the listing if it is reliable.
     fn read_listing(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError> {
         let began = SystemTime::now();
-        let dir = match self.walker.open_dir(path).map_err(path_error)? {
+        let dir = match self.walker.open_listing(path).map_err(path_error)? {
             Reached::Object(dir) => dir,
             Reached::MountPoint => return Ok(Arc::default()),
         };

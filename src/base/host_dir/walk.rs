@@ -21,12 +21,12 @@ use super::walk_beneath as beneath;
 
 /// Flags to open a directory for `*at` calls: only search permission is needed.
 #[cfg(target_os = "linux")]
-pub(super) const ANCHOR: OFlags =
+pub(super) const DIR_FLAGS: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Flags to open a directory for `*at` calls.
 #[cfg(not(target_os = "linux"))]
-pub(super) const ANCHOR: OFlags =
+pub(super) const DIR_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Flags to read a directory's entries.
@@ -75,7 +75,7 @@ impl Walker {
     ///
     /// With `stepwise`, `openat2` is not used even if it is available.
     pub(super) fn open(root: &Path, stepwise: bool) -> Result<Self, Errno> {
-        let flags = ANCHOR.difference(OFlags::NOFOLLOW);
+        let flags = DIR_FLAGS.difference(OFlags::NOFOLLOW);
         let root = rustix::fs::open(root, flags, Mode::empty())?;
         #[cfg(target_os = "linux")]
         if !stepwise && beneath::is_available(root.as_fd()) {
@@ -110,8 +110,8 @@ impl Walker {
     }
 
     /// Opens the directory `path` for `*at` calls.
-    pub(super) fn open_anchor(&self, path: &BasePath) -> Result<Reached<OwnedFd>, Errno> {
-        self.open_with(path, ANCHOR)
+    pub(super) fn open_dir(&self, path: &BasePath) -> Result<Reached<OwnedFd>, Errno> {
+        self.open_with(path, DIR_FLAGS)
     }
 
     /// `stat` of `path`, not following a symbolic link.
@@ -161,7 +161,7 @@ impl Walker {
     }
 
     /// Opens the directory `path` to read its entries.
-    pub(super) fn open_dir(&self, path: &BasePath) -> Result<Reached<OwnedFd>, Errno> {
+    pub(super) fn open_listing(&self, path: &BasePath) -> Result<Reached<OwnedFd>, Errno> {
         self.open_unnoticed(path, LISTING)
     }
 

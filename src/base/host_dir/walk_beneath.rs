@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use super::walk::{ANCHOR, Reached, retry};
+use super::walk::{DIR_FLAGS, Reached, retry};
 
 /// No `..` out of the start, no symbolic link (O_PATH opens a final one itself), no magic link of
 /// /proc, no mount point.
@@ -27,7 +27,7 @@ const ITSELF: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXE
 
 /// Whether the kernel has `openat2` and no seccomp filter forbids it.
 pub(super) fn is_available(root: BorrowedFd<'_>) -> bool {
-    open_piece(root, b".", ANCHOR).is_ok()
+    open_piece(root, b".", DIR_FLAGS).is_ok()
 }
 
 /// `stat` of `path`, relative to `from`.
@@ -68,7 +68,7 @@ fn covered(from: BorrowedFd<'_>, path: &[u8]) -> Result<Reached<OwnedFd>, Errno>
     let Some(at) = path.iter().rposition(|&b| b == b'/') else {
         return Ok(Reached::MountPoint);
     };
-    match open_in_pieces(from, &path[..at], ANCHOR) {
+    match open_in_pieces(from, &path[..at], DIR_FLAGS) {
         Ok(_) => Ok(Reached::MountPoint),
         Err(Errno::XDEV) => Err(Errno::NOENT),
         Err(other) => Err(other),
@@ -83,7 +83,7 @@ fn open_in_pieces(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<Ow
             return Err(Errno::NAMETOOLONG);
         };
         let start = open_dir.as_ref().map_or(from, AsFd::as_fd);
-        open_dir = Some(open_piece(start, &rest[..at], ANCHOR)?);
+        open_dir = Some(open_piece(start, &rest[..at], DIR_FLAGS)?);
         rest = &rest[at + 1..];
     }
     open_piece(open_dir.as_ref().map_or(from, AsFd::as_fd), rest, flags)

@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::attr::device_of;
-use super::walk::{ANCHOR, AS_IT_IS, Reached, retry};
+use super::walk::{AS_IT_IS, DIR_FLAGS, Reached, retry};
 
 /// Identifies a mounted filesystem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +113,7 @@ fn parent<'p>(
     let mut rest = path;
     while let Some(at) = rest.iter().position(|&b| b == b'/') {
         let dir = open_dir.as_ref().map_or(from, AsFd::as_fd);
-        let next = retry(|| rustix::fs::openat(dir, &rest[..at], ANCHOR, Mode::empty()))?;
+        let next = retry(|| rustix::fs::openat(dir, &rest[..at], DIR_FLAGS, Mode::empty()))?;
         if MountIdentity::of(next.as_fd())? != *mount {
             return Err(Errno::NOENT);
         }

@@ -1,4 +1,4 @@
-//! Words what the user can do about a refused apply.
+//! The hints of a refused apply: what the user can do.
 
 use crate::inspect::apply::ApplyAdvice;
 

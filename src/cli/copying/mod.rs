@@ -1,6 +1,6 @@
 //! Copies objects from the merged tree or this machine to either.
 //!
-//! `reading` reads the sources, `ahead` many small files at once; `placing` writes the copies,
+//! `reading` reads the sources, `read_ahead` many small files at once; `placing` writes the copies,
 //! `bulk` many at once.
 
 mod bulk;

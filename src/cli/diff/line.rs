@@ -56,7 +56,7 @@ pub(super) fn held(folded: &Folded) -> String {
     format!("{files}{whose}, {}{more}{drifted}", text::bytes(folded.bytes))
 }
 
-/// Whose files are that programs keep for themselves, behind their number.
+/// Whose files they are that programs keep for themselves, to follow their number.
 pub(in crate::cli) fn whose(owner: OwnedBy) -> &'static str {
     match owner {
         OwnedBy::Git => " of git's own",
@@ -64,7 +64,7 @@ pub(in crate::cli) fn whose(owner: OwnedBy) -> &'static str {
     }
 }
 
-/// The path, with a slash behind that of a directory.
+/// The path, with a slash after that of a directory.
 pub(super) fn shown(difference: &Difference) -> String {
     let path = difference.path.as_bytes();
     if is_dir(difference) { text::dir_name(path) } else { text::name(path) }

@@ -1,4 +1,5 @@
-//! Ids of hunks.
+//! Ids of hunks, for `--hunk`: 12 hexadecimal digits, the same as long as path and change are
+//! (docs/decisions/0054).
 
 use std::fmt;
 

@@ -35,7 +35,7 @@ impl Overlay {
         caller: &Caller,
         paths: Vec<MergedPath>,
     ) -> std::result::Result<DiscardExtent, FsError> {
-        self.give_up(caller, move |edit| {
+        self.change_unlimited(caller, move |edit| {
             refuse_during_apply(edit)?;
             // Of a move that the base made too, both ends are given up.
             let settled = settle_at(edit, &paths)?;
@@ -61,7 +61,7 @@ impl Overlay {
         caller: &Caller,
         dirs: Vec<MergedPath>,
     ) -> std::result::Result<(), FsError> {
-        self.give_up(caller, move |edit| {
+        self.change_unlimited(caller, move |edit| {
             refuse_during_apply(edit)?;
             for dir in &dirs {
                 reset_attributes(edit, dir)?;
@@ -77,7 +77,7 @@ impl Overlay {
         self.core.base.has_unfinished_apply().unwrap_or(false)
     }
 
-    pub(super) async fn give_up<T: Send + 'static>(
+    pub(super) async fn change_unlimited<T: Send + 'static>(
         &self,
         caller: &Caller,
         mut f: impl FnMut(&mut Edit<'_>) -> Result<T> + Send + 'static,

@@ -26,7 +26,7 @@ impl Overlay {
         caller: &Caller,
         paths: Vec<MergedPath>,
     ) -> std::result::Result<(), FsError> {
-        self.give_up(caller, move |edit| {
+        self.change_unlimited(caller, move |edit| {
             refuse_during_apply(edit)?;
             for path in &paths {
                 show_dirs_above(edit, path)?;

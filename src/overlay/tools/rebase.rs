@@ -80,7 +80,7 @@ impl Overlay {
         applied: Vec<RebaseItem>,
     ) -> std::result::Result<Vec<MergedPath>, FsError> {
         self.core.base.invalidate();
-        self.give_up(caller, move |edit| {
+        self.change_unlimited(caller, move |edit| {
             let moves = AppliedMoves::of(&applied);
             let settled = settle_above(edit, &applied, &moves)?;
             let moved = follow_moves(edit, &applied, &moves)?;

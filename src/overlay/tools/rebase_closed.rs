@@ -30,7 +30,7 @@ impl Overlay {
         applied: Vec<RebaseItem>,
     ) -> std::result::Result<(), FsError> {
         self.core.base.invalidate();
-        self.give_up(caller, move |edit| {
+        self.change_unlimited(caller, move |edit| {
             let mut above = BTreeSet::new();
             for applied in &applied {
                 let applied = named_now(edit, applied)?;

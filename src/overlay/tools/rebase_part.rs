@@ -41,7 +41,7 @@ impl Overlay {
         part: AppliedPart,
     ) -> std::result::Result<(), FsError> {
         self.core.base.invalidate();
-        self.give_up(caller, move |edit| {
+        self.change_unlimited(caller, move |edit| {
             keep_rest(edit, &applied, &part)?;
             record_given_up(edit, AuditProcedure::Apply, applied.path.clone())
         })

@@ -83,7 +83,7 @@ impl Overlay {
         copies: Vec<UnchangedCopy>,
     ) -> std::result::Result<(), FsError> {
         self.core.base.invalidate();
-        self.give_up(caller, move |edit| drop_copies(edit, &copies)).await
+        self.change_unlimited(caller, move |edit| drop_copies(edit, &copies)).await
     }
 
     /// Removes the moves of all directories that the base moved too. It is one change, synced

@@ -28,9 +28,9 @@ pub enum Procedure {
     Symlink = 10,
     /// Creates a special file (§3.3.11).
     Mknod = 11,
-    /// Removes a file (§3.3.12).
-    Remove = 12,
     /// Removes an object other than a directory (§3.3.12).
+    Remove = 12,
+    /// Removes an empty directory (§3.3.13).
     Rmdir = 13,
     /// Renames an object (§3.3.14).
     Rename = 14,

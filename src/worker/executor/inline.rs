@@ -49,15 +49,15 @@ impl Inline {
             return None;
         }
         // A poisoned lock is reported by the writer thread.
-        let mut writing = shared.writing.try_lock().ok()?;
+        let mut engine = shared.engine.try_lock().ok()?;
         shared.writer_activity.begin(permit.began);
-        let outcome = work(&mut writing);
+        let outcome = work(&mut engine);
         shared.end_writing();
         if outcome.is_some() {
             self.contention.note(1 + usize::from(guard.is_waited_for()));
         }
-        let wants_thread = writing.wants_thread();
-        drop(writing);
+        let wants_thread = engine.wants_thread();
+        drop(engine);
         if wants_thread {
             shared.writes.wake();
         }
@@ -75,12 +75,12 @@ impl Executor for Inline {
         shared: &WorkerShared,
         write: &mut dyn WriteOperation,
     ) -> Option<Result<Committed<()>, WorkError>> {
-        self.as_writer(shared, |writing| writing.try_write(&mut SingleOperation(write)))
+        self.as_writer(shared, |engine| engine.try_write(&mut SingleOperation(write)))
     }
 
     fn sync(&self, shared: &WorkerShared) -> Option<Result<WriteVerifier, WorkError>> {
         let verifier = || Ok(shared.status.verifier());
-        self.as_writer(shared, |writing| writing.is_synced().then(verifier))
+        self.as_writer(shared, |engine| engine.is_synced().then(verifier))
     }
 
     fn note_batch(&self, changes: usize) {

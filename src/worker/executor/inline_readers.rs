@@ -82,7 +82,7 @@ impl InlineReaders {
         }
         let is_sound = matches!(&outcome, Some(Err(error)) if error.kind == StoreErrorKind::Busy);
         self.give_back(is_sound.then_some(connection));
-        operation.give_up();
+        operation.drop_value();
         false
     }
 

@@ -105,12 +105,12 @@ fn behind(mender: &mut Repairer<'_>) -> Result<()> {
     ))? {
         let query = "SELECT size FROM fs_inode WHERE ino = ?1";
         let size: i64 = mender.conn.query_row(query, [ino], |row| row.get(0))?;
-        let (is_behind, paths) = cut(mender, ino, size.cast_unsigned())?;
+        let (is_beyond, paths) = cut(mender, ino, size.cast_unsigned())?;
         let what = match paths.is_empty() {
-            true => format!("zeros behind the end of inode {ino} are removed"),
-            false => format!("what lies behind the end of inode {ino} is {}", paths.join(", ")),
+            true => format!("zeros past the end of inode {ino} are removed"),
+            false => format!("what lies past the end of inode {ino} is {}", paths.join(", ")),
         };
-        mender.mended(if is_behind { "D2" } else { "D1" }, what);
+        mender.mended(if is_beyond { "D2" } else { "D1" }, what);
     }
     Ok(())
 }

@@ -73,12 +73,16 @@ impl LeaveOut {
     }
 }
 
-/// Reports globs that matched no `what`, and moves that are left out because one of their paths is
-/// excluded. Call it after everything has been examined.
+/// Reports globs that matched no `what`. Call it after everything has been examined.
 pub(super) fn tell_unmatched(selection: &Selection, what: &str) {
     for pattern in selection.unmatched() {
         output::line(format_args!("note: no {what} matches {pattern}"));
     }
+}
+
+/// Names moves that are left out because one of their paths is excluded. Call it after everything
+/// has been examined.
+pub(super) fn tell_excluded_moves(selection: &Selection) {
     let moves = selection.excluded_moves();
     for (path, excluded) in moves.iter().take(NAMED) {
         let (path, excluded) = (text::name(path.as_bytes()), text::name(excluded.as_bytes()));

@@ -30,64 +30,69 @@ pub fn chosen(opened: &OpenSession, selection: &Selection) -> Result<DiscardChoi
     let options = DiffOptions { selection: selection.clone(), ..DiffOptions::default() };
     opened.with_tree(|view| {
         let (mut paths, mut left) = (BTreeMap::new(), Vec::new());
-        let mut whole = Vec::new();
+        let (mut whole, mut tied) = (Vec::new(), Vec::new());
         let mut failed = None;
-        let through = view.changes(&mut |change| {
-            let (old, is_chosen) = (old_path(&change), selection.has_change(view, &change));
-            match split::first_unselected(opened, view, &options, &change) {
-                Ok(Some(_)) if is_chosen => whole.push(change.path.clone()),
-                Ok(_) if is_chosen => drop(paths.insert(change.path, old)),
-                Ok(_) => left.extend([Some(change.path), old].into_iter().flatten()),
-                Err(error) => failed = Some(error),
+        let mut sort = |change: Change| -> Result<()> {
+            let is_chosen = selection.has_change(view, &change);
+            let ends = view.discard_ends(&change).map_err(|e| InspectError::at(&change.path, e))?;
+            let is_split = split::first_unselected(opened, view, &options, &change)?.is_some();
+            if is_chosen && !is_split {
+                paths.insert(change.path, ends);
+                return Ok(());
             }
+            if is_chosen {
+                let list = if ends.len() > 1 { &mut tied } else { &mut whole };
+                list.push(change.path);
+            }
+            left.extend(ends);
+            Ok(())
+        };
+        let mut denied = Vec::new();
+        let mut each = |change| {
+            failed = sort(change).err();
             failed.is_none()
-        });
-        through?;
+        };
+        let through = view.changes_past_denied(&mut each, &mut |change| denied.push(change));
         if let Some(error) = failed {
             return Err(error);
         }
-        left.extend(whole.iter().cloned());
-        let holds: BTreeSet<_> = left.iter().flat_map(MergedPath::above).collect();
-        paths.retain(|path, _| !holds.contains(path));
-        let tied = leave_out_tied(&mut paths, left);
+        through?;
+        // What cannot be compared stays.
+        for change in denied {
+            left.extend(
+                [Some(change.path), change.from.as_ref().map(MergedPath::of_base)]
+                    .into_iter()
+                    .flatten(),
+            );
+        }
+        leave_out_tied(&mut paths, left, &mut tied);
         let is_outermost = |path: &&MergedPath| !path.above().any(|up| paths.contains_key(&up));
         let paths = paths.keys().filter(is_outermost).cloned().collect();
         Ok(DiscardChoice { paths, whole, tied })
     })
 }
 
-/// The old path of what a change moves.
-fn old_path(change: &Change) -> Option<MergedPath> {
-    let base = change.base_path().filter(|_| !change.is_link)?;
-    Some(MergedPath::of_base(base)).filter(|from| *from != change.path)
-}
-
-/// Removes the paths of moves whose discard would also discard a change at a path in `left`,
-/// because one of the two paths of the move is there or above it; and so on transitively. `paths`
-/// has the old path of each move. Returns the removed paths.
+/// Removes the paths whose discard would also discard a change at a path in `left`: one of their
+/// ends is above it, or of a move also there; and so on transitively. Adds removed moves to `tied`.
 fn leave_out_tied(
-    paths: &mut BTreeMap<MergedPath, Option<MergedPath>>,
+    paths: &mut BTreeMap<MergedPath, Vec<MergedPath>>,
     mut left: Vec<MergedPath>,
-) -> Vec<MergedPath> {
-    let mut tied = Vec::new();
+    tied: &mut Vec<MergedPath>,
+) {
     while !left.is_empty() {
-        let held: BTreeSet<_> = left
-            .drain(..)
-            .flat_map(|path| {
-                let above: Vec<_> = path.above().collect();
-                above.into_iter().chain([path])
-            })
-            .collect();
-        paths.retain(|path, old| {
-            let is_tied = old.as_ref().is_some_and(|old| held.contains(old) || held.contains(path));
-            if is_tied {
-                tied.push(path.clone());
-                left.extend([path.clone()].into_iter().chain(old.take()));
+        let above: BTreeSet<_> = left.iter().flat_map(MergedPath::above).collect();
+        let here: BTreeSet<_> = left.drain(..).collect();
+        paths.retain(|path, ends| {
+            let is_move = ends.len() > 1;
+            let is_in_way = |end: &MergedPath| above.contains(end) || is_move && here.contains(end);
+            let stays = !ends.iter().any(is_in_way);
+            if !stays {
+                tied.extend(is_move.then(|| path.clone()));
+                left.append(ends);
             }
-            !is_tied
+            stays
         });
     }
-    tied
 }
 
 /// The paths of a selection that `discard` removes.

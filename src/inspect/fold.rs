@@ -11,7 +11,7 @@ use super::diff::{
 };
 use super::error::Result;
 use super::opened::OpenSession;
-use super::split::walk_base;
+use super::split::walk_base_past_denied;
 use super::tool_owned::{OwnedBy, ToolOwnedFiles};
 use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
@@ -247,7 +247,7 @@ impl<'a> Folder<'a> {
     ) -> Result<()> {
         let Some(base) = dir.change.before.clone() else { return Ok(()) };
         let (mut paths, mut files, mut bytes, mut below) = (0, 0, 0, Vec::new());
-        walk_base(self.opened, &base, &mut |path, attr| {
+        walk_base_past_denied(self.opened, &base, &mut |path, attr| {
             let is_dir = attr.kind == FileKind::Directory;
             let object = BaseObject { path: path.clone(), attr: attr.clone() };
             if self.is_elsewhere(&object)? {

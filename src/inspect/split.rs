@@ -19,11 +19,35 @@ pub(super) fn walk_base(
     from: &BaseObject,
     each: &mut dyn FnMut(&BasePath, &BaseAttr) -> Result<bool>,
 ) -> Result<()> {
+    walk_base_with(opened, from, false, each)
+}
+
+/// As [`walk_base`], but passes by what cannot be listed or looked at because access is denied.
+///
+/// # Errors
+/// As [`walk_base`], for all other reasons.
+pub(super) fn walk_base_past_denied(
+    opened: &OpenSession,
+    from: &BaseObject,
+    each: &mut dyn FnMut(&BasePath, &BaseAttr) -> Result<bool>,
+) -> Result<()> {
+    walk_base_with(opened, from, true, each)
+}
+
+fn walk_base_with(
+    opened: &OpenSession,
+    from: &BaseObject,
+    is_past_denied: bool,
+    each: &mut dyn FnMut(&BasePath, &BaseAttr) -> Result<bool>,
+) -> Result<()> {
+    let is_passed = |error: &BaseError| {
+        matches!(error, BaseError::NotFound) || is_past_denied && matches!(error, BaseError::Denied)
+    };
     let mut open = vec![(from.path.clone(), Some(from.attr.clone()))];
     while let Some((path, attr)) = open.pop() {
         let attr = match attr.map_or_else(|| opened.base().stat(&path), Ok) {
             Ok(attr) => attr,
-            Err(BaseError::NotFound) => continue,
+            Err(error) if is_passed(&error) => continue,
             Err(source) => return Err(base_error(opened, &path, source)),
         };
         if !each(&path, &attr)? || attr.kind != FileKind::Directory {
@@ -31,7 +55,7 @@ pub(super) fn walk_base(
         }
         let listing = match opened.base().list(&path) {
             Ok(listing) => listing,
-            Err(BaseError::NotFound) => continue,
+            Err(error) if is_passed(&error) => continue,
             Err(source) => return Err(base_error(opened, &path, source)),
         };
         let mut below: Vec<_> = listing.entries.iter().map(|e| path.join(&e.name)).collect();
@@ -56,19 +80,23 @@ pub(super) fn first_unselected(
     options: &DiffOptions,
     change: &Change,
 ) -> Result<Option<MergedPath>> {
-    let Some(base) = removed_dir(change) else {
-        return excluded_in_moved(view, options, change);
-    };
-    if !options.selection.may_split(&MergedPath::of_base(&base.path)) {
-        return Ok(None);
-    }
-    let mut kept = None;
-    each_removed_below(opened, view, options, (base, change), &mut |object, is_chosen| {
-        if !is_chosen && kept.is_none() {
-            kept = Some(MergedPath::of_base(&object.path));
+    let is_dir = |base: &&BaseObject| base.attr.kind == FileKind::Directory;
+    let replaced = change.replaced.as_ref().filter(is_dir);
+    for base in removed_dir(change).into_iter().chain(replaced) {
+        if !options.selection.may_split(&MergedPath::of_base(&base.path)) {
+            continue;
         }
-    })?;
-    Ok(kept)
+        let mut kept = None;
+        each_removed_below(opened, view, options, (base, change), &mut |object, is_chosen| {
+            if !is_chosen && kept.is_none() {
+                kept = Some(MergedPath::of_base(&object.path));
+            }
+        })?;
+        if kept.is_some() {
+            return Ok(kept);
+        }
+    }
+    excluded_in_moved(view, options, change)
 }
 
 /// The first selected object in a removed directory that is not selected itself.
@@ -110,7 +138,8 @@ fn excluded_in_moved(
     let mut kept = None;
     walk(view, after, &mut |_, object, _| {
         let is_file = object.attr().kind != FileKind::Directory;
-        if let Some(from) = object.base_path().filter(|_| is_file && kept.is_none()) {
+        let from = object.base_path().or(object.origin().map(|origin| &origin.path));
+        if let Some(from) = from.filter(|_| is_file && kept.is_none()) {
             let from = MergedPath::of_base(from);
             let paths = [object.path(), &from];
             if paths.into_iter().any(|path| selection.is_excluded(view, path, false)) {
@@ -131,6 +160,12 @@ pub(super) fn parts(
     change: &Change,
 ) -> Result<Option<Vec<Change>>> {
     let is_chosen = options.selection.has_change(view, change);
+    if !is_chosen
+        && removed_dir(change).is_none()
+        && options.selection.excluded_end(change).is_some()
+    {
+        return Ok(Some(Vec::new()));
+    }
     if let Some(base) = removed_dir(change) {
         let home = MergedPath::of_base(&base.path);
         if !options.selection.may_split(&home) && !options.selection.may_split(&change.path) {

@@ -6,7 +6,7 @@ use super::counts::ChangeCounts;
 use super::diff::{DiffOptions, DifferenceKind, compare, is_chosen, old_object, top};
 use super::error::{InspectError, Result};
 use super::opened::OpenSession;
-use super::split::walk_base;
+use super::split::walk_base_past_denied;
 use crate::base::BaseAttr;
 use crate::delta::sqlite::SessionStats;
 use crate::overlay::{BaseObject, Change};
@@ -102,7 +102,7 @@ pub fn touched(opened: &OpenSession) -> Result<TouchedCounts> {
         }
     })?;
     for dir in &gone {
-        walk_base(opened, dir, &mut |path, _| {
+        walk_base_past_denied(opened, dir, &mut |path, _| {
             let is_gone = !moved.contains(path);
             counts.deleted += u64::from(is_gone);
             Ok(is_gone)

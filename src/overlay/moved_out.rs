@@ -84,7 +84,11 @@ pub(super) fn hide_moved_out(edit: &mut Edit<'_>) -> Result<()> {
 /// As [`hide_moved_out`], of directories that the base lost. The redirects of others may be an
 /// apply's, which drops them in a later request.
 pub(super) fn hide_lost_moved_out(edit: &mut Edit<'_>) -> Result<()> {
-    hide(edit, |view, base| Ok(view.base_dir_at(base.clone())?.is_none()))
+    hide(edit, |view, base| match view.base_dir_at(base.clone()) {
+        // A directory that the base denies access to is there.
+        Err(error) if error.is_denied() => Ok(false),
+        found => Ok(found?.is_none()),
+    })
 }
 
 fn hide(

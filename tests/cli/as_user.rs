@@ -240,3 +240,35 @@ fn commands_that_look_pass_by_what_the_base_denies() {
     assert!(said.contains("/d/f: permission denied"), "{said}");
     assert!(said.contains("hint: check its permissions"), "{said}");
 }
+
+/// Removed or moved, a closed directory keeps nothing else from being shown.
+#[test]
+fn diff_passes_by_what_is_in_a_closed_directory() {
+    for change in ["rm -r s.db /d", "mv s.db /d /e"] {
+        let Some(dir) = place() else { return };
+        let place = dir.path();
+        ends(place, 0, "init s.db --base base");
+        ends(place, 0, change);
+        ends(place, 0, "chmod s.db 640 /k");
+        ends(place, 0, "touch s.db /new");
+        let closed = place.join("base/d");
+        chown(&closed, Some(0), Some(0)).unwrap();
+        set_mode(&closed, 0o700);
+        for (line, shown) in [
+            ("diff s.db", "/new"),
+            ("diff s.db --name-only", "/new"),
+            ("diff s.db --stat", "/new"),
+            ("diff s.db -p", "b/new"),
+            ("status s.db", "1 added"),
+        ] {
+            let output = run(place, &line.split(' ').collect::<Vec<_>>());
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let out = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(out.contains(shown), "{change}, {line}: {out}{said}");
+            assert!(!said.contains("error"), "{change}, {line}: {said}");
+        }
+        // An apply of something else ends.
+        ends(place, 0, "apply s.db --yes /new");
+        ends(place, 0, "apply s.db --yes /k");
+    }
+}

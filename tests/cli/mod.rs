@@ -25,6 +25,7 @@ mod diff_both_sides;
 mod diff_patch;
 mod diff_paths;
 mod errors;
+mod excluded;
 mod export;
 mod exports;
 mod exports_quota;

@@ -12,7 +12,7 @@ use super::error::CliError;
 use super::lost_dirs;
 use super::output::{self, Out};
 use super::pager::{Colour, Pager};
-use super::selecting::{LeaveOut, tell_ignored, tell_unmatched};
+use super::selecting::{LeaveOut, tell_excluded_moves, tell_ignored, tell_unmatched};
 use super::source::LookSource;
 use super::{Ending, text};
 use crate::delta::MergedPath;
@@ -206,6 +206,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     out.end()?;
     patch::tell_of_renames(&left_out);
     tell_unmatched(&options.selection, "change");
+    tell_excluded_moves(&options.selection);
     tell_ignored(&opened, &options.selection)?;
     output::tell_of_denied(&left_out.denied, "shown");
     if counts && !left_out.unknown.is_empty() {

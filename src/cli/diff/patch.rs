@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use super::line::whose;
 use super::{Args, output};
 use crate::cli::output::{self as stderr, Out};
-use crate::cli::selecting::{tell_ignored, tell_unmatched};
+use crate::cli::selecting::{tell_excluded_moves, tell_ignored, tell_unmatched};
 use crate::cli::{CliError, Ending, text};
 use crate::inspect::diff::DiffOptions;
 use crate::inspect::opened::OpenSession;
@@ -40,6 +40,7 @@ pub(super) fn print(
     let (left_out, bytes) = written?;
     tell(&left_out);
     tell_unmatched(&options.selection, "change");
+    tell_excluded_moves(&options.selection);
     tell_ignored(opened, &options.selection)?;
     if bytes > MAX_APPLIED_BYTES {
         stderr::line(format_args!(

@@ -9,7 +9,7 @@ use crate::cli::change::with_session_changer;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out, ProgressLine};
 use crate::cli::picking::Picking;
-use crate::cli::selecting::{LeaveOut, tell_unmatched};
+use crate::cli::selecting::{LeaveOut, tell_excluded_moves, tell_unmatched};
 use crate::cli::source::SessionSource;
 use crate::cli::{Ending, asking, text};
 use crate::control::{Answer, PathText, Request, limits};
@@ -82,6 +82,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
     } else {
         let DiscardChoice { paths, whole, tied } = chosen(&opened, &selection)?;
         tell_unmatched(&selection, "change");
+        tell_excluded_moves(&selection);
         for dir in whole {
             let dir = text::name(dir.as_bytes());
             output::line(format_args!(

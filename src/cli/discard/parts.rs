@@ -8,7 +8,7 @@ use crate::cli::change::{PathResults, SessionChanger, with_session_changer};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::picking::{Offer, Verb};
-use crate::cli::selecting::tell_unmatched;
+use crate::cli::selecting::{tell_excluded_moves, tell_unmatched};
 use crate::cli::{Ending, asking, text};
 use crate::control::{Answer, AttrChanges, Reading, Request};
 use crate::delta::MergedPath;
@@ -31,6 +31,7 @@ pub(super) fn run(
         Ok(ControlFlow::Continue(()))
     })?;
     tell_unmatched(&options.selection, "change");
+    tell_excluded_moves(&options.selection);
     output::tell_of_denied(&denied, "offered");
     let paths = each_path(opened, &options, differences.clone())?;
     let seen: BTreeMap<_, _> =

@@ -290,6 +290,7 @@ impl<'a> Planner<'a> {
             || self.leave_out_if_vanished(&change)?
             || self.leave_out_if_its_directory_stays(&change)?
         {
+            self.note_excluded_move(&change);
             self.left_out.insert(change.path.clone());
             self.note_unchosen_name(&change);
             let to = change.path.clone();

@@ -136,6 +136,15 @@ impl Planner<'_> {
         Ok(true)
     }
 
+    /// Notes a move that is left out because one of its two paths is excluded, and selected by the
+    /// other.
+    pub(super) fn note_excluded_move(&mut self, change: &Change) {
+        if let Some(excluded) = self.options.selection.excluded_path_of_move(&change.path) {
+            let why = format!("it was moved, and {} is excluded", excluded.display());
+            self.plan.left_out.push(Skipped { path: change.path.clone(), why });
+        }
+    }
+
     /// Notes that a removed directory stays because only something in it is chosen.
     pub(super) fn note_chosen_inside(&mut self, change: &Change) -> Result<()> {
         let chosen = split::first_selected(self.opened, self.view, &self.options, change)?;

@@ -8,7 +8,7 @@ use super::id::HunkId;
 use super::pieces::{DiffPieces, FileHunks, pieces, whole_id};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff_past_denied};
-use crate::inspect::error::Result;
+use crate::inspect::error::{InspectError, Result};
 use crate::inspect::opened::OpenSession;
 use crate::overlay::TreeView;
 use crate::vfs::{FileId, FileKind, Time};
@@ -66,13 +66,13 @@ pub fn without(
         }
         let is_same = seen.get(&path) == Some(&whole_id(&difference));
         match chosen.get(&path) {
-            None => kept.extend(ends(&difference)),
-            Some(Pick::Whole) if !is_same => kept.extend(ends(&difference)),
+            None => kept.extend(ends(view, &difference)?),
+            Some(Pick::Whole) if !is_same => kept.extend(ends(view, &difference)?),
             Some(Pick::Whole) => {
                 found.insert(path.clone());
                 match attributes_of_dir(&difference) {
                     Some(attributes) => undoings.push(DiscardStep::Attributes(path, attributes)),
-                    None => dirs.push(ends(&difference)),
+                    None => dirs.push(ends(view, &difference)?),
                 }
             }
             Some(Pick::Hunks(ids)) => {
@@ -111,13 +111,13 @@ pub fn without(
     Ok(undoings)
 }
 
-/// The path of a change, and the base path that it came from.
-fn ends(difference: &Difference) -> Vec<MergedPath> {
+/// The path of a change, and of a move also that at which the base object would show again.
+fn ends(view: &TreeView<'_>, difference: &Difference) -> Result<Vec<MergedPath>> {
     let change = &difference.change;
-    let base = change.base_path().filter(|_| !change.is_link && !change.moved_with_parent);
-    let from = base.map(MergedPath::of_base);
-    let is_other = |from: &MergedPath| *from != change.path;
-    [change.path.clone()].into_iter().chain(from.filter(is_other)).collect()
+    if change.moved_with_parent {
+        return Ok(vec![change.path.clone()]);
+    }
+    view.discard_ends(change).map_err(|source| InspectError::at(&change.path, source))
 }
 
 /// The earlier mode, owner and group of a directory in which nothing else changed.

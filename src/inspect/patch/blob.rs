@@ -140,6 +140,11 @@ pub fn has_nul(content: &[u8]) -> bool {
     content[..content.len().min(PROBE_BYTES)].contains(&0)
 }
 
+/// Whether git stores content for objects of this kind.
+pub(super) fn has_blob(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Regular | FileKind::Symlink)
+}
+
 /// The base object at a path as a blob; `None` if it is free or neither a file nor a link.
 pub(super) fn base_blob<'a>(
     opened: &'a OpenSession,

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::pairs::{Pairs, has_blob};
+use super::blob::has_blob;
+use super::pairs::Pairs;
 use crate::base::{BaseError, BasePath};
 use crate::delta::MergedPath;
 use crate::inspect::diff::base_error;

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use super::Failure;
+use super::blob::has_blob;
 use super::blob::{Blob, base_blob, blob};
 use super::file::write_file;
-use super::pairs::has_blob;
 use super::style::Style;
 use crate::delta::MergedPath;
 use crate::inspect::diff::{Difference, DifferenceKind, at, drifted_original};

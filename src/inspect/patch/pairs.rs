@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use super::PatchOmissions;
-use super::blob::{Blob, base_blob, blob};
+use super::blob::{Blob, base_blob, blob, has_blob};
 use super::cached_lookup::CachedLookup;
 use super::file::PatchSide;
 use super::similar::most_similar;
@@ -18,7 +18,7 @@ use crate::inspect::error::{InspectError, Result};
 use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
 use crate::inspect::tool_owned::ToolOwnedFiles;
-use crate::inspect::walk::{WalkControl, walk};
+use crate::inspect::walk::{WalkControl, walk_past_denied};
 use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
 use crate::vfs::{FileKind, Time};
 
@@ -82,7 +82,7 @@ impl Pairs {
             each(difference);
             Ok(ControlFlow::Continue(()))
         })?;
-        pairs.left_out.denied = denied;
+        pairs.left_out.denied.extend(denied);
         opened.with_tree(|view| {
             pairs.drop_existing_targets(view)?;
             if !style.has_git {
@@ -152,9 +152,8 @@ impl Pairs {
     }
 
     fn count_empty_dirs(&mut self) {
-        let holds: BTreeSet<_> = self.old.iter().chain(&self.new).map(MergedPath::parent).collect();
-        let is_empty =
-            |dir: &&MergedPath| !holds.contains(dir) && dir.first_below(&holds).is_none();
+        let used: BTreeSet<_> = self.old.iter().chain(&self.new).map(MergedPath::parent).collect();
+        let is_empty = |dir: &&MergedPath| !used.contains(dir) && dir.first_below(&used).is_none();
         self.left_out.empty_dirs = self.dirs.iter().filter(is_empty).count() as u64;
     }
 
@@ -210,7 +209,8 @@ impl Pairs {
         }
         let Some(from) = from else { return Ok(()) };
         // Unchanged files that moved with the directory; changed ones have their own differences.
-        walk(view, after, &mut |_, object, _| {
+        let mut denied = Vec::new();
+        walk_past_denied(view, after, &|_| true, &mut denied, &mut |_, object, _| {
             let is_file = object.attr().kind != FileKind::Directory;
             if is_file
                 && !self.new.contains(object.path())
@@ -233,6 +233,7 @@ impl Pairs {
             }
             Ok(WalkControl::Deeper)
         })?;
+        self.left_out.denied.append(&mut denied);
         Ok(())
     }
 
@@ -366,7 +367,7 @@ impl Pairs {
                         self.note_kept(view, &object, Start::Unknown)?;
                     }
                 }
-                self.old.insert(shown);
+                self.old.insert(shown.clone());
             }
             if kind != FileKind::Directory {
                 continue;
@@ -374,10 +375,14 @@ impl Pairs {
             let listing = match opened.base().list(&path) {
                 Ok(listing) => listing,
                 Err(BaseError::NotFound) => continue,
+                Err(BaseError::Denied) => {
+                    self.left_out.denied.push(shown);
+                    continue;
+                }
                 Err(source) => return Err(base_error(opened, &path, source)),
             };
             if listing.entries.is_empty() && !is_top {
-                self.note_empty_dir(view, &MergedPath::of_base(&path))?;
+                self.note_empty_dir(view, &shown)?;
             }
             for entry in &listing.entries {
                 let path = path.join(&entry.name);
@@ -492,9 +497,4 @@ fn is_added_on_both_sides(change: &Change) -> bool {
     let made = change.after.as_ref().filter(|o| o.row().is_some() && o.origin().is_none());
     let is_made = made.is_some_and(|object| has_blob(object.attr().kind));
     change.original.is_none() && !change.is_moved && is_made
-}
-
-/// Whether git stores content for objects of this kind.
-pub(super) fn has_blob(kind: FileKind) -> bool {
-    matches!(kind, FileKind::Regular | FileKind::Symlink)
 }

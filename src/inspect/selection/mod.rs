@@ -212,7 +212,7 @@ impl Selection {
         let new = (&change.path, after_is_dir.unwrap_or(before_is_dir));
         let from = change.base_path().filter(|_| !change.is_link).map(MergedPath::of_base);
         let old = from.as_ref().map(|from| (from, before_is_dir));
-        let mut paths = [Some(new), old].into_iter().flatten();
+        let paths = [Some(new), old].into_iter().flatten();
         // The old path does not select a move of what the base lost: nothing is there.
         let selecting = paths.clone().take(1 + usize::from(before.is_some()));
         let is_selected = selecting.into_iter().any(|(path, is_dir)| self.has(view, path, is_dir));
@@ -222,14 +222,23 @@ impl Selection {
             }
             return false;
         }
-        let Some((path, _)) = paths.find(|(path, is_dir)| self.is_excluded_by_name(path, *is_dir))
-        else {
-            return true;
-        };
+        let Some(path) = self.excluded_end(change) else { return true };
         if !change.moved_with_parent {
-            self.note_excluded_move(change, path);
+            self.note_excluded_move(change, &path);
         }
         false
+    }
+
+    /// The path of a change that is excluded by its name: the new path, or the one before a move.
+    pub fn excluded_end(&self, change: &Change) -> Option<MergedPath> {
+        let before = change.before.as_ref().map(|base| base.attr.kind);
+        let after = change.after.as_ref().map(|after| after.attr().kind);
+        let is_dir = |kind: Option<FileKind>| kind == Some(FileKind::Directory);
+        let from = change.base_path().filter(|_| !change.is_link).map(MergedPath::of_base);
+        let new = (change.path.clone(), is_dir(after.or(before)));
+        let old = from.map(|from| (from, is_dir(before.or(after))));
+        let mut ends = [Some(new), old].into_iter().flatten();
+        ends.find(|(path, is_dir)| self.is_excluded_by_name(path, *is_dir)).map(|(path, _)| path)
     }
 
     /// Notes a selected move that is left out because `path`, one of its two, is excluded.
@@ -239,6 +248,11 @@ impl Selection {
         if noted.len() < MAX_NOTED {
             noted.insert(change.path.clone(), path.clone());
         }
+    }
+
+    /// The excluded path of the move to `path`, if that was left out because of it.
+    pub fn excluded_path_of_move(&self, path: &MergedPath) -> Option<MergedPath> {
+        self.0.as_ref()?.excluded_moves.lock().get(path).cloned()
     }
 
     /// The selected moves, [`MAX_NOTED`] at most, that were left out so far because one of their

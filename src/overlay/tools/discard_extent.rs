@@ -115,6 +115,19 @@ impl TreeView<'_> {
         Ok(all)
     }
 
+    /// The paths that a discard of a change changes: its own, and for a move that at which the base
+    /// object would show again.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn discard_ends(&self, change: &Change) -> Result<Vec<MergedPath>, FsError> {
+        let from = change.base_path().filter(|_| !change.is_link).cloned();
+        let DiscardGroup { mut paths, gone_at } =
+            self.ends(change.path.clone(), from).map_err(|error| error.into_fs())?;
+        paths.extend(gone_at);
+        Ok(paths)
+    }
+
     /// Whether the root's mode or owner differs from the base's.
     fn has_other_top(&self) -> Result<bool, FsError> {
         let root = self.root()?;

@@ -104,9 +104,11 @@ fn a_directory_is_not_removed_with_what_moved_out_of_it_and_is_not_chosen() {
     let selection = Selection::read(&opened, &asked).unwrap();
     let excluding = ApplyOptions { selection, ..all() };
     let chosen = Some(Arc::new([(path("dir"), Pick::Whole)].into_iter().collect()));
-    for options in [excluding, ApplyOptions { chosen, ..all() }] {
+    for (options, what) in
+        [(excluding, "left out"), (ApplyOptions { chosen, ..all() }, "not chosen")]
+    {
         let left = applied(&opened, None, &options).unwrap().skipped;
-        let why = "holds /dir/sub, whose move to /sub is not chosen";
+        let why = format!("holds /dir/sub, whose move to /sub is {what}");
         assert!(left.iter().any(|left| left.path == path("dir") && left.why == why), "{left:?}");
         assert_eq!(fs::read(base.join("dir/sub/deep")).unwrap(), b"deep");
     }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use super::change::PathResults;
 use super::error::CliError;
 use super::output::{self, Out};
-use super::source::LookSource;
+use super::source::PastSource;
 use super::tree_paths::TreePaths;
 use super::{Ending, text};
 use crate::delta::MergedPath;
@@ -27,7 +27,7 @@ pub(super) const MAX_HOLE_BYTES: u64 = 1 << 30;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: LookSource,
+    source: PastSource,
 
     /// Files in the tree.
     #[arg(value_name = "PATH", required = true)]

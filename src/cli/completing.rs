@@ -80,6 +80,7 @@ fn completed(command: Command, is_bash: bool) -> Command {
             ("PATH", "mkdir" | "find") if !arg.is_positional() => return arg,
             ("PATH", "diff" | "apply" | "log" | "discard") => changed_paths,
             ("PATH", _) => tree_paths,
+            ("CHECKPOINT", _) => checkpoints,
             ("KEY", _) => keys,
             ("TOOL", _) => tools,
             ("EXPORT", _) => exports,
@@ -261,6 +262,15 @@ fn copied(word: &OsStr, is_bash: bool) -> Vec<CompletionCandidate> {
 fn keys(word: &[u8]) -> Option<Vec<Vec<u8>>> {
     let keys = KeyValues::open(&session()?, AgentAccess::Read).ok()?.keys(word).ok()?;
     Some(keys.into_iter().map(|key| key.key).collect())
+}
+
+fn checkpoints(word: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let all = crate::inspect::checkpoint::checkpoints(&open_session(&session()?).ok()?).ok()?;
+    let shown = all.into_iter().map(|one| {
+        let id = one.checkpoint.id.to_string();
+        one.checkpoint.name.unwrap_or(id).into_bytes()
+    });
+    Some(shown.filter(|name| name.starts_with(word)).collect())
 }
 
 fn tools(word: &[u8]) -> Option<Vec<Vec<u8>>> {

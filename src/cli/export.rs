@@ -11,7 +11,7 @@ use super::error::CliError;
 use super::output::{self, Out, ProgressLine};
 use super::partial::Partial;
 use super::selecting::{LeaveOut, tell_unmatched};
-use super::source::LookSource;
+use super::source::PastSource;
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -37,7 +37,7 @@ const BUFFER_BYTES: usize = 1 << 18;
 #[command(group(clap::ArgGroup::new("to").required(true)))]
 pub(super) struct Args {
     #[command(flatten)]
-    source: LookSource,
+    source: PastSource,
 
     /// Write a tar archive (POSIX pax); `-` is stdout.
     #[arg(long, value_name = "FILE", group = "to")]
@@ -222,7 +222,11 @@ fn summary(
             out.json(object)?;
         }
         let mut object = text::json("export");
-        text::put_path(&mut object, "session", args.source.session.as_os_str().as_encoded_bytes());
+        text::put_path(
+            &mut object,
+            "session",
+            args.source.session().as_os_str().as_encoded_bytes(),
+        );
         text::put_path(&mut object, "to", to.as_os_str().as_encoded_bytes());
         for (key, count) in [
             ("objects", done.objects()),
@@ -239,7 +243,7 @@ fn summary(
         }
         out.json(object)?;
     } else {
-        let (session, to) = (args.source.session.display(), to.display());
+        let (session, to) = (args.source.session().display(), to.display());
         let objects = text::count(done.objects(), "object");
         let bytes = text::bytes(done.bytes);
         out.line(format_args!("{session}: {objects}, {bytes}, written to {to}"))?;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::error::CliError;
 use super::output::{self, Out};
-use super::source::LookSource;
+use super::source::PastSource;
 use super::tree_paths::TreePaths;
 use super::{Ending, FAILED, object, text};
 use crate::inspect::find::{FindCriteria, FindPattern, find_all};
@@ -20,7 +20,7 @@ use crate::vfs::FileKind;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: LookSource,
+    source: PastSource,
 
     /// Where to look in the tree [default: .].
     #[arg(value_name = "PATH")]

@@ -94,6 +94,34 @@ const EXAMPLES: &[(&[&str], &str)] = &[
   acetate discard work.db --dry-run /",
     ),
     (
+        &["checkpoint"],
+        "Examples:
+  acetate checkpoint create work.db before   keeps this moment
+  acetate ls work.db --at before             shows it later",
+    ),
+    (
+        &["checkpoint", "create"],
+        "Examples:
+  acetate checkpoint create work.db          prints its id
+  acetate checkpoint create work.db before-refactoring --label step=12",
+    ),
+    (
+        &["checkpoint", "ls"],
+        "Example:
+  acetate checkpoint ls work.db",
+    ),
+    (
+        &["checkpoint", "rm"],
+        "Example:
+  acetate checkpoint rm work.db before-refactoring @-1",
+    ),
+    (
+        &["checkpoint", "prune"],
+        "Examples:
+  acetate checkpoint prune work.db --keep 100
+  acetate checkpoint prune work.db --older-than 7d --dry-run",
+    ),
+    (
         &["ls"],
         "Example:
   acetate ls work.db -l src",
@@ -341,7 +369,7 @@ fn add_example(command: Command, words: &[&'static str], text: &'static str) -> 
 /// The commands by purpose.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["run", "mount", "umount", "serve", "init", "hide", "sessions", "config"]),
-    ("What has changed", &["status", "diff", "log", "apply", "discard"]),
+    ("What has changed", &["status", "diff", "log", "apply", "discard", "checkpoint"]),
     ("Files in the tree", &["ls", "tree", "cat", "stat", "find", "du"]),
     ("Change the tree", &["write", "cp", "mv", "ln", "mkdir", "touch", "chmod", "rm", "rmdir"]),
     ("What the agent keeps", &["kv", "tool", "ctx"]),

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use super::error::CliError;
 use super::object::{self, ColumnWidths};
 use super::output::Out;
-use super::source::LookSource;
+use super::source::PastSource;
 use super::tree_paths::TreePaths;
 use super::{Ending, text};
 use crate::inspect::opened::find;
@@ -19,7 +19,7 @@ use crate::vfs::FileKind;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: LookSource,
+    source: PastSource,
 
     /// Directories or files in the tree [default: .].
     #[arg(value_name = "PATH")]

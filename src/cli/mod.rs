@@ -11,6 +11,7 @@ mod asking;
 mod cat;
 mod change;
 mod check;
+mod checkpoint;
 mod child;
 mod chmod;
 mod choosing;
@@ -141,6 +142,7 @@ enum Command {
     Rm(rm::Args),
     Rmdir(rmdir::Args),
     Discard(discard::Args),
+    Checkpoint(checkpoint::Args),
     Quota(quota::Args),
     Sessions(sessions::Args),
     Config(config::Args),
@@ -288,6 +290,7 @@ impl Command {
             Self::Rm(args) => rm::run(&args),
             Self::Rmdir(args) => rmdir::run(&args),
             Self::Discard(args) => discard::run(&args),
+            Self::Checkpoint(args) => checkpoint::run(&args),
             Self::Quota(args) => quota::run(&args),
             Self::Sessions(args) => sessions::run(&args),
             Self::Config(args) => config::run(&args),

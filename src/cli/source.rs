@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
-use super::{hints, output, text};
+use super::{checkpoint, hints, output, text};
+use crate::delta::sqlite::Session;
 use crate::inspect::InspectError;
 use crate::inspect::apply::{UnfinishedApply, check_finished, unfinished};
-use crate::inspect::opened::OpenSession;
+use crate::inspect::opened::{OpenSession, open_session};
 use crate::mounting::self_mount::base_showing_session;
 use crate::workspace::layers::record_moved_base;
 
@@ -109,19 +110,20 @@ impl LookSource {
         Ok(opened)
     }
 
-    /// The same for a tool that would be wrong while an apply has not ended, which is refused.
-    pub(super) fn open_settled(&self) -> Result<OpenSession, CliError> {
-        let opened = self.open_silently()?;
-        check_finished(&opened)?;
-        Ok(opened)
+    fn open_silently(&self) -> Result<OpenSession, CliError> {
+        self.open_with(|session| Ok(open_session(session)?))
     }
 
-    fn open_silently(&self) -> Result<OpenSession, CliError> {
+    fn open_with(
+        &self,
+        open: impl FnOnce(&Path) -> Result<Session, CliError>,
+    ) -> Result<OpenSession, CliError> {
         if self.no_base {
-            return Ok(OpenSession::open_without_base(&self.session)?);
+            return Ok(OpenSession::over_nothing(open(&self.session)?)?);
         }
         refuse_self_mount(&self.session, self.base.as_deref())?;
-        OpenSession::open(&self.session, self.base.as_deref()).map_err(|error| match error {
+        let session = open(&self.session)?;
+        OpenSession::over(session, self.base.as_deref()).map_err(|error| match error {
             InspectError::Base { is_recorded: true, .. } => {
                 CliError::from(error).with_hint(format_args!(
                     "{}; or look at what the session holds alone with --no-base",
@@ -129,6 +131,51 @@ impl LookSource {
                 ))
             }
             error => error.into(),
+        })
+    }
+}
+
+/// The same for a tool that looks at the tree, also as it was at a checkpoint.
+#[derive(Debug, clap::Args)]
+pub(super) struct PastSource {
+    #[command(flatten)]
+    now: LookSource,
+
+    /// Show the tree as it was at this checkpoint, over the base as it is now.
+    ///
+    /// An id, a name, `@-1` for the newest, or a moment: see `acetate checkpoint`.
+    #[arg(long, value_name = "CHECKPOINT", hide_short_help = true)]
+    at: Option<String>,
+}
+
+impl PastSource {
+    /// As [`LookSource::open`].
+    pub(super) fn open(&self) -> Result<OpenSession, CliError> {
+        let opened = self.open_silently()?;
+        warn_of_unfinished_apply(&opened);
+        Ok(opened)
+    }
+
+    /// The same for a tool that would be wrong while an apply has not ended, which is refused.
+    pub(super) fn open_settled(&self) -> Result<OpenSession, CliError> {
+        let opened = self.open_silently()?;
+        check_finished(&opened)?;
+        Ok(opened)
+    }
+
+    /// The session file.
+    pub(super) fn session(&self) -> &Path {
+        &self.now.session
+    }
+
+    fn open_silently(&self) -> Result<OpenSession, CliError> {
+        self.now.open_with(|path| {
+            let mut session = open_session(path)?;
+            if let Some(text) = &self.at {
+                let at = checkpoint::find(&session, text)?;
+                session.show_at(&at);
+            }
+            Ok(session)
         })
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use super::error::CliError;
 use super::output::{self, Out};
-use super::source::LookSource;
+use super::source::PastSource;
 use super::tree_paths::TreePaths;
 use super::{Ending, FAILED, object, text};
 use crate::delta::MergedPath;
@@ -19,7 +19,7 @@ use crate::vfs::FileKind;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: LookSource,
+    source: PastSource,
 
     /// Where to begin in the tree [default: .].
     #[arg(value_name = "PATH")]

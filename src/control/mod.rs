@@ -9,6 +9,7 @@
 //! Its messages are JSON between programs of one version, not a public interface.
 
 mod bulk;
+mod checkpoint_text;
 mod client;
 mod content;
 mod copy_to_drop;
@@ -25,6 +26,7 @@ mod socket;
 mod usage;
 mod writing;
 
+pub use checkpoint_text::CheckpointText;
 pub use client::{ConnectError, ControlConnection, ControlError};
 pub use content::{ContentPart, ContentSource, Nothing, Reading};
 pub use copy_to_drop::{CopyToDrop, SeenBase};

@@ -9,7 +9,7 @@ use super::limits::{MAX_PATHS, TURN_MS};
 use super::refusal::{Refusal, RefusalAdvice};
 use super::request::{Answer, AppliedObject, Bound, PathText, Request};
 use super::usage::UsageReport;
-use crate::delta::{Compacted, Ino, MergedPath, PendingCopies};
+use crate::delta::{CheckpointId, Compacted, Ino, MergedPath, PendingCopies};
 use crate::overlay::{AppliedPart, CopyStep, DiscardExtent, Idle, Overlay};
 use crate::vfs::{Caller, FsError, Locator, Vfs};
 
@@ -36,7 +36,6 @@ async fn execute(
 ) -> Result<Answer, Refusal> {
     let files = CallerFiles { vfs: overlay, caller };
     match request {
-        Request::Status | Request::Exports => Err(Refusal::new("no server has the session")),
         Request::MakeDir { path, meta, parents } => {
             files.make_dir(&path.merged()?, &meta, parents).await.map(Answer::Objects)
         }
@@ -80,16 +79,6 @@ async fn execute(
         Request::Discard { paths } => discard(overlay, caller, &paths).await,
         Request::DiscardAttributes { paths } => discard_attributes(overlay, caller, &paths).await,
         Request::DiscardInRemoved { paths } => discard_in_removed(overlay, caller, &paths).await,
-        Request::Compact => {
-            let Compacted { before_bytes, after_bytes, is_delayed } =
-                overlay.compact().await.map_err(of_session)?;
-            Ok(Answer::Compacted { before_bytes, after_bytes, is_delayed })
-        }
-        Request::PruneLog { upto } => prune(overlay, upto).await,
-        Request::Copy { from } => copy(overlay, Ino(from)).await,
-        Request::SetQuota { bytes, files, file_bytes } => {
-            set_quota(overlay, [bytes, files, file_bytes]).await
-        }
         Request::RebasePart { applied, attributes } => {
             let content = files.whole(&applied.path.merged()?, content).await?;
             let part = AppliedPart { content, attributes };
@@ -104,6 +93,32 @@ async fn execute(
         }
         Request::SettleMoves => settle_moves(overlay, caller).await,
         Request::DropUnchanged { copies } => drop_unchanged(overlay, caller, &copies).await,
+        request => care(overlay, request).await,
+    }
+}
+
+/// Executes a request about the session's file.
+async fn care(overlay: &Overlay, request: Request) -> Result<Answer, Refusal> {
+    match request {
+        Request::Compact => {
+            let Compacted { before_bytes, after_bytes, is_delayed } =
+                overlay.compact().await.map_err(of_session)?;
+            Ok(Answer::Compacted { before_bytes, after_bytes, is_delayed })
+        }
+        Request::CreateCheckpoint(new) => {
+            let made = overlay.create_checkpoint(new.to_new()?).await.map_err(of_session)?;
+            Ok(Answer::Checkpoint(made.map(|made| made.id.0)))
+        }
+        Request::RemoveCheckpoint(id) => {
+            let removed = overlay.remove_checkpoint(CheckpointId(id)).await;
+            removed.map(|removed| Answer::Objects(removed.into())).map_err(of_session)
+        }
+        Request::PruneLog { upto } => prune(overlay, upto).await,
+        Request::Copy { from } => copy(overlay, Ino(from)).await,
+        Request::SetQuota { bytes, files, file_bytes } => {
+            set_quota(overlay, [bytes, files, file_bytes]).await
+        }
+        _ => Err(Refusal::new("no server has the session")),
     }
 }
 

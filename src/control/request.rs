@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::checkpoint_text::CheckpointText;
 use super::copy_to_drop::CopyToDrop;
 use super::refusal::Refusal;
 use super::usage::{ExportsUsage, UsageReport};
@@ -164,6 +165,10 @@ pub enum Request {
         /// The last row to delete.
         upto: i64,
     },
+    /// Makes a checkpoint.
+    CreateCheckpoint(CheckpointText),
+    /// Removes the checkpoint with this id. The answer is [`Answer::Objects`]: 0 if there is none.
+    RemoveCheckpoint(i64),
     /// Changes the session's own limits.
     SetQuota {
         /// Bytes of content.
@@ -437,6 +442,8 @@ pub enum Answer {
     },
     /// To [`Request::SetQuota`].
     Quota(UsageReport),
+    /// To [`Request::CreateCheckpoint`]: the id; `None` if another checkpoint has the name.
+    Checkpoint(Option<i64>),
     /// To [`Request::Exports`].
     Exports(ExportsUsage),
     /// To [`Request::Discard`].

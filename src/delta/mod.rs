@@ -6,6 +6,7 @@
 //!
 //! Only [`sqlite`] contains SQL. This module does not access the base; a row can name a path in it.
 
+mod checkpoint;
 mod error;
 mod original;
 mod path;
@@ -14,6 +15,7 @@ mod row;
 pub mod sqlite;
 mod usage;
 
+pub use checkpoint::{Checkpoint, CheckpointId, CheckpointKind, NewCheckpoint};
 pub use error::{StoreError, StoreErrorKind};
 pub use original::Original;
 pub use path::{MAX_PATH_BYTES, MergedPath};
@@ -288,6 +290,9 @@ pub trait ReadTxn {
 
     /// The session's own limits, as stored now.
     fn limits(&self) -> Result<Limits>;
+
+    /// The session's checkpoints, the oldest first.
+    fn checkpoints(&self) -> Result<Vec<Checkpoint>>;
 }
 
 /// Changes rows in the writer's batch; reads see the batch's own changes.
@@ -381,6 +386,13 @@ pub trait WriteTxn: ReadTxn {
 
     /// Stores the session's own limits.
     fn put_limits(&mut self, limits: Limits) -> Result<()>;
+
+    /// Makes a checkpoint of the tree as it is in this transaction. From then on each row that
+    /// changes is saved first. `None` if another checkpoint has the name.
+    fn create_checkpoint(&mut self, new: &NewCheckpoint) -> Result<Option<Checkpoint>>;
+
+    /// Removes a checkpoint, with what is saved for it alone; returns whether it was there.
+    fn remove_checkpoint(&mut self, id: CheckpointId) -> Result<bool>;
 
     /// Declares whether a quota of bytes or files applies to the rest of this operation. Only then
     /// are audit rows beyond the log's bound dropped.

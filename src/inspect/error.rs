@@ -108,12 +108,27 @@ pub enum InspectError {
     /// An operation on the target directory failed.
     #[error(transparent)]
     Target(#[from] TargetError),
+    /// The session has no such checkpoint.
+    #[error("{text}: no such checkpoint{}", offer(others))]
+    NoCheckpoint {
+        /// What the user wrote.
+        text: String,
+        /// Names and ids of others; empty if the session has none.
+        others: Vec<String>,
+    },
     /// The arguments make no sense.
     #[error("{what}")]
     Invalid {
         /// The message.
         what: String,
     },
+}
+
+fn offer(others: &[String]) -> String {
+    match others {
+        [] => "; the session has none".to_owned(),
+        _ => format!("; there are {}", others.join(", ")),
+    }
 }
 
 impl From<ChangesError> for InspectError {

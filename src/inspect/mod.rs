@@ -6,6 +6,7 @@
 pub mod apply;
 pub mod audit_counts;
 pub mod check;
+pub mod checkpoint;
 mod content;
 pub mod counts;
 pub mod diff;

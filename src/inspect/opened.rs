@@ -39,7 +39,14 @@ impl OpenSession {
     /// # Errors
     /// Also that a server has the session, in a mode that excludes this.
     pub fn open_as(path: &Path, base: Option<&Path>, mode: OpenMode) -> Result<Self> {
-        let session = Session::open(path, mode, &host()?)?;
+        Self::over(Session::open(path, mode, &host()?)?, base)
+    }
+
+    /// Opens a session over the directory `base`, or over the one that it records.
+    ///
+    /// # Errors
+    /// The base cannot be opened.
+    pub fn over(session: Session, base: Option<&Path>) -> Result<Self> {
         let (base, is_recorded) = match (base, session.base_path()) {
             (Some(given), _) => (Some(given.to_owned()), false),
             (None, recorded) => (recorded.map(Path::to_owned), true),
@@ -67,7 +74,14 @@ impl OpenSession {
     /// # Errors
     /// `path` is not a session.
     pub fn open_without_base(path: &Path) -> Result<Self> {
-        let session = Session::open(path, OpenMode::Inspect, &host()?)?;
+        Self::over_nothing(open_session(path)?)
+    }
+
+    /// Opens a session with an empty base.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn over_nothing(session: Session) -> Result<Self> {
         let tree = Tree::without_base(&session).map_err(|source| failed(&session, source))?;
         let (lower, whole): (Arc<dyn Base>, Arc<dyn Base>) = (Arc::new(Empty), Arc::new(Empty));
         Ok(Self { session, base: None, lower, whole, tree })

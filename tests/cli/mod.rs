@@ -14,6 +14,7 @@ mod as_user;
 mod bulk;
 mod change;
 mod check;
+mod checkpoint;
 mod choosing;
 mod compact;
 mod completing;

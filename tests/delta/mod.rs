@@ -5,6 +5,7 @@ mod at_hand;
 mod audit;
 mod audit_bound;
 mod batches;
+mod checkpoints;
 mod chunks;
 mod durability;
 mod errors;

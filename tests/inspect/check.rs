@@ -1,14 +1,15 @@
 //! Each rule of docs/SCHEMA.md is checked: a session that is damaged in just that way is found
 //! out, and a sound one is not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use acetate::delta::sqlite::{Broken, CheckOptions, INTEGRITY, RULES};
+use acetate::delta::{CheckpointKind, NewCheckpoint};
 use acetate::inspect::check::{Soundness, check};
 use acetate::overlay::CopyLimits;
-use acetate::vfs::{CreateHow, CreateVerifier, Device, NewNode, SetAttr};
+use acetate::vfs::{CreateHow, CreateVerifier, Device, NewNode, SetAttr, Time};
 
 use crate::delta::Place;
 use crate::support::world::{Setup, World};
@@ -45,6 +46,14 @@ pub fn world() -> World {
     world.remove("gone").unwrap();
     world.write("small", 0, b"S").unwrap();
     world.write("second", 0, b"S").unwrap();
+    let new = NewCheckpoint {
+        name: None,
+        kind: CheckpointKind::Manual,
+        labels: BTreeMap::new(),
+        time: Time::default(),
+    };
+    world.wait(world.overlay.create_checkpoint(new)).unwrap();
+    world.chmod("empty", 0o600).unwrap();
     world.write("dir/large", 3 * CHUNK + 7, b"!").unwrap();
     world.close();
     world
@@ -182,6 +191,8 @@ pub const DAMAGE: &[&str] = &[
     "R1: DELETE FROM fs_whiteout WHERE path = '/moved'",
     "R1: UPDATE acetate_redirect SET base_path = x'2f2f'",
     "L1: UPDATE acetate_link SET hidden = 0",
+    "K1: UPDATE acetate_old_fs_inode SET checkpoint = checkpoint + 7",
+    "K1: DELETE FROM acetate_checkpoint",
     "integrity: PRAGMA writable_schema = ON;
        DELETE FROM sqlite_schema WHERE name = 'idx_kv_store_created_at'",
 ];

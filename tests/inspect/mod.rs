@@ -2,6 +2,7 @@
 
 mod apply;
 mod check;
+mod checkpoints;
 mod compact;
 mod cookbook;
 mod cycles;

@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, Compacted, CopyUp, Ino, InodeRow, Limits, MergedPath, Original, PendingCopies,
-    Poison, ReadTxn, Reader, Result, Store, StoreError, UnacknowledgedOp, UsageDelta, Whiteouts,
-    WriteTxn, Writer,
+    AuditRow, Checkpoint, CheckpointId, Compacted, CopyUp, Ino, InodeRow, Limits, MergedPath,
+    NewCheckpoint, Original, PendingCopies, Poison, ReadTxn, Reader, Result, Store, StoreError,
+    UnacknowledgedOp, UsageDelta, Whiteouts, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
@@ -303,6 +303,7 @@ macro_rules! reads {
             original_content(path: &BasePath) -> Option<Vec<u8>>;
             original_bytes() -> u64;
             limits() -> Limits;
+            checkpoints() -> Vec<Checkpoint>;
         }
     };
 }
@@ -355,6 +356,8 @@ changes! {
     hide_link(base: FileId, now: Time) -> ();
     count_hidden(base: FileId, hidden: u32) -> ();
     show_origins(shown: bool) -> ();
+    create_checkpoint(new: &NewCheckpoint) -> Option<Checkpoint>;
+    remove_checkpoint(id: CheckpointId) -> bool;
     put_limits(limits: Limits) -> ();
     prune_audit(upto: i64, now: Time, most: u32) -> u64;
     record(row: &AuditRow) -> ();

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, CopyUp, Ino, InodeRow, Limits, MergedPath, Original, PendingCopies, ReadTxn,
-    StoreError, UsageDelta, Whiteouts, WriteTxn,
+    AuditRow, Checkpoint, CheckpointId, CopyUp, Ino, InodeRow, Limits, MergedPath, NewCheckpoint,
+    Original, PendingCopies, ReadTxn, StoreError, UsageDelta, Whiteouts, WriteTxn,
 };
 use acetate::vfs::{FileId, Name, Time};
 
@@ -171,6 +171,10 @@ impl ReadTxn for Rows {
     fn limits(&self) -> Result<Limits> {
         unimplemented!()
     }
+
+    fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
+        unimplemented!()
+    }
 }
 
 impl WriteTxn for Rows {
@@ -276,6 +280,14 @@ impl WriteTxn for Rows {
     }
 
     fn put_limits(&mut self, _: Limits) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn create_checkpoint(&mut self, _: &NewCheckpoint) -> Result<Option<Checkpoint>> {
+        unimplemented!()
+    }
+
+    fn remove_checkpoint(&mut self, _: CheckpointId) -> Result<bool> {
         unimplemented!()
     }
 

@@ -13,7 +13,7 @@ use super::lost_dirs;
 use super::output::{self, Out};
 use super::pager::{Colour, Pager};
 use super::selecting::{LeaveOut, tell_excluded_moves, tell_ignored, tell_unmatched};
-use super::source::LookSource;
+use super::source::PastSource;
 use super::{Ending, text};
 use crate::delta::MergedPath;
 use crate::inspect::diff::{DiffOptions, Difference};
@@ -38,7 +38,7 @@ const NO_PATCH: [&str; 6] = ["stat", "numstat", "shortstat", "name_only", "name_
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    source: LookSource,
+    source: PastSource,
 
     /// Only changes at or below these paths or renamed from there, or pathspecs: `*.rs`, `:!dist`.
     #[arg(value_name = "PATH")]

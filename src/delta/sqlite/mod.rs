@@ -31,6 +31,7 @@ pub use tools::backup::SessionCopy;
 pub use tools::check::{
     Breach, Broken, CheckOptions, CheckReport, INTEGRITY, Pending, RULES, RedirectedDir,
 };
+pub use tools::checkpoints::ListedCheckpoint;
 pub use tools::copied_up::{CopiedFileId, CopiedUp};
 pub use tools::kv::{KvKey, KvRow};
 pub use tools::log_keep::LogKeep;

@@ -17,15 +17,19 @@ use super::txn::writer::{SqliteWriter, WriterToken};
 impl Session {
     /// Opens a connection for reading.
     fn reading(&self) -> Result<Connection> {
-        match self.mode {
+        let conn = match self.mode {
             OpenMode::Serve => connect::open(&self.path, Role::Reader),
             OpenMode::ReadOnly | OpenMode::Inspect => open_read_only(&self.path),
-        }
+        }?;
+        self.go_back(&conn)?;
+        Ok(conn)
     }
 
     fn reader_on(&self, conn: Connection, waits: bool) -> SqliteReader {
         let (chunk_bytes, lock) = (self.config.chunk_bytes, self.lock.clone());
-        SqliteReader { conn, chunk_bytes, waits, begun: Cell::default(), _lock: lock }
+        let keeps_snapshot = self.at.is_some();
+        let begun = Cell::new(keeps_snapshot);
+        SqliteReader { conn, chunk_bytes, waits, keeps_snapshot, begun, _lock: lock }
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `seal` | folds our own tables into those of the specification |
 
 pub(super) mod changes;
+mod checkpoint;
 pub(super) mod data;
 mod discard;
 pub(super) mod discard_extent;

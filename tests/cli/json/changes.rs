@@ -19,6 +19,11 @@ pub(super) fn run(seen: &mut Seen) {
     seen.run(dir, 0, &["rmdir", "s.db", "/a/b"]);
     seen.run(dir, 0, &["discard", "s.db", "/gone", "/kept"]);
     seen.run(dir, 0, &["hide", "s.db", "--hide", "*.key"]);
+    seen.run(dir, 0, &["checkpoint", "create", "s.db", "named", "--label", "key=value"]);
+    seen.run(dir, 0, &["checkpoint", "create", "s.db"]);
+    seen.run(dir, 0, &["checkpoint", "ls", "s.db"]);
+    seen.run(dir, 0, &["checkpoint", "prune", "s.db", "--keep", "0"]);
+    seen.run(dir, 0, &["checkpoint", "rm", "s.db", "named"]);
     seen.run(dir, 0, &["quota", "s.db", "--bytes", "1GiB"]);
     // A quota counts what the session holds.
     seen.run(dir, 0, &["status", "s.db"]);

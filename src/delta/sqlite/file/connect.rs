@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::delta::{Result, StoreError};
 
-use crate::delta::sqlite::table::value;
+use crate::delta::sqlite::table::{checkpoint, old_rows, value};
 use crate::wal_shim;
 
 /// How long a connection waits for another program's write lock.
@@ -111,6 +111,9 @@ pub fn prepare_to_write(conn: &Connection) -> Result<()> {
     // SQLite's automatic checkpoints hide their errors, and a failed fsync must not be missed (see
     // writer.rs).
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+    if checkpoint::any(conn)? {
+        old_rows::watch(conn)?;
+    }
     set_full(conn, true)
 }
 

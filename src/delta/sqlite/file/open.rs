@@ -73,6 +73,7 @@ impl Session {
             boot_id: host.boot_id.clone(),
             late_op: opened.late_op,
             unacknowledged_ops: opened.unacknowledged_ops,
+            at: None,
             memory: None,
             first: Mutex::new(Some(opened.conn)),
             writing: Arc::new(AtomicBool::new(false)),

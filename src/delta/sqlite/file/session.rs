@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
-use crate::delta::{Result, StoreError, StoreErrorKind, UnacknowledgedOp};
+use crate::delta::{
+    Checkpoint, CheckpointId, Ino, Result, StoreError, StoreErrorKind, UnacknowledgedOp,
+};
 use crate::pattern::PatternSet;
 
 use super::config::{self, SessionConfig};
@@ -17,8 +19,8 @@ use super::disk::byte_len;
 use super::lock::{self, SessionLock};
 use super::memory::MemoryBound;
 use super::rewrite;
-use crate::delta::sqlite::table::hide;
 use crate::delta::sqlite::table::schema;
+use crate::delta::sqlite::table::{hide, old_rows};
 
 /// The purpose for which a session is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub struct Session {
     /// See [`op::late_op`](crate::delta::sqlite::table::op::late_op).
     pub(in crate::delta::sqlite) late_op: Option<i64>,
     pub(in crate::delta::sqlite) unacknowledged_ops: Vec<UnacknowledgedOp>,
+    /// The checkpoint whose tree readers see, and its `next_ino`; `None` for the present tree.
+    pub(in crate::delta::sqlite) at: Option<(CheckpointId, Ino)>,
     /// The size bound, if the session is in memory.
     pub(in crate::delta::sqlite) memory: Option<MemoryBound>,
     /// The connection that opened the session, until the writer takes it. While it is open, a
@@ -139,6 +143,19 @@ impl Session {
     /// The mode that the session was opened in.
     pub fn mode(&self) -> OpenMode {
         self.mode
+    }
+
+    /// Lets connections that are opened from now on read the tree as it was at a checkpoint.
+    pub fn show_at(&mut self, at: &Checkpoint) {
+        self.at = Some((at.id, at.next_ino));
+    }
+
+    /// Begins the one snapshot of a connection that shows the tree at a checkpoint.
+    pub(in crate::delta::sqlite) fn go_back(&self, conn: &Connection) -> Result<()> {
+        let Some(at) = self.at else { return Ok(()) };
+        // Temporary tables count as a change in SQLite, though not of the file.
+        conn.execute_batch("PRAGMA temp_store = FILE; PRAGMA query_only = 0; BEGIN")?;
+        old_rows::show_at(conn, at)
     }
 
     /// Declares that the session is in memory: its files together take at most `bound`, and it

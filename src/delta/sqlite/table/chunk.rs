@@ -13,6 +13,7 @@ use rusqlite::{Connection, MAIN_DB, OptionalExtension, named_params, params};
 
 use crate::delta::{Ino, InodeRow, Result, StoreError};
 
+use super::old_pieces::{self, ChangedChunk};
 use super::value;
 
 /// The largest file, in bytes: the maximum of the `size` column.
@@ -26,6 +27,8 @@ pub struct Chunks<'c> {
     chunk: u64,
     /// Whether no other program can have stored chunks of this file.
     is_ours: bool,
+    /// Whether pieces that change in a chunk are saved for a checkpoint.
+    saves_pieces: bool,
 }
 
 impl<'c> Chunks<'c> {
@@ -37,7 +40,12 @@ impl<'c> Chunks<'c> {
     /// The chunks of `ino`, to change them. `is_ours` says that no other program can have stored
     /// any, so that none lies beyond the end (invariant D2).
     pub fn to_change(conn: &'c Connection, ino: Ino, chunk: u64, is_ours: bool) -> Self {
-        Self { conn, ino: ino.0.cast_signed(), chunk, is_ours }
+        Self { conn, ino: ino.0.cast_signed(), chunk, is_ours, saves_pieces: false }
+    }
+
+    /// The same, with pieces that change in a chunk saved first if `saves`.
+    pub fn saving_pieces(self, saves: bool) -> Self {
+        Self { saves_pieces: saves, ..self }
     }
 
     /// Fills `buffer` with the content from byte `offset` of a file of `size` bytes.
@@ -175,6 +183,10 @@ impl<'c> Chunks<'c> {
         if stored == Some(length) && kept >= length {
             // In place: changes only the pages that hold the piece.
             let mut blob = self.conn.blob_open(MAIN_DB, c"fs_data", c"data", rowid, false)?;
+            if self.saves_pieces {
+                let chunk = ChangedChunk { ino: self.ino, index, content: &blob };
+                old_pieces::save(self.conn, &chunk, (from as usize, from as usize + piece.len()))?;
+            }
             blob.write_all_at(piece, from as usize)?;
             blob.close()?;
             return Ok(false);

@@ -3,6 +3,7 @@
 //! No policy: these functions run in the caller's transaction; the caller decides when to commit.
 
 pub mod audit_bound;
+pub mod checkpoint;
 pub mod chunk;
 pub mod copy_up;
 pub mod dentry;
@@ -12,6 +13,8 @@ pub mod inode;
 pub mod inode_numbers;
 pub mod link;
 pub mod meta;
+pub mod old_pieces;
+pub mod old_rows;
 pub mod op;
 pub mod opaque;
 pub mod origin;

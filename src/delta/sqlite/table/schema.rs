@@ -341,6 +341,21 @@ pub fn create_missing_as_temp(conn: &Connection) -> Result<()> {
     Ok(())
 }
 
+/// The columns of a table, as `CREATE TABLE` declares them.
+pub(super) fn declaration(table: &str) -> &'static str {
+    let mut all = SPEC_TABLES.iter().chain(OUR_TABLES);
+    all.find(|(name, _)| *name == table).map_or("", |(_, columns)| columns)
+}
+
+/// Gives a temporary table the indexes of the table with its name.
+pub(super) fn index_temp(conn: &Connection, table: &str) -> Result<()> {
+    let on = format!(" ON {table}(");
+    for index in SPEC_INDEXES.iter().chain(OUR_INDEXES).filter(|index| index.contains(&on)) {
+        conn.execute_batch(&index.replacen("IF NOT EXISTS ", "IF NOT EXISTS temp.", 1))?;
+    }
+    Ok(())
+}
+
 /// Whether the file has the table.
 pub fn has_table(conn: &Connection, table: &str) -> Result<bool> {
     let mut statement =

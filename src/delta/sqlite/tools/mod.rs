@@ -4,6 +4,7 @@ pub mod agent;
 pub mod audit;
 pub mod backup;
 pub mod check;
+pub mod checkpoints;
 pub mod compact;
 pub mod copied_up;
 pub mod kv;

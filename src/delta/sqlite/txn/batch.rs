@@ -4,8 +4,8 @@ use rusqlite::Connection;
 
 use crate::base::BasePath;
 use crate::delta::{
-    AuditRow, CopyUp, Ino, InodeRow, Limits, MergedPath, Original, Result, StoreError, Usage,
-    UsageDelta, WriteTxn, whiteout_files,
+    AuditRow, Checkpoint, CheckpointId, CopyUp, Ino, InodeRow, Limits, MergedPath, NewCheckpoint,
+    Original, Result, StoreError, Usage, UsageDelta, WriteTxn, whiteout_files,
 };
 use crate::vfs::{FileId, Name, Time};
 
@@ -17,8 +17,8 @@ use crate::delta::sqlite::table::dentry_ids::DentryIds;
 use crate::delta::sqlite::table::inode_numbers::InodeNumbers;
 use crate::delta::sqlite::table::op::{ClientTexts, LastAuditRow};
 use crate::delta::sqlite::table::{
-    copy_up, dentry, inode, link, opaque, origin, original, prune, quota, redirect, symlink,
-    whiteout,
+    checkpoint, copy_up, dentry, inode, link, old_rows, opaque, origin, original, prune, quota,
+    redirect, symlink, whiteout,
 };
 use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
 
@@ -50,6 +50,8 @@ pub(super) struct OpenBatch {
     pub clients: ClientTexts,
     /// Free disk space.
     pub disk_reserve: DiskReserve,
+    /// Whether the session has a checkpoint; `None` if that has to be asked.
+    pub has_checkpoint: Option<bool>,
     /// Whether the current operation has changed anything, or tried to.
     pub has_changed: bool,
     /// Whether an earlier operation of the batch has.
@@ -81,6 +83,7 @@ impl OpenBatch {
         self.negative.clear();
         self.dentry_ids.rolled_back();
         self.audit_bound.rolled_back(whole);
+        self.has_checkpoint = None;
     }
 
     pub(super) fn begin(&mut self) {
@@ -101,6 +104,15 @@ impl OpenBatch {
     /// Whether a rollback would undo any change.
     pub(super) fn is_changed(&self) -> bool {
         self.has_changed || self.had_changed
+    }
+
+    fn has_checkpoint(&mut self) -> Result<bool> {
+        if let Some(known) = self.has_checkpoint {
+            return Ok(known);
+        }
+        let found = checkpoint::any(&self.conn)?;
+        self.has_checkpoint = Some(found);
+        Ok(found)
     }
 
     /// Usage of an inode before a change; zero while usage is not counted.
@@ -181,9 +193,11 @@ impl WriteTxn for OpenBatch {
 
     fn write_data(&mut self, inode: &mut InodeRow, offset: u64, data: &[u8]) -> Result<()> {
         let (chunk_bytes, is_ours) = (self.chunk_bytes, self.numbers.is_ours(inode.ino));
+        let saves = self.has_checkpoint()?;
         self.disk_reserve.add(&self.conn, data.len())?;
         self.change(|conn| {
-            Chunks::to_change(conn, inode.ino, chunk_bytes, is_ours).write(inode, offset, data)
+            let chunks = Chunks::to_change(conn, inode.ino, chunk_bytes, is_ours);
+            chunks.saving_pieces(saves).write(inode, offset, data)
         })
     }
 
@@ -293,6 +307,39 @@ impl WriteTxn for OpenBatch {
 
     fn put_limits(&mut self, limits: Limits) -> Result<()> {
         self.change(|conn| quota::put_limits(conn, limits))
+    }
+
+    fn create_checkpoint(&mut self, new: &NewCheckpoint) -> Result<Option<Checkpoint>> {
+        let next_ino = Ino(self.numbers.last());
+        let had_any = self.has_checkpoint()?;
+        if had_any && checkpoint::has_name(&self.conn, new.name.as_deref())? {
+            return Ok(None);
+        }
+        // A later WRITE is a row of its own.
+        self.last_audit = LastAuditRow::default();
+        let made = self.change(|conn| {
+            if !had_any {
+                checkpoint::create_tables(conn)?;
+                old_rows::watch(conn)?;
+            }
+            checkpoint::insert(conn, new, next_ino).map(Some)
+        });
+        self.has_checkpoint = None;
+        made
+    }
+
+    fn remove_checkpoint(&mut self, id: CheckpointId) -> Result<bool> {
+        if !self.has_checkpoint()? {
+            return Ok(false);
+        }
+        self.has_checkpoint = None;
+        self.change(|conn| {
+            let removed = checkpoint::remove(conn, id)?;
+            if !checkpoint::any(conn)? {
+                old_rows::unwatch(conn)?;
+            }
+            Ok(removed)
+        })
     }
 
     fn bound_audit(&mut self, applies: bool) {

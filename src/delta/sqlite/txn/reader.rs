@@ -17,6 +17,8 @@ pub struct SqliteReader {
     pub chunk_bytes: u64,
     /// Whether it waits for locks.
     pub waits: bool,
+    /// Whether all reads see the snapshot of the first.
+    pub keeps_snapshot: bool,
     /// Whether the transaction of the current read has begun.
     pub begun: Cell<bool>,
     /// Held while any connection is open.
@@ -40,6 +42,10 @@ impl Snapshot for SqliteReader {
 
 impl Reader for SqliteReader {
     fn read(&mut self, f: &mut dyn FnMut(&dyn ReadTxn)) -> Result<()> {
+        if self.keeps_snapshot {
+            f(self);
+            return Ok(());
+        }
         if !self.conn.is_autocommit() {
             // The last read panicked.
             self.conn.execute_batch("ROLLBACK")?;

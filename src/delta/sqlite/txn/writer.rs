@@ -122,6 +122,7 @@ impl SqliteWriter {
                 last_audit_before: LastAuditRow::default(),
                 clients: ClientTexts::new(),
                 audit_bound: AuditBound::default(),
+                has_checkpoint: None,
                 disk_reserve: DiskReserve::of(&session.path, session.memory.clone()),
                 has_changed: false,
                 had_changed: false,

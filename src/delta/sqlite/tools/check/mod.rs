@@ -5,6 +5,7 @@
 //! implementation wrote to the file, a broken rule that acetate tolerates is a note instead of a
 //! finding.
 
+mod checkpoints;
 mod copies;
 mod data;
 mod entries;
@@ -155,6 +156,7 @@ pub(super) fn check(conn: &Connection, options: &CheckOptions) -> Result<CheckRe
         session_rules::check,
         copies::check,
         redirects::check,
+        checkpoints::check,
     ] {
         match check(&subject, &mut found) {
             // A part that cannot be read is a finding.

@@ -1,11 +1,11 @@
-//! M1 to M7, and the chunk size: repairs the session's own metadata.
+//! M1 to M7, K1, and the chunk size: repairs the session's own metadata.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
 use crate::delta::Result;
 use crate::delta::sqlite::file::config;
-use crate::delta::sqlite::table::{hide, inode_numbers::InodeNumbers, meta};
+use crate::delta::sqlite::table::{checkpoint, hide, inode_numbers::InodeNumbers, meta, old_rows};
 use crate::pattern::{Pattern, PatternSet};
 
 use super::repairer::Repairer;
@@ -119,6 +119,10 @@ pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
     if !is_sound(meta::CLEAN, "value = 1")? && !is_sound(meta::BOOT_ID, "typeof(value) = 'text'")? {
         meta::put(conn, meta::BOOT_ID, "")?;
         mender.mended("M3", "boot_id is of no boot: what was not synced counts as lost");
+    }
+    if checkpoint::is_used(conn)? && !old_rows::without_checkpoint(conn)?.is_empty() {
+        old_rows::delete_without_checkpoint(conn)?;
+        mender.mended("K1", "what was kept for no checkpoint is gone");
     }
     Ok(())
 }

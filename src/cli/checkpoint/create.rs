@@ -1,0 +1,69 @@
+//! `acetate checkpoint create`: makes a checkpoint.
+
+use super::{moment, shown};
+use crate::cli::change::with_session_changer;
+use crate::cli::error::CliError;
+use crate::cli::output::Out;
+use crate::cli::source::SessionSource;
+use crate::cli::{Ending, text};
+use crate::control::{Answer, CheckpointText, Request};
+use crate::delta::CheckpointKind;
+use crate::inspect::checkpoint::{check_name, labels};
+
+/// Make a checkpoint of the session's tree as it is now, and print its id.
+///
+/// It has all changes that the session has answered. What a client on this or another machine still
+/// holds back is not in it: `sync` before. From then on, the session keeps what changes, until the
+/// checkpoint is removed.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    source: SessionSource,
+
+    /// A name that no other checkpoint of the session has.
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+
+    /// Keep a key and value with it; repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<String>,
+
+    /// Print a JSON object: session, id, name.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Makes the checkpoint.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    if let Some(name) = &args.name {
+        check_name(name, &|text| moment(text).is_some())?;
+    }
+    let (name, labels) = (args.name.clone(), labels(&args.label)?);
+    let kind = CheckpointKind::Manual.as_str().to_owned();
+    let made = with_session_changer(&args.source, |changer| {
+        changer.ask(Request::CreateCheckpoint(CheckpointText { name, kind, labels }))
+    })?;
+    let Answer::Checkpoint(id) = made else {
+        return Err(CliError::new("unexpected reply from the session's server"));
+    };
+    let session = shown(&args.source.session);
+    let Some(id) = id else {
+        let name = text::name(args.name.as_deref().unwrap_or_default().as_bytes());
+        let taken = CliError::new(format!("{name}: another checkpoint has this name"));
+        return Err(taken.with_hint(format_args!(
+            "give another name, or remove that one: acetate checkpoint rm {session} {name}"
+        )));
+    };
+    let mut out = Out::new();
+    if args.json {
+        let mut json = text::json("checkpoint_created");
+        json.insert("session".to_owned(), session.into());
+        json.insert("id".to_owned(), id.into());
+        json.insert("name".to_owned(), args.name.clone().into());
+        out.json(json)?;
+    } else {
+        out.line(format_args!("{id}"))?;
+    }
+    out.end()?;
+    Ok(Ending::Done)
+}

@@ -1,0 +1,78 @@
+//! `acetate checkpoint ls`: lists checkpoints.
+
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Out};
+use crate::cli::{Ending, text};
+use crate::delta::sqlite::ListedCheckpoint;
+use crate::inspect::checkpoint::checkpoints;
+use crate::inspect::opened::open_session;
+
+/// List the checkpoints of a session, the oldest first.
+///
+/// For each: its id, when it was made, its kind, how many paths changed since the one before it,
+/// the space of what is kept for it alone, its name and labels. Exits with 1 if there are none.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// The session file; it may be served at the same time.
+    #[arg(value_name = "SESSION.db")]
+    session: PathBuf,
+
+    /// Print a JSON object for each: id, name, kind, time, labels, last_op, changed_paths,
+    /// saved_rows, saved_bytes.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists them.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let all = checkpoints(&open_session(&args.session)?)?;
+    let mut out = Out::new();
+    for listed in &all {
+        match args.json {
+            true => out.json(json(listed))?,
+            false => out.line(format_args!("{}", line(listed)))?,
+        }
+    }
+    out.end()?;
+    if all.is_empty() && !args.json {
+        output::line(format_args!("the session has no checkpoints"));
+    }
+    Ok(if all.is_empty() { Ending::Findings } else { Ending::Done })
+}
+
+fn line(listed: &ListedCheckpoint) -> String {
+    let ListedCheckpoint { checkpoint, changed_paths, saved_bytes, .. } = listed;
+    let name = checkpoint.name.as_deref().map(|name| format!("  {}", text::name(name.as_bytes())));
+    let labels = checkpoint.labels.iter();
+    let labels: Vec<_> = labels.map(|(key, value)| format!("  {key}={value}")).collect();
+    format!(
+        "{:>6}  {}  {:<6}  {:>12}  {:>9}{}{}",
+        checkpoint.id.0,
+        text::time_millis(checkpoint.time),
+        checkpoint.kind.as_str(),
+        format!("{} changed", text::count(*changed_paths, "path")),
+        text::bytes(*saved_bytes),
+        name.unwrap_or_default(),
+        text::printable(&labels.concat()),
+    )
+}
+
+fn json(listed: &ListedCheckpoint) -> Map<String, Value> {
+    let ListedCheckpoint { checkpoint, changed_paths, saved_rows, saved_bytes } = listed;
+    let mut json = text::json("checkpoint");
+    json.insert("id".to_owned(), checkpoint.id.0.into());
+    json.insert("name".to_owned(), checkpoint.name.clone().into());
+    json.insert("kind".to_owned(), checkpoint.kind.as_str().into());
+    json.insert("time".to_owned(), text::time(checkpoint.time).into());
+    let labels = checkpoint.labels.iter().map(|(key, value)| (key.clone(), value.clone().into()));
+    json.insert("labels".to_owned(), Value::Object(labels.collect()));
+    json.insert("last_op".to_owned(), checkpoint.last_op.into());
+    json.insert("changed_paths".to_owned(), (*changed_paths).into());
+    json.insert("saved_rows".to_owned(), (*saved_rows).into());
+    json.insert("saved_bytes".to_owned(), (*saved_bytes).into());
+    json
+}

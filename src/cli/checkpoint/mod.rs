@@ -1,0 +1,86 @@
+//! `acetate checkpoint`: moments whose tree a session can still show.
+
+mod create;
+mod ls;
+mod prune;
+mod rm;
+
+use std::path::Path;
+
+use super::Ending;
+use super::error::CliError;
+use super::time_args;
+use crate::control::{Answer, Request};
+use crate::delta::sqlite::Session;
+use crate::delta::{Checkpoint, CheckpointId};
+use crate::inspect::checkpoint::find_checkpoint;
+use crate::vfs::Time;
+
+use super::change::SessionChanger;
+
+/// Make, list and remove checkpoints of a session.
+///
+/// A checkpoint is a moment whose tree can be looked at later: `acetate ls`, `tree`, `cat`, `stat`,
+/// `find`, `du`, `diff` and `export` take `--at CHECKPOINT`. The session may be served at the same
+/// time. What the base shows through is the base as it is now.
+///
+/// A checkpoint is called by its id, its name, its place (`@-1` is the newest, `@-2` the one before
+/// it), or a moment, for the newest that was made by then.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: CheckpointCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum CheckpointCommand {
+    Create(create::Args),
+    Ls(ls::Args),
+    Rm(rm::Args),
+    Prune(prune::Args),
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    match &args.command {
+        CheckpointCommand::Create(args) => create::run(args),
+        CheckpointCommand::Ls(args) => ls::run(args),
+        CheckpointCommand::Rm(args) => rm::run(args),
+        CheckpointCommand::Prune(args) => prune::run(args),
+    }
+}
+
+/// The moment that a text names.
+pub(super) fn moment(text: &str) -> Option<Time> {
+    time_args::parse(text).ok().map(time_args::time)
+}
+
+/// The checkpoint that a user means.
+pub(super) fn find(session: &Session, text: &str) -> Result<Checkpoint, CliError> {
+    let found = find_checkpoint(session, text, &moment);
+    found.map_err(|error| {
+        let session = session.path().display();
+        CliError::from(error)
+            .with_hint(format_args!("`acetate checkpoint ls {session}` lists them"))
+    })
+}
+
+/// Removes a checkpoint; returns whether it was there.
+fn remove(changer: &mut SessionChanger, id: CheckpointId) -> Result<bool, CliError> {
+    match changer.ask(Request::RemoveCheckpoint(id.0))? {
+        Answer::Objects(removed) => Ok(removed > 0),
+        _ => Err(CliError::new("unexpected reply from the session's server")),
+    }
+}
+
+/// How messages call a checkpoint.
+fn called(checkpoint: &Checkpoint) -> String {
+    match &checkpoint.name {
+        Some(name) => format!("{} ({})", checkpoint.id, super::text::name(name.as_bytes())),
+        None => checkpoint.id.to_string(),
+    }
+}
+
+fn shown(session: &Path) -> String {
+    session.display().to_string()
+}

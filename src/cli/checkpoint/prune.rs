@@ -1,0 +1,109 @@
+//! `acetate checkpoint prune`: removes the oldest checkpoints without a name.
+
+use jiff::Timestamp;
+
+use super::{called, remove};
+use crate::cli::change::with_session_changer;
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Out, ProgressLine};
+use crate::cli::source::SessionSource;
+use crate::cli::{Ending, text, time_args};
+use crate::config::parse_bytes;
+use crate::delta::Checkpoint;
+use crate::delta::sqlite::ListedCheckpoint;
+use crate::inspect::checkpoint::checkpoints;
+use crate::inspect::opened::open_session;
+
+/// Remove the oldest checkpoints of a session that have no name.
+///
+/// With several options, a checkpoint is removed if one of them wants it. Exits with 1 if none is.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    source: SessionSource,
+
+    /// Keep the newest N without a name.
+    #[arg(long, value_name = "N")]
+    keep: Option<usize>,
+
+    /// Remove those from before this moment, or older than this: 30d, 2 weeks, 2026-11-01.
+    #[arg(long, value_name = "AGE", value_parser = time_args::parse)]
+    older_than: Option<Timestamp>,
+
+    /// Remove the oldest until what is kept for all checkpoints takes at most this: 500MB, 2GiB.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    max_bytes: Option<u64>,
+
+    /// Only show what would be removed.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// Print a JSON object for each: id, name.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prunes.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    if (args.keep, args.older_than, args.max_bytes) == (None, None, None) {
+        let what = CliError::new("which checkpoints are to be removed?");
+        return Err(what.with_hint("give --keep N, --older-than AGE or --max-bytes SIZE"));
+    }
+    let all = checkpoints(&open_session(&args.source.session)?)?;
+    let unwanted = unwanted(args, &all);
+    if !args.dry_run && !unwanted.is_empty() {
+        let mut progress =
+            ProgressLine::new("prune", std::io::IsTerminal::is_terminal(&std::io::stderr()));
+        let all = unwanted.len() as u64;
+        with_session_changer(&args.source, |changer| {
+            // Newest first: each then hands over the least.
+            for (done, checkpoint) in unwanted.iter().rev().enumerate() {
+                remove(changer, checkpoint.id)?;
+                progress.tell(done as u64, all);
+            }
+            Ok(())
+        })?;
+        progress.end();
+    }
+    let mut out = Out::new();
+    for checkpoint in &unwanted {
+        if args.json {
+            let mut json = text::json("checkpoint_removed");
+            json.insert("id".to_owned(), checkpoint.id.0.into());
+            json.insert("name".to_owned(), checkpoint.name.clone().into());
+            out.json(json)?;
+        } else {
+            let verb = if args.dry_run { "would remove" } else { "removed" };
+            out.line(format_args!("{verb} {}", called(checkpoint)))?;
+        }
+    }
+    out.end()?;
+    if unwanted.is_empty() && !args.json {
+        output::line(format_args!("nothing to remove"));
+    }
+    Ok(if unwanted.is_empty() { Ending::Findings } else { Ending::Done })
+}
+
+/// The checkpoints to remove, the oldest first.
+fn unwanted<'c>(args: &Args, all: &'c [ListedCheckpoint]) -> Vec<&'c Checkpoint> {
+    let nameless: Vec<_> = all.iter().filter(|one| one.checkpoint.name.is_none()).collect();
+    let older = args.older_than.map(time_args::time);
+    let surplus = args.keep.map_or(0, |keep| nameless.len().saturating_sub(keep));
+    let mut bytes: u64 = all.iter().map(|one| one.saved_bytes).sum();
+    let mut unwanted = Vec::new();
+    for (at, one) in nameless.into_iter().enumerate() {
+        let is_over = args.max_bytes.is_some_and(|most| bytes > most);
+        let is_old = older.is_some_and(|older| one.checkpoint.time < older);
+        if at < surplus || is_old || is_over {
+            // What the one before it takes over is not known before.
+            bytes = bytes.saturating_sub(one.saved_bytes);
+            unwanted.push(&one.checkpoint);
+        }
+    }
+    unwanted
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let expected = || "expected bytes, such as 500MB, 2GiB or 4096".to_owned();
+    parse_bytes(text).ok_or_else(expected)
+}

@@ -1,0 +1,57 @@
+//! `acetate checkpoint rm`: removes checkpoints.
+
+use super::{called, find, remove};
+use crate::cli::change::with_session_changer;
+use crate::cli::error::CliError;
+use crate::cli::output::Out;
+use crate::cli::source::SessionSource;
+use crate::cli::{Ending, text};
+use crate::inspect::opened::open_session;
+
+/// Remove checkpoints: their moments cannot be looked at any more.
+///
+/// The checkpoints before them stay exact, and so does the tree. `acetate compact` gives the space
+/// back to the disk.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    source: SessionSource,
+
+    /// Ids, names, `@-1`, or moments.
+    #[arg(value_name = "CHECKPOINT", required = true, allow_hyphen_values = false)]
+    checkpoints: Vec<String>,
+
+    /// Print a JSON object for each that is removed: id, name.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Removes them. All are found before one is removed, because `@-1` is another one then.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let session = open_session(&args.source.session)?;
+    let found = args.checkpoints.iter().map(|text| find(&session, text));
+    let mut found = found.collect::<Result<Vec<_>, _>>()?;
+    drop(session);
+    // Newest first: each then hands over the least.
+    found.sort_by_key(|checkpoint| std::cmp::Reverse(checkpoint.id));
+    found.dedup_by_key(|checkpoint| checkpoint.id);
+    let mut out = Out::new();
+    with_session_changer(&args.source, |changer| {
+        for checkpoint in &found {
+            if !remove(changer, checkpoint.id)? {
+                continue;
+            }
+            if args.json {
+                let mut json = text::json("checkpoint_removed");
+                json.insert("id".to_owned(), checkpoint.id.0.into());
+                json.insert("name".to_owned(), checkpoint.name.clone().into());
+                out.json(json)?;
+            } else {
+                out.line(format_args!("removed {}", called(checkpoint)))?;
+            }
+        }
+        Ok(())
+    })?;
+    out.end()?;
+    Ok(Ending::Done)
+}

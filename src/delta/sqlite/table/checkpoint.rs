@@ -1,0 +1,156 @@
+//! `acetate_checkpoint`: moments whose tree the session can still show.
+//!
+//! The table and those of the old rows exist from the first checkpoint on.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::delta::{Checkpoint, CheckpointId, CheckpointKind, Ino, NewCheckpoint, Result};
+
+use super::{old_rows, schema, value};
+
+const TABLE: &str = "
+CREATE TABLE IF NOT EXISTS acetate_checkpoint (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  name TEXT UNIQUE,
+  kind TEXT NOT NULL,
+  time INTEGER NOT NULL,
+  time_nsec INTEGER NOT NULL,
+  labels TEXT NOT NULL,
+  last_op INTEGER NOT NULL,
+  next_ino INTEGER NOT NULL,
+  saved_rows INTEGER,
+  saved_bytes INTEGER
+)";
+
+const COLUMNS: &str =
+    "id, name, kind, time, time_nsec, labels, last_op, next_ino, saved_rows, saved_bytes";
+
+/// Whether the session has, or had, a checkpoint.
+pub fn is_used(conn: &Connection) -> Result<bool> {
+    schema::has_table(conn, "acetate_checkpoint")
+}
+
+/// Whether the session has a checkpoint.
+pub fn any(conn: &Connection) -> Result<bool> {
+    Ok(is_used(conn)? && conn.prepare("SELECT 1 FROM acetate_checkpoint")?.exists([])?)
+}
+
+/// Whether a checkpoint has this name.
+pub fn has_name(conn: &Connection, name: Option<&str>) -> Result<bool> {
+    let mut named = conn.prepare_cached("SELECT 1 FROM acetate_checkpoint WHERE name = ?1")?;
+    Ok(name.is_some() && named.exists([name])?)
+}
+
+/// Creates the tables, if they are missing, in the caller's transaction.
+pub fn create_tables(conn: &Connection) -> Result<()> {
+    conn.execute_batch(TABLE)?;
+    old_rows::create(conn)
+}
+
+/// Adds a checkpoint. `next_ino` is the number of the next object.
+pub fn insert(conn: &Connection, new: &NewCheckpoint, next_ino: Ino) -> Result<Checkpoint> {
+    count_newest(conn)?;
+    let last = "SELECT ifnull(max(id), 0) FROM acetate_op";
+    let last_op: i64 = conn.prepare_cached(last)?.query_row([], |row| row.get(0))?;
+    let mut insert = conn.prepare_cached(
+        "INSERT INTO acetate_checkpoint (name, kind, time, time_nsec, labels, last_op, next_ino)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?;
+    let labels = serde_json::to_string(&new.labels).unwrap_or_default();
+    let id = insert.insert(params![
+        new.name,
+        new.kind.as_str(),
+        new.time.secs,
+        new.time.nanos,
+        labels,
+        last_op,
+        next_ino.0.cast_signed(),
+    ])?;
+    let NewCheckpoint { name, kind, labels, time } = new.clone();
+    let id = CheckpointId(id);
+    Ok(Checkpoint { id, name, kind, time, labels, last_op, next_ino, saved: None })
+}
+
+/// Counts the rows of the newest checkpoint: no more are saved for it.
+fn count_newest(conn: &Connection) -> Result<()> {
+    let newest = "SELECT max(id) FROM acetate_checkpoint";
+    let newest: Option<i64> = conn.prepare_cached(newest)?.query_row([], |row| row.get(0))?;
+    match newest {
+        Some(id) => store_count(conn, CheckpointId(id)),
+        None => Ok(()),
+    }
+}
+
+fn store_count(conn: &Connection, id: CheckpointId) -> Result<()> {
+    let (rows, bytes) = old_rows::count(conn, id)?;
+    let mut update = conn.prepare_cached(
+        "UPDATE acetate_checkpoint SET saved_rows = ?2, saved_bytes = ?3 WHERE id = ?1",
+    )?;
+    update.execute(params![id.0, rows.cast_signed(), bytes.cast_signed()])?;
+    Ok(())
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Checkpoint> {
+    let kind = CheckpointKind::from_name(row.get_ref(2)?.as_str().unwrap_or_default());
+    let labels = value::bytes(row, 5)?;
+    let labels: BTreeMap<_, _> = serde_json::from_slice(labels).unwrap_or_default();
+    let saved = match row.get::<_, Option<i64>>(8)? {
+        Some(rows) => Some((rows.cast_unsigned(), value::unsigned(row, 9)?)),
+        None => None,
+    };
+    Ok(Checkpoint {
+        id: CheckpointId(row.get(0)?),
+        name: row.get(1)?,
+        kind: kind.unwrap_or(CheckpointKind::Manual),
+        time: value::time(row, 3, 4)?,
+        labels,
+        last_op: row.get(6)?,
+        next_ino: Ino(value::unsigned(row, 7)?),
+        saved,
+    })
+}
+
+/// All checkpoints, the oldest first.
+pub fn all(conn: &Connection) -> Result<Vec<Checkpoint>> {
+    if !is_used(conn)? {
+        return Ok(Vec::new());
+    }
+    let sql = format!("SELECT {COLUMNS} FROM acetate_checkpoint ORDER BY id");
+    let mut statement = conn.prepare(&sql)?;
+    let all = statement.query_map([], read)?;
+    Ok(all.collect::<rusqlite::Result<_>>()?)
+}
+
+/// A checkpoint.
+pub fn get(conn: &Connection, id: CheckpointId) -> Result<Option<Checkpoint>> {
+    if !is_used(conn)? {
+        return Ok(None);
+    }
+    let sql = format!("SELECT {COLUMNS} FROM acetate_checkpoint WHERE id = ?1");
+    Ok(conn.prepare_cached(&sql)?.query_row([id.0], read).optional()?)
+}
+
+/// Removes a checkpoint; returns whether it was there. The checkpoint before it gets the rows that
+/// it needs.
+pub fn remove(conn: &Connection, id: CheckpointId) -> Result<bool> {
+    if get(conn, id)?.is_none() {
+        return Ok(false);
+    }
+    let before =
+        "SELECT id, next_ino FROM acetate_checkpoint WHERE id < ?1 ORDER BY id DESC LIMIT 1";
+    let before = conn
+        .prepare_cached(before)?
+        .query_row([id.0], |row| Ok((CheckpointId(row.get(0)?), Ino(value::unsigned(row, 1)?))));
+    let before = before.optional()?;
+    old_rows::hand_over(conn, id, before)?;
+    conn.prepare_cached("DELETE FROM acetate_checkpoint WHERE id = ?1")?.execute([id.0])?;
+    if let Some((before, _)) = before {
+        let mut newest = conn.prepare_cached("SELECT 1 FROM acetate_checkpoint WHERE id > ?1")?;
+        if newest.exists([before.0])? {
+            store_count(conn, before)?;
+        }
+    }
+    Ok(true)
+}

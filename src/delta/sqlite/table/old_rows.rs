@@ -1,0 +1,321 @@
+//! `acetate_old_*`: rows of the tree as they were at checkpoints.
+//!
+//! While a session has a checkpoint, triggers of the writing connection save each row before its
+//! first change after the newest one (invariant K1). They are temporary triggers: no file has them,
+//! so no other program runs them, and a session without checkpoints pays nothing.
+//!
+//! The row of a key *at* a checkpoint is the oldest saved one of that checkpoint or a later one, or
+//! else the present one. An object that was made later needs no saved rows: its number is not below
+//! the checkpoint's `next_ino` (invariant M2).
+
+use rusqlite::Connection;
+
+use crate::delta::{CheckpointId, Ino, Result};
+
+use super::{old_pieces, schema};
+
+/// A table whose rows make up the tree.
+struct TreeTable {
+    name: &'static str,
+    /// The columns that identify a row.
+    key: &'static [&'static str],
+    /// The column of the key with an inode number; `None` for keys of the base.
+    number: Option<&'static str>,
+    /// Columns in which a difference is no change of the tree.
+    ignored: &'static [&'static str],
+    /// A column that may be large: it is read only if the row is saved.
+    large: Option<&'static str>,
+}
+
+const fn of_inodes(name: &'static str, key: &'static [&'static str]) -> TreeTable {
+    TreeTable { name, key, number: Some(key[0]), ignored: &[], large: None }
+}
+
+const fn of_base(name: &'static str, key: &'static [&'static str]) -> TreeTable {
+    TreeTable { name, key, number: None, ignored: &[], large: None }
+}
+
+const TREE_TABLES: [TreeTable; 13] = [
+    TreeTable { ignored: &["atime", "atime_nsec"], ..of_inodes("fs_inode", &["ino"]) },
+    TreeTable { ignored: &["subdirs"], ..of_inodes("acetate_inode", &["ino"]) },
+    of_inodes("acetate_copy_up", &["delta_ino"]),
+    of_inodes("acetate_origin", &["delta_ino"]),
+    of_inodes("fs_origin", &["delta_ino"]),
+    of_inodes("fs_dentry", &["parent_ino", "name"]),
+    TreeTable { large: Some("data"), ..of_inodes("fs_data", &["ino", "chunk_index"]) },
+    of_inodes("fs_symlink", &["ino"]),
+    of_inodes("acetate_redirect", &["delta_ino"]),
+    of_inodes("acetate_opaque", &["delta_ino"]),
+    of_base("fs_whiteout", &["path"]),
+    of_base("acetate_link", &["base_ino"]),
+    TreeTable { large: Some("content"), ..of_base("acetate_original", &["base_path"]) },
+];
+
+/// The table with content. Pieces of its rows are saved too.
+const CONTENT: &str = "fs_data";
+
+/// Of rows `m` of that table: no piece is saved.
+const NO_PIECES: &str = "AND NOT EXISTS (SELECT 1 FROM temp.whole_chunk w
+     WHERE w.ino = m.ino AND w.chunk_index = m.chunk_index)";
+
+/// The newest checkpoint, as the triggers see it.
+const NEWEST: &str = "acetate_checkpoint c WHERE c.id = (SELECT max(id) FROM acetate_checkpoint)";
+
+impl TreeTable {
+    /// The name of the table with the old rows.
+    fn old(&self) -> String {
+        format!("acetate_old_{}", self.name)
+    }
+
+    /// The table's columns with their types.
+    fn columns(&self, conn: &Connection) -> Result<Vec<(String, String)>> {
+        let mut statement = conn.prepare("SELECT name, type FROM pragma_table_info(?1, 'main')")?;
+        let columns = statement.query_map([self.name], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(columns.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The condition that the rows `a` and `b` have the same key.
+    fn same_key(&self, a: &str, b: &str) -> String {
+        let same = self.key.iter().map(|key| format!("{a}.{key} = {b}.{key}"));
+        same.collect::<Vec<_>>().join(" AND ")
+    }
+
+    /// Creates the table with the old rows, or the columns that it lacks.
+    fn create(&self, conn: &Connection) -> Result<()> {
+        let (old, key) = (self.old(), self.key.join(", "));
+        if !schema::has_table(conn, &old)? {
+            conn.execute_batch(&format!(
+                "CREATE TABLE {old} (old_id INTEGER PRIMARY KEY, checkpoint INTEGER NOT NULL,
+                   present INTEGER NOT NULL)"
+            ))?;
+        }
+        for (column, kind) in self.columns(conn)? {
+            if !schema::has_column(conn, &old, &column)? {
+                conn.execute_batch(&format!("ALTER TABLE {old} ADD COLUMN {column} {kind}"))?;
+            }
+        }
+        Ok(conn.execute_batch(&format!(
+            "CREATE UNIQUE INDEX IF NOT EXISTS {old}_key ON {old} ({key}, checkpoint);
+             CREATE INDEX IF NOT EXISTS {old}_checkpoint ON {old} (checkpoint);"
+        ))?)
+    }
+
+    /// The conditions under which a trigger saves `row`: its object was not made later, and the key
+    /// has no saved row. (No `OR IGNORE`: the statement that fires a trigger overrides it.)
+    fn is_unsaved(&self, row: &str) -> String {
+        let is_older = self.number.map(|n| format!("{row}.{n} < c.next_ino AND "));
+        let (is_older, old, same) =
+            (is_older.unwrap_or_default(), self.old(), self.same_key("o", row));
+        format!("{is_older}NOT EXISTS (SELECT 1 FROM {old} o WHERE {same} AND o.checkpoint = c.id)")
+    }
+
+    /// Creates the triggers on the connection.
+    fn watch(&self, conn: &Connection) -> Result<()> {
+        let (name, old, key) = (self.name, self.old(), self.key.join(", "));
+        let columns: Vec<_> = self.columns(conn)?.into_iter().map(|(column, _)| column).collect();
+        let of = |row: &str, some: &[String]| {
+            some.iter().map(|column| format!("{row}.{column}")).collect::<Vec<_>>().join(", ")
+        };
+        let keys: Vec<_> = self.key.iter().map(ToString::to_string).collect();
+        // A large value is read from the table, where the row still is before the change.
+        let (time, from, rows) = match self.large {
+            Some(_) => ("BEFORE", format!("{name} t, "), of("t", &columns)),
+            None => ("AFTER", String::new(), of("OLD", &columns)),
+        };
+        let at = if self.large.is_some() { "AND t.rowid = OLD.rowid " } else { "" };
+        let all = columns.join(", ");
+        let save = format!(
+            "INSERT INTO {old} (checkpoint, present, {all}) SELECT c.id, 1, {rows}
+             FROM {from}{NEWEST} {at}AND {};",
+            self.is_unsaved("OLD")
+        );
+        let (new_key, is_unsaved) = (of("NEW", &keys), self.is_unsaved("NEW"));
+        let absent = format!(
+            "INSERT INTO {old} (checkpoint, present, {key})
+             SELECT c.id, 0, {new_key} FROM {NEWEST} AND {is_unsaved}"
+        );
+        let compared: Vec<_> = columns
+            .iter()
+            .filter(|column| !self.ignored.contains(&column.as_str()) && self.large.is_none())
+            .cloned()
+            .collect();
+        let is_change = match compared.is_empty() {
+            true => String::new(),
+            false => format!("WHEN ({}) IS NOT ({})", of("OLD", &compared), of("NEW", &compared)),
+        };
+        let moved = format!("({}) IS NOT ({})", of("OLD", &keys), of("NEW", &keys));
+        // The row that a moved one replaces is saved before.
+        Ok(conn.execute_batch(&format!(
+            "CREATE TEMP TRIGGER old_{name}_update {time} UPDATE ON main.{name} {is_change} BEGIN
+               {save} END;
+             CREATE TEMP TRIGGER old_{name}_move AFTER UPDATE OF {key} ON main.{name}
+               WHEN {moved} BEGIN {absent}; END;
+             CREATE TEMP TRIGGER old_{name}_delete {time} DELETE ON main.{name} BEGIN {save} END;
+             CREATE TEMP TRIGGER old_{name}_insert AFTER INSERT ON main.{name} BEGIN {absent}; END;"
+        ))?)
+    }
+
+    /// Replaces the table on this connection by a temporary one with the rows at a checkpoint.
+    fn show_at(&self, conn: &Connection, (at, next_ino): (CheckpointId, Ino)) -> Result<()> {
+        let (name, old, key) = (self.name, self.old(), self.key.join(", "));
+        let columns: Vec<_> = self.columns(conn)?.into_iter().map(|(column, _)| column).collect();
+        let all = columns.join(", ");
+        let of = |row: &str| {
+            columns.iter().map(|column| format!("{row}.{column}")).collect::<Vec<_>>().join(", ")
+        };
+        let is_older = self.number.map(|n| format!("AND m.{n} < {}", next_ino.0.cast_signed()));
+        let is_older = is_older.unwrap_or_default();
+        let same = self.same_key("s", "m");
+        let first = format!("temp.first_{name}");
+        conn.execute_batch(&format!(
+            "CREATE TEMP TABLE first_{name} AS
+               SELECT {key}, min(checkpoint) AS checkpoint FROM main.{old}
+               WHERE checkpoint >= {at} GROUP BY {key};
+             CREATE UNIQUE INDEX temp.first_{name}_key ON first_{name} ({key});"
+        ))?;
+        let now = format!(
+            "SELECT {} FROM main.{name} m
+             WHERE NOT EXISTS (SELECT 1 FROM {first} s WHERE {same}) {is_older}",
+            of("m")
+        );
+        let then = format!(
+            "SELECT {} FROM {first} s
+             JOIN main.{old} m ON {same} AND m.checkpoint = s.checkpoint
+             WHERE m.present {is_older}",
+            of("m")
+        );
+        if self.large.is_some() {
+            // Content stays where it is.
+            let (apart, pieced) = match name == CONTENT {
+                true => {
+                    (NO_PIECES, " UNION ALL SELECT ino, chunk_index, data FROM temp.whole_chunk")
+                }
+                false => ("", ""),
+            };
+            return Ok(conn.execute_batch(&format!(
+                "CREATE TEMP VIEW {name} AS {now} {apart} UNION ALL {then} {apart}{pieced}"
+            ))?);
+        }
+        let declared = schema::declaration(name);
+        conn.execute_batch(&format!(
+            "CREATE TEMP TABLE {name} {declared};
+             INSERT INTO temp.{name} ({all}) {now};
+             INSERT INTO temp.{name} ({all}) {then};"
+        ))?;
+        schema::index_temp(conn, name)
+    }
+}
+
+/// Creates the tables with the old rows, in the caller's transaction.
+pub fn create(conn: &Connection) -> Result<()> {
+    for table in &TREE_TABLES {
+        table.create(conn)?;
+    }
+    old_pieces::create(conn)
+}
+
+/// Creates the triggers on a writing connection, or replaces them.
+pub fn watch(conn: &Connection) -> Result<()> {
+    unwatch(conn)?;
+    // `INSERT OR REPLACE` otherwise removes rows without a trigger.
+    conn.pragma_update(None, "recursive_triggers", true)?;
+    TREE_TABLES.iter().try_for_each(|table| table.watch(conn))
+}
+
+/// Removes the triggers from a connection.
+pub fn unwatch(conn: &Connection) -> Result<()> {
+    for TreeTable { name, .. } in &TREE_TABLES {
+        conn.execute_batch(&format!(
+            "DROP TRIGGER IF EXISTS temp.old_{name}_update;
+             DROP TRIGGER IF EXISTS temp.old_{name}_move;
+             DROP TRIGGER IF EXISTS temp.old_{name}_delete;
+             DROP TRIGGER IF EXISTS temp.old_{name}_insert;"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Replaces the tree's tables on this connection by temporary ones with the rows at a checkpoint.
+/// The caller has a read transaction, and keeps it as long as it reads.
+pub fn show_at(conn: &Connection, at: (CheckpointId, Ino)) -> Result<()> {
+    old_pieces::show_at(conn, at)?;
+    TREE_TABLES.iter().try_for_each(|table| table.show_at(conn, at))
+}
+
+/// Gives the rows of the checkpoint `from` to `to`, an older one without another between them:
+/// those that `to` has not saved itself, and whose objects it had. Without `to`, deletes them.
+pub fn hand_over(
+    conn: &Connection,
+    from: CheckpointId,
+    to: Option<(CheckpointId, Ino)>,
+) -> Result<()> {
+    // Pieces first: they belong before a whole chunk of the same checkpoint.
+    old_pieces::hand_over(conn, from, to)?;
+    for table in &TREE_TABLES {
+        let old = table.old();
+        let Some((to, next_ino)) = to else {
+            conn.execute(&format!("DELETE FROM {old} WHERE checkpoint = ?1"), [from.0])?;
+            continue;
+        };
+        let is_later =
+            table.number.map(|n| format!("{old}.{n} >= {} OR", next_ino.0.cast_signed()));
+        conn.execute(
+            &format!(
+                "DELETE FROM {old} WHERE checkpoint = ?1 AND ({} EXISTS
+                   (SELECT 1 FROM {old} o WHERE {} AND o.checkpoint = ?2))",
+                is_later.unwrap_or_default(),
+                table.same_key("o", &old)
+            ),
+            [from.0, to.0],
+        )?;
+        let hand = format!("UPDATE {old} SET checkpoint = ?2 WHERE checkpoint = ?1");
+        conn.execute(&hand, [from.0, to.0])?;
+    }
+    Ok(())
+}
+
+/// The saved rows without a checkpoint: table and number of the checkpoint.
+pub fn without_checkpoint(conn: &Connection) -> Result<Vec<(String, i64)>> {
+    let mut found = Vec::new();
+    for table in tables().filter(|table| schema::has_table(conn, table).unwrap_or(true)) {
+        let sql = format!(
+            "SELECT DISTINCT checkpoint FROM {table}
+             WHERE checkpoint NOT IN (SELECT id FROM acetate_checkpoint) ORDER BY checkpoint"
+        );
+        let mut statement = conn.prepare(&sql)?;
+        for id in statement.query_map([], |row| row.get(0))? {
+            found.push((table.clone(), id?));
+        }
+    }
+    Ok(found)
+}
+
+/// Deletes the saved rows without a checkpoint.
+pub fn delete_without_checkpoint(conn: &Connection) -> Result<()> {
+    for (table, id) in without_checkpoint(conn)? {
+        conn.execute(&format!("DELETE FROM {table} WHERE checkpoint = ?1"), [id])?;
+    }
+    Ok(())
+}
+
+/// The names of the tables with saved rows.
+fn tables() -> impl Iterator<Item = String> {
+    TREE_TABLES.iter().map(TreeTable::old).chain([old_pieces::TABLE.to_owned()])
+}
+
+/// How many rows are saved for a checkpoint, and the size of their content in bytes.
+pub fn count(conn: &Connection, id: CheckpointId) -> Result<(u64, u64)> {
+    let (mut rows, mut bytes) = old_pieces::count(conn, id)?;
+    for table in &TREE_TABLES {
+        let large = table.large.map_or("0".to_owned(), |column| format!("length({column})"));
+        let sql = format!(
+            "SELECT count(*), ifnull(sum({large}), 0) FROM {} WHERE checkpoint = ?1",
+            table.old()
+        );
+        let (some, size): (i64, i64) =
+            conn.prepare(&sql)?.query_row([id.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        rows += some.cast_unsigned();
+        bytes += size.cast_unsigned();
+    }
+    Ok((rows, bytes))
+}

@@ -1,0 +1,53 @@
+//! Lists checkpoints with what changed between them.
+
+use std::collections::HashSet;
+
+use rusqlite::params;
+
+use crate::delta::sqlite::file::session::{Session, open_read_only};
+use crate::delta::sqlite::table::{checkpoint, old_rows, value};
+use crate::delta::{Checkpoint, Result};
+
+/// A checkpoint, and what is known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedCheckpoint {
+    /// The checkpoint.
+    pub checkpoint: Checkpoint,
+    /// How many paths changed since the checkpoint before it, or since the beginning of the log, as
+    /// far as the audit log has them.
+    pub changed_paths: u64,
+    /// How many rows are saved for it.
+    pub saved_rows: u64,
+    /// The size of saved content, in bytes.
+    pub saved_bytes: u64,
+}
+
+impl Session {
+    /// The checkpoints, the oldest first.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn checkpoints(&self) -> Result<Vec<ListedCheckpoint>> {
+        let conn = open_read_only(&self.path)?;
+        let snapshot = conn.unchecked_transaction()?;
+        let all = checkpoint::all(&snapshot)?;
+        let mut ops = snapshot.prepare(
+            "SELECT path FROM acetate_op WHERE id > ?1 AND id <= ?2 AND procedure <> 'REFUSE'",
+        )?;
+        let (mut listed, mut since) = (Vec::new(), 0);
+        for checkpoint in all {
+            let mut paths = HashSet::new();
+            let mut rows = ops.query(params![since, checkpoint.last_op])?;
+            while let Some(row) = rows.next()? {
+                paths.insert(value::bytes(row, 0)?.to_vec());
+            }
+            since = checkpoint.last_op;
+            let saved =
+                checkpoint.saved.map_or_else(|| old_rows::count(&snapshot, checkpoint.id), Ok);
+            let (saved_rows, saved_bytes) = saved?;
+            let changed_paths = paths.len() as u64;
+            listed.push(ListedCheckpoint { checkpoint, changed_paths, saved_rows, saved_bytes });
+        }
+        Ok(listed)
+    }
+}

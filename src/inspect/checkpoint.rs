@@ -1,0 +1,121 @@
+//! Lists a session's checkpoints, and finds one by what a user calls it.
+
+use std::collections::BTreeMap;
+
+use super::error::{InspectError, Result};
+use crate::delta::sqlite::{ListedCheckpoint, Session};
+use crate::delta::{Checkpoint, CheckpointId};
+use crate::vfs::Time;
+
+/// The longest name of a checkpoint, in bytes.
+pub const MAX_NAME_BYTES: usize = 255;
+
+/// The most labels of a checkpoint.
+pub const MAX_LABELS: usize = 64;
+
+/// The most bytes of all labels of a checkpoint.
+pub const MAX_LABEL_BYTES: usize = 16 << 10;
+
+/// How many names an error offers.
+const MAX_OFFERED: usize = 5;
+
+/// The session's checkpoints, the oldest first.
+///
+/// # Errors
+/// The session cannot be read.
+pub fn checkpoints(session: &Session) -> Result<Vec<ListedCheckpoint>> {
+    let failed = |source| InspectError::Store { session: session.path().to_owned(), source };
+    session.checkpoints().map_err(failed)
+}
+
+/// The checkpoint that a user means: an id, a name, `@-1` for the newest, `@-2` for the one before
+/// it, or the newest one that was made by a moment, which `moment` parses.
+///
+/// # Errors
+/// There is no such checkpoint, or the session cannot be read.
+pub fn find_checkpoint(
+    session: &Session,
+    text: &str,
+    moment: &dyn Fn(&str) -> Option<Time>,
+) -> Result<Checkpoint> {
+    let all: Vec<_> = checkpoints(session)?.into_iter().map(|listed| listed.checkpoint).collect();
+    let found = match (text.strip_prefix("@-"), text.parse::<i64>()) {
+        _ if all.iter().any(|one| one.name.as_deref() == Some(text)) => {
+            all.iter().find(|one| one.name.as_deref() == Some(text))
+        }
+        (Some(back), _) => {
+            let back: Option<usize> = back.parse().ok().filter(|back| *back > 0);
+            back.and_then(|back| all.iter().rev().nth(back - 1))
+        }
+        (None, Ok(id)) => all.iter().find(|one| one.id == CheckpointId(id)),
+        (None, Err(_)) => {
+            let until = moment(text);
+            until.and_then(|until| all.iter().rev().find(|one| one.time <= until))
+        }
+    };
+    found.cloned().ok_or_else(|| InspectError::NoCheckpoint {
+        text: text.to_owned(),
+        others: offered(text, &all),
+    })
+}
+
+/// The names and ids of other checkpoints: those with similar names first, then the newest.
+fn offered(text: &str, all: &[Checkpoint]) -> Vec<String> {
+    let shown = |one: &Checkpoint| one.name.clone().unwrap_or_else(|| one.id.to_string());
+    let mut names: Vec<_> = all.iter().rev().map(shown).collect();
+    names.sort_by_key(|name| !is_similar(name, text));
+    names.truncate(MAX_OFFERED);
+    names
+}
+
+fn is_similar(name: &str, text: &str) -> bool {
+    let (name, text) = (name.to_lowercase(), text.to_lowercase());
+    name.contains(&text) || text.contains(&name)
+}
+
+/// Checks a name for a new checkpoint.
+///
+/// # Errors
+/// It is empty, too long, or looks like an id, a position or a moment.
+pub fn check_name(name: &str, is_moment: &dyn Fn(&str) -> bool) -> Result<()> {
+    let why = if name.is_empty() {
+        "it is empty"
+    } else if name.len() > MAX_NAME_BYTES {
+        "it is longer than 255 bytes"
+    } else if name.chars().any(char::is_control) {
+        "it has a control character"
+    } else if name.starts_with('@') {
+        "it looks like a position (`@-1`)"
+    } else if name.bytes().all(|byte| byte.is_ascii_digit()) {
+        "it looks like an id"
+    } else if is_moment(name) {
+        "it looks like a moment"
+    } else {
+        return Ok(());
+    };
+    Err(InspectError::Invalid { what: format!("{name}: not a name for a checkpoint: {why}") })
+}
+
+/// Parses labels of the form `KEY=VALUE`.
+///
+/// # Errors
+/// One has no `=` or no key, a key comes twice, or they are too many or too long.
+pub fn labels(texts: &[String]) -> Result<BTreeMap<String, String>> {
+    let mut labels = BTreeMap::new();
+    let bytes: usize = texts.iter().map(String::len).sum();
+    if texts.len() > MAX_LABELS || bytes > MAX_LABEL_BYTES {
+        let what = format!("a checkpoint has at most {MAX_LABELS} labels, of 16 KiB together");
+        return Err(InspectError::Invalid { what });
+    }
+    for text in texts {
+        let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+        let (key, value) = pair.ok_or_else(|| InspectError::Invalid {
+            what: format!("{text}: not a label: expected KEY=VALUE"),
+        })?;
+        if labels.insert(key.to_owned(), value.to_owned()).is_some() {
+            let what = format!("{key}: two labels with this key");
+            return Err(InspectError::Invalid { what });
+        }
+    }
+    Ok(labels)
+}

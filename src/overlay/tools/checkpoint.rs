@@ -1,0 +1,49 @@
+//! Makes and removes checkpoints, also while the session is served.
+
+use crate::delta::{Checkpoint, CheckpointId, NewCheckpoint, StoreError, WriteTxn};
+use crate::vfs::FsError;
+use crate::worker::{Cost, OpResult};
+
+use crate::overlay::Overlay;
+use crate::overlay::error::{from_store, from_work};
+
+/// Size of the operation in the writer's queue, in bytes.
+const CHECKPOINT_BYTES: usize = 1024;
+
+impl Overlay {
+    /// Makes a checkpoint of the tree after all changes so far, with the time of the server's
+    /// clock. It is on the disk before this returns. `None` if another one has the name.
+    ///
+    /// # Errors
+    /// The session cannot be written.
+    pub async fn create_checkpoint(
+        &self,
+        new: NewCheckpoint,
+    ) -> Result<Option<Checkpoint>, FsError> {
+        let new = NewCheckpoint { time: (self.core.clock)(), ..new };
+        self.change_rows(move |txn| txn.create_checkpoint(&new)).await
+    }
+
+    /// Removes a checkpoint, and what is saved for it alone. Returns whether it was there.
+    ///
+    /// # Errors
+    /// The session cannot be written.
+    pub async fn remove_checkpoint(&self, id: CheckpointId) -> Result<bool, FsError> {
+        self.change_rows(move |txn| txn.remove_checkpoint(id)).await
+    }
+
+    async fn change_rows<T: Send + 'static>(
+        &self,
+        mut change: impl FnMut(&mut dyn WriteTxn) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, FsError> {
+        if self.core.is_read_only() || self.scope.read_only {
+            return Err(FsError::ReadOnly);
+        }
+        let job = move |txn: &mut dyn WriteTxn| {
+            let value = change(txn);
+            OpResult { commit: value.is_ok(), value, after_commit: None }
+        };
+        let done = self.worker.write(Cost::Offload, CHECKPOINT_BYTES, true, job).await;
+        done.map_err(|error| from_work(&error))?.value.map_err(|error| from_store(&error))
+    }
+}

@@ -1,0 +1,101 @@
+//! `acetate checkpoint`, and `--at`.
+
+use std::path::Path;
+use std::process::Output;
+
+use super::program::{Serving, run};
+use crate::support::world::World;
+
+fn ask(world: &World, words: &str) -> Output {
+    let session = world.session();
+    let mut words: Vec<_> = words.split(' ').collect();
+    for word in &mut words {
+        if *word == "SESSION" {
+            *word = session.to_str().unwrap();
+        }
+    }
+    run(world.scratch(), &words)
+}
+
+/// What a command prints; it ends with `code`.
+#[track_caller]
+fn said(world: &World, code: i32, words: &str) -> String {
+    let output = ask(world, words);
+    let all = [&output.stdout[..], &output.stderr].concat();
+    let all = String::from_utf8(all).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{words}: {all}");
+    all
+}
+
+/// Whether the session is served or at rest makes no difference.
+#[test]
+fn the_tree_at_a_checkpoint_is_shown() {
+    for is_served in [true, false] {
+        let mut world = World::new("src/a \"base a\"\nsrc/b \"base b\"\nc \"c\"\n");
+        world.put("src/new", "new");
+        world.write("src/a", 0, b"BASE").unwrap();
+        world.close();
+        let session = world.session();
+        let args = [session.to_str().unwrap()];
+        let server = is_served.then(|| Serving::start(world.scratch(), 1, &args));
+        assert_eq!(said(&world, 0, "checkpoint create SESSION before --label step=3"), "1\n");
+        assert!(said(&world, 2, "checkpoint create SESSION before").contains("has this name"));
+        for words in ["rm SESSION -r src", "rm SESSION c", "mkdir SESSION later"] {
+            said(&world, 0, words);
+        }
+        assert_eq!(said(&world, 0, "checkpoint create SESSION"), "2\n");
+        let listed = said(&world, 0, "checkpoint ls SESSION");
+        let lines: Vec<_> = listed.lines().collect();
+        assert!(lines.len() == 2 && lines[0].ends_with("before  step=3"), "{listed}");
+        assert!(lines[1].contains("paths changed"), "{listed}");
+
+        assert_eq!(said(&world, 0, "ls SESSION --at before"), "c\nsrc\n");
+        assert_eq!(said(&world, 0, "ls SESSION --at @-1"), "later\n");
+        assert_eq!(said(&world, 0, "cat SESSION src/a --at 1"), "BASE a");
+        assert_eq!(said(&world, 0, "cat SESSION src/new --at before"), "new");
+        assert_eq!(
+            said(&world, 2, "cat SESSION src/new"),
+            said(&world, 2, "cat SESSION src/new --at 2")
+        );
+        assert!(said(&world, 0, "find SESSION --at now").contains("/later"));
+        assert!(said(&world, 0, "tree SESSION --at before").contains("new +"));
+        assert!(said(&world, 0, "stat SESSION src/a --at before").contains("src/a"));
+        assert!(said(&world, 0, "du SESSION --at before -d 0").contains('/'));
+        assert_eq!(said(&world, 1, "diff SESSION --at before"), "M /src/a\nA /src/new\n");
+        assert!(said(&world, 1, "diff SESSION -p --at before").contains("+BASE a"));
+        said(&world, 0, "export SESSION --at before --dir then");
+        let then = |path: &str| std::fs::read_to_string(world.scratch().join("then").join(path));
+        assert_eq!(then("src/b").unwrap(), "base b");
+        assert!(!Path::new(&world.scratch().join("then/later")).exists());
+
+        let missing = said(&world, 2, "ls SESSION --at befor");
+        assert!(missing.contains("befor: no such checkpoint; there are before, 2"), "{missing}");
+        assert!(said(&world, 2, "ls SESSION --at @-3").contains("no such checkpoint"));
+        assert!(said(&world, 2, "checkpoint rm SESSION 7").contains("no such checkpoint"));
+        for name in ["12", "@-1", "today", ""] {
+            let output = run(
+                world.scratch(),
+                &["checkpoint", "create", world.session().to_str().unwrap(), name],
+            );
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+            assert!(said.contains("not a name for a checkpoint"), "{name}: {said}");
+        }
+
+        let pruned = said(&world, 0, "checkpoint prune SESSION --keep 0 --dry-run");
+        assert_eq!(pruned, "would remove 2\n");
+        assert_eq!(said(&world, 0, "checkpoint prune SESSION --keep 0"), "removed 2\n");
+        assert!(said(&world, 1, "checkpoint prune SESSION --keep 0").contains("nothing to remove"));
+        assert_eq!(said(&world, 0, "cat SESSION src/a --at before"), "BASE a");
+        assert_eq!(said(&world, 0, "checkpoint rm SESSION before"), "removed 1 (before)\n");
+        assert!(said(&world, 1, "checkpoint ls SESSION").contains("no checkpoints"));
+        assert!(said(&world, 2, "ls SESSION --at before").contains("the session has none"));
+        assert_eq!(said(&world, 0, "checkpoint create SESSION"), "3\n");
+        if let Some(server) = server {
+            server.signal("TERM");
+            assert!(server.end().0.success());
+        }
+        assert!(said(&world, 0, "check SESSION").ends_with(": sound\n"));
+        world.open_again();
+    }
+}

@@ -290,9 +290,6 @@ pub trait ReadTxn {
 
     /// The session's own limits, as stored now.
     fn limits(&self) -> Result<Limits>;
-
-    /// The session's checkpoints, the oldest first.
-    fn checkpoints(&self) -> Result<Vec<Checkpoint>>;
 }
 
 /// Changes rows in the writer's batch; reads see the batch's own changes.

@@ -280,8 +280,11 @@ fn each_checkpoint_shows_the_rows_of_its_moment() {
             }
             compare(&place, &rows.numbers, &known, seed);
         }
-        let listed = look(&session, |txn| txn.checkpoints().unwrap());
-        assert!(listed.iter().map(|one| one.id).eq(known.keys().copied()), "seed {seed}");
+        let listed = session.checkpoints().unwrap();
+        assert!(
+            listed.iter().map(|one| one.checkpoint.id).eq(known.keys().copied()),
+            "seed {seed}"
+        );
         for id in known.keys() {
             assert!(change(&mut *writer, |txn| txn.remove_checkpoint(*id).unwrap()));
         }
@@ -310,8 +313,8 @@ fn the_first_checkpoint_makes_the_tables() {
     change(&mut *writer, |txn| drop(make(txn, Ino::ROOT, "g", FileKind::Regular)));
     let one =
         change(&mut *writer, |txn| txn.create_checkpoint(&new(Some("one"))).unwrap().unwrap());
-    let listed = look(&session, |txn| txn.checkpoints().unwrap());
-    assert_eq!(listed, [one]);
+    let listed = session.checkpoints().unwrap();
+    assert_eq!(listed.into_iter().map(|one| one.checkpoint).collect::<Vec<_>>(), [one]);
     // A name is used once.
     let again = change(&mut *writer, |txn| txn.create_checkpoint(&new(Some("one"))).unwrap());
     assert_eq!(again, None);

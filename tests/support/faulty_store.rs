@@ -303,7 +303,6 @@ macro_rules! reads {
             original_content(path: &BasePath) -> Option<Vec<u8>>;
             original_bytes() -> u64;
             limits() -> Limits;
-            checkpoints() -> Vec<Checkpoint>;
         }
     };
 }

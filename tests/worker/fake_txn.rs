@@ -171,10 +171,6 @@ impl ReadTxn for Rows {
     fn limits(&self) -> Result<Limits> {
         unimplemented!()
     }
-
-    fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
-        unimplemented!()
-    }
 }
 
 impl WriteTxn for Rows {

@@ -6,16 +6,14 @@ use rusqlite::Connection;
 
 use crate::base::BasePath;
 use crate::delta::{
-    Checkpoint, Ino, InodeRow, Limits, MergedPath, Original, PendingCopies, ReadTxn, Result,
-    Whiteouts,
+    Ino, InodeRow, Limits, MergedPath, Original, PendingCopies, ReadTxn, Result, Whiteouts,
 };
 use crate::vfs::{FileId, Name, Time};
 
 use super::negative_cache::NegativeCache;
 use crate::delta::sqlite::table::chunk::{self, Chunks};
 use crate::delta::sqlite::table::{
-    checkpoint, copy_up, dentry, inode, link, opaque, origin, original, quota, redirect, symlink,
-    whiteout,
+    copy_up, dentry, inode, link, opaque, origin, original, quota, redirect, symlink, whiteout,
 };
 
 /// A connection inside a transaction.
@@ -200,9 +198,5 @@ impl<T: Snapshot> ReadTxn for T {
 
     fn limits(&self) -> Result<Limits> {
         quota::limits(self.conn()?)
-    }
-
-    fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
-        checkpoint::all(self.conn()?)
     }
 }

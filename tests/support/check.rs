@@ -162,7 +162,26 @@ pub fn violations(path: &Path) -> Vec<String> {
         }
     }
     whiteouts(&conn, &mut found);
+    checkpoints(&conn, &mut found);
     found
+}
+
+/// K1: saved rows belong to a checkpoint.
+fn checkpoints(conn: &Connection, found: &mut Vec<String>) {
+    let tables =
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'acetate_old_%'";
+    let mut tables = conn.prepare(tables).unwrap();
+    for table in tables.query_map([], |row| row.get::<_, String>(0)).unwrap() {
+        let table = table.unwrap();
+        let lost = format!(
+            "SELECT count(*) FROM {table}
+             WHERE checkpoint NOT IN (SELECT id FROM acetate_checkpoint)"
+        );
+        let lost: i64 = conn.query_row(&lost, [], |row| row.get(0)).unwrap();
+        if lost > 0 {
+            found.push(format!("K1 saved rows have a checkpoint: {lost} of {table} have none"));
+        }
+    }
 }
 
 /// Asserts that no rule is broken.

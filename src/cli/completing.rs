@@ -267,8 +267,8 @@ fn keys(word: &[u8]) -> Option<Vec<Vec<u8>>> {
 fn checkpoints(word: &[u8]) -> Option<Vec<Vec<u8>>> {
     let all = crate::inspect::checkpoint::checkpoints(&open_session(&session()?).ok()?).ok()?;
     let shown = all.into_iter().map(|one| {
-        let id = one.checkpoint.id.to_string();
-        one.checkpoint.name.unwrap_or(id).into_bytes()
+        let id = one.id.to_string();
+        one.name.unwrap_or(id).into_bytes()
     });
     Some(shown.filter(|name| name.starts_with(word)).collect())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::{InspectError, Result};
 use crate::delta::sqlite::{ListedCheckpoint, Session};
-use crate::delta::{Checkpoint, CheckpointId};
+use crate::delta::{Checkpoint, CheckpointId, StoreError};
 use crate::vfs::Time;
 
 /// The longest name of a checkpoint, in bytes.
@@ -23,9 +23,20 @@ const MAX_OFFERED: usize = 5;
 ///
 /// # Errors
 /// The session cannot be read.
-pub fn checkpoints(session: &Session) -> Result<Vec<ListedCheckpoint>> {
-    let failed = |source| InspectError::Store { session: session.path().to_owned(), source };
-    session.checkpoints().map_err(failed)
+pub fn checkpoints(session: &Session) -> Result<Vec<Checkpoint>> {
+    session.checkpoints().map_err(|source| failed(session, source))
+}
+
+/// The same, with what is known of each.
+///
+/// # Errors
+/// As [`checkpoints`].
+pub fn list_checkpoints(session: &Session) -> Result<Vec<ListedCheckpoint>> {
+    session.list_checkpoints().map_err(|source| failed(session, source))
+}
+
+fn failed(session: &Session, source: StoreError) -> InspectError {
+    InspectError::Store { session: session.path().to_owned(), source }
 }
 
 /// The checkpoint that a user means: an id, a name, `@-1` for the newest, `@-2` for the one before
@@ -38,7 +49,7 @@ pub fn find_checkpoint(
     text: &str,
     moment: &dyn Fn(&str) -> Option<Time>,
 ) -> Result<Checkpoint> {
-    let all: Vec<_> = checkpoints(session)?.into_iter().map(|listed| listed.checkpoint).collect();
+    let all = checkpoints(session)?;
     let found = match (text.strip_prefix("@-"), text.parse::<i64>()) {
         _ if all.iter().any(|one| one.name.as_deref() == Some(text)) => {
             all.iter().find(|one| one.name.as_deref() == Some(text))

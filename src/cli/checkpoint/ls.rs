@@ -8,7 +8,7 @@ use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
 use crate::delta::sqlite::ListedCheckpoint;
-use crate::inspect::checkpoint::checkpoints;
+use crate::inspect::checkpoint::list_checkpoints;
 use crate::inspect::opened::open_session;
 
 /// List the checkpoints of a session, the oldest first.
@@ -29,7 +29,7 @@ pub(in crate::cli) struct Args {
 
 /// Lists them.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let all = checkpoints(&open_session(&args.session)?)?;
+    let all = list_checkpoints(&open_session(&args.session)?)?;
     let mut out = Out::new();
     for listed in &all {
         match args.json {

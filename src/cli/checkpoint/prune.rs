@@ -11,7 +11,7 @@ use crate::cli::{Ending, text, time_args};
 use crate::config::parse_bytes;
 use crate::delta::Checkpoint;
 use crate::delta::sqlite::ListedCheckpoint;
-use crate::inspect::checkpoint::checkpoints;
+use crate::inspect::checkpoint::list_checkpoints;
 use crate::inspect::opened::open_session;
 
 /// Remove the oldest checkpoints of a session that have no name.
@@ -49,7 +49,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         let what = CliError::new("which checkpoints are to be removed?");
         return Err(what.with_hint("give --keep N, --older-than AGE or --max-bytes SIZE"));
     }
-    let all = checkpoints(&open_session(&args.source.session)?)?;
+    let all = list_checkpoints(&open_session(&args.source.session)?)?;
     let unwanted = unwanted(args, &all);
     if !args.dry_run && !unwanted.is_empty() {
         let mut progress =

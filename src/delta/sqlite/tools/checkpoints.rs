@@ -27,7 +27,15 @@ impl Session {
     ///
     /// # Errors
     /// The session cannot be read.
-    pub fn checkpoints(&self) -> Result<Vec<ListedCheckpoint>> {
+    pub fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
+        checkpoint::all(&open_read_only(&self.path)?)
+    }
+
+    /// The checkpoints, the oldest first, with what is known of them. Reads the audit log.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn list_checkpoints(&self) -> Result<Vec<ListedCheckpoint>> {
         let conn = open_read_only(&self.path)?;
         let snapshot = conn.unchecked_transaction()?;
         let all = checkpoint::all(&snapshot)?;

@@ -291,6 +291,28 @@ fn each_checkpoint_shows_the_rows_of_its_moment() {
     }
 }
 
+/// What the file calls a column runs no SQL.
+#[test]
+fn a_column_with_an_odd_name_is_no_statement() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    change(&mut *writer, |txn| drop(make(txn, Ino::ROOT, "f", FileKind::Regular)));
+    checkpoint(&mut *writer);
+    writer.close().unwrap();
+    drop((writer, session));
+    let odd = "ALTER TABLE fs_inode ADD COLUMN \"x); END; DELETE FROM acetate_checkpoint; --\"";
+    place.sql().execute_batch(odd).unwrap();
+    let session = place.open();
+    let mut writer = session.writer().unwrap();
+    change(&mut *writer, |txn| drop(make(txn, Ino::ROOT, "g", FileKind::Regular)));
+    let made = session.checkpoints().unwrap();
+    let shown = look(&at(&place, &made[0]), |txn| {
+        ["f", "g"].map(|one| txn.dentry(Ino::ROOT, &name(one)).unwrap().is_some())
+    });
+    assert_eq!(shown, [true, false]);
+}
+
 /// Without a checkpoint, a session has none of these tables.
 #[test]
 fn the_first_checkpoint_makes_the_tables() {

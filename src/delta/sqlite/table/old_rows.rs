@@ -67,11 +67,10 @@ impl TreeTable {
         format!("acetate_old_{}", self.name)
     }
 
-    /// The table's columns with their types.
-    fn columns(&self, conn: &Connection) -> Result<Vec<(String, String)>> {
-        let mut statement = conn.prepare("SELECT name, type FROM pragma_table_info(?1, 'main')")?;
-        let columns = statement.query_map([self.name], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(columns.collect::<rusqlite::Result<_>>()?)
+    /// The table's columns with their types, as we declare them: a file may come from anywhere, and
+    /// the names go into SQL.
+    fn columns(&self) -> Vec<(&'static str, &'static str)> {
+        schema::columns(self.name)
     }
 
     /// The condition that the rows `a` and `b` have the same key.
@@ -89,8 +88,8 @@ impl TreeTable {
                    present INTEGER NOT NULL)"
             ))?;
         }
-        for (column, kind) in self.columns(conn)? {
-            if !schema::has_column(conn, &old, &column)? {
+        for (column, kind) in self.columns() {
+            if !schema::has_column(conn, &old, column)? {
                 conn.execute_batch(&format!("ALTER TABLE {old} ADD COLUMN {column} {kind}"))?;
             }
         }
@@ -112,11 +111,10 @@ impl TreeTable {
     /// Creates the triggers on the connection.
     fn watch(&self, conn: &Connection) -> Result<()> {
         let (name, old, key) = (self.name, self.old(), self.key.join(", "));
-        let columns: Vec<_> = self.columns(conn)?.into_iter().map(|(column, _)| column).collect();
-        let of = |row: &str, some: &[String]| {
+        let columns: Vec<_> = self.columns().into_iter().map(|(column, _)| column).collect();
+        let of = |row: &str, some: &[&str]| {
             some.iter().map(|column| format!("{row}.{column}")).collect::<Vec<_>>().join(", ")
         };
-        let keys: Vec<_> = self.key.iter().map(ToString::to_string).collect();
         // A large value is read from the table, where the row still is before the change.
         let (time, from, rows) = match self.large {
             Some(_) => ("BEFORE", format!("{name} t, "), of("t", &columns)),
@@ -129,21 +127,21 @@ impl TreeTable {
              FROM {from}{NEWEST} {at}AND {};",
             self.is_unsaved("OLD")
         );
-        let (new_key, is_unsaved) = (of("NEW", &keys), self.is_unsaved("NEW"));
+        let (new_key, is_unsaved) = (of("NEW", self.key), self.is_unsaved("NEW"));
         let absent = format!(
             "INSERT INTO {old} (checkpoint, present, {key})
              SELECT c.id, 0, {new_key} FROM {NEWEST} AND {is_unsaved}"
         );
         let compared: Vec<_> = columns
             .iter()
-            .filter(|column| !self.ignored.contains(&column.as_str()) && self.large.is_none())
-            .cloned()
+            .filter(|column| !self.ignored.contains(column) && self.large.is_none())
+            .copied()
             .collect();
         let is_change = match compared.is_empty() {
             true => String::new(),
             false => format!("WHEN ({}) IS NOT ({})", of("OLD", &compared), of("NEW", &compared)),
         };
-        let moved = format!("({}) IS NOT ({})", of("OLD", &keys), of("NEW", &keys));
+        let moved = format!("({}) IS NOT ({})", of("OLD", self.key), of("NEW", self.key));
         // The row that a moved one replaces is saved before.
         Ok(conn.execute_batch(&format!(
             "CREATE TEMP TRIGGER old_{name}_update {time} UPDATE ON main.{name} {is_change} BEGIN
@@ -158,7 +156,7 @@ impl TreeTable {
     /// Replaces the table on this connection by a temporary one with the rows at a checkpoint.
     fn show_at(&self, conn: &Connection, (at, next_ino): (CheckpointId, Ino)) -> Result<()> {
         let (name, old, key) = (self.name, self.old(), self.key.join(", "));
-        let columns: Vec<_> = self.columns(conn)?.into_iter().map(|(column, _)| column).collect();
+        let columns: Vec<_> = self.columns().into_iter().map(|(column, _)| column).collect();
         let all = columns.join(", ");
         let of = |row: &str| {
             columns.iter().map(|column| format!("{row}.{column}")).collect::<Vec<_>>().join(", ")

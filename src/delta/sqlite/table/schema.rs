@@ -347,6 +347,17 @@ pub(super) fn declaration(table: &str) -> &'static str {
     all.find(|(name, _)| *name == table).map_or("", |(_, columns)| columns)
 }
 
+/// The columns of a table with their types, as `CREATE TABLE` declares them.
+pub(super) fn columns(table: &str) -> Vec<(&'static str, &'static str)> {
+    let lines = declaration(table).lines().map(str::trim);
+    let column = |line: &'static str| {
+        let mut words = line.split([' ', ',']);
+        let (name, kind) = (words.next()?, words.next()?);
+        name.starts_with(|c: char| c.is_ascii_lowercase()).then_some((name, kind))
+    };
+    lines.filter_map(column).collect()
+}
+
 /// Gives a temporary table the indexes of the table with its name.
 pub(super) fn index_temp(conn: &Connection, table: &str) -> Result<()> {
     let on = format!(" ON {table}(");

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::checkpoint_text::CheckpointText;
 use super::content::ContentSource;
 use super::copy_to_drop::CopyToDrop;
 use super::files::CallerFiles;
@@ -36,6 +37,7 @@ async fn execute(
 ) -> Result<Answer, Refusal> {
     let files = CallerFiles { vfs: overlay, caller };
     match request {
+        Request::Status | Request::Exports => Err(Refusal::new("no server has the session")),
         Request::MakeDir { path, meta, parents } => {
             files.make_dir(&path.merged()?, &meta, parents).await.map(Answer::Objects)
         }
@@ -93,33 +95,31 @@ async fn execute(
         }
         Request::SettleMoves => settle_moves(overlay, caller).await,
         Request::DropUnchanged { copies } => drop_unchanged(overlay, caller, &copies).await,
-        request => care(overlay, request).await,
-    }
-}
-
-/// Executes a request about the session's file.
-async fn care(overlay: &Overlay, request: Request) -> Result<Answer, Refusal> {
-    match request {
-        Request::Compact => {
-            let Compacted { before_bytes, after_bytes, is_delayed } =
-                overlay.compact().await.map_err(of_session)?;
-            Ok(Answer::Compacted { before_bytes, after_bytes, is_delayed })
-        }
-        Request::CreateCheckpoint(new) => {
-            let made = overlay.create_checkpoint(new.to_new()?).await.map_err(of_session)?;
-            Ok(Answer::Checkpoint(made.map(|made| made.id.0)))
-        }
-        Request::RemoveCheckpoint(id) => {
-            let removed = overlay.remove_checkpoint(CheckpointId(id)).await;
-            removed.map(|removed| Answer::Objects(removed.into())).map_err(of_session)
-        }
+        Request::Compact => compact(overlay).await,
+        Request::CreateCheckpoint(new) => create_checkpoint(overlay, &new).await,
+        Request::RemoveCheckpoint(id) => remove_checkpoint(overlay, CheckpointId(id)).await,
         Request::PruneLog { upto } => prune(overlay, upto).await,
         Request::Copy { from } => copy(overlay, Ino(from)).await,
         Request::SetQuota { bytes, files, file_bytes } => {
             set_quota(overlay, [bytes, files, file_bytes]).await
         }
-        _ => Err(Refusal::new("no server has the session")),
     }
+}
+
+async fn compact(overlay: &Overlay) -> Result<Answer, Refusal> {
+    let Compacted { before_bytes, after_bytes, is_delayed } =
+        overlay.compact().await.map_err(of_session)?;
+    Ok(Answer::Compacted { before_bytes, after_bytes, is_delayed })
+}
+
+async fn create_checkpoint(overlay: &Overlay, new: &CheckpointText) -> Result<Answer, Refusal> {
+    let made = overlay.create_checkpoint(new.to_new()?).await.map_err(of_session)?;
+    Ok(Answer::Checkpoint(made.map(|made| made.id.0)))
+}
+
+async fn remove_checkpoint(overlay: &Overlay, id: CheckpointId) -> Result<Answer, Refusal> {
+    let removed = overlay.remove_checkpoint(id).await;
+    removed.map(|removed| Answer::Objects(removed.into())).map_err(of_session)
 }
 
 async fn discard(

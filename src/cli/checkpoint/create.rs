@@ -1,6 +1,6 @@
 //! `acetate checkpoint create`: makes a checkpoint.
 
-use super::{moment, shown};
+use super::moment;
 use crate::cli::change::with_session_changer;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let Answer::Checkpoint(id) = made else {
         return Err(CliError::new("unexpected reply from the session's server"));
     };
-    let session = shown(&args.source.session);
+    let session = args.source.session.display().to_string();
     let Some(id) = id else {
         let name = text::name(args.name.as_deref().unwrap_or_default().as_bytes());
         let taken = CliError::new(format!("{name}: another checkpoint has this name"));

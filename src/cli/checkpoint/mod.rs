@@ -5,18 +5,15 @@ mod ls;
 mod prune;
 mod rm;
 
-use std::path::Path;
-
-use super::Ending;
+use super::change::SessionChanger;
 use super::error::CliError;
-use super::time_args;
+use super::output::Out;
+use super::{Ending, text, time_args};
 use crate::control::{Answer, Request};
 use crate::delta::sqlite::Session;
 use crate::delta::{Checkpoint, CheckpointId};
 use crate::inspect::checkpoint::find_checkpoint;
 use crate::vfs::Time;
-
-use super::change::SessionChanger;
 
 /// Make, list and remove checkpoints of a session.
 ///
@@ -76,11 +73,22 @@ fn remove(changer: &mut SessionChanger, id: CheckpointId) -> Result<bool, CliErr
 /// How messages call a checkpoint.
 fn called(checkpoint: &Checkpoint) -> String {
     match &checkpoint.name {
-        Some(name) => format!("{} ({})", checkpoint.id, super::text::name(name.as_bytes())),
+        Some(name) => format!("{} ({})", checkpoint.id, text::name(name.as_bytes())),
         None => checkpoint.id.to_string(),
     }
 }
 
-fn shown(session: &Path) -> String {
-    session.display().to_string()
+/// Prints that a checkpoint was removed, or would be.
+fn print_removed(
+    out: &mut Out,
+    (verb, is_json): (&str, bool),
+    checkpoint: &Checkpoint,
+) -> Result<(), CliError> {
+    if !is_json {
+        return out.line(format_args!("{verb} {}", called(checkpoint)));
+    }
+    let mut json = text::json("checkpoint_removed");
+    json.insert("id".to_owned(), checkpoint.id.0.into());
+    json.insert("name".to_owned(), checkpoint.name.clone().into());
+    out.json(json)
 }

@@ -1,13 +1,15 @@
 //! `acetate checkpoint prune`: removes the oldest checkpoints without a name.
 
+use std::io::{IsTerminal, stderr};
+
 use jiff::Timestamp;
 
-use super::{called, remove};
+use super::{print_removed, remove};
 use crate::cli::change::with_session_changer;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out, ProgressLine};
 use crate::cli::source::SessionSource;
-use crate::cli::{Ending, text, time_args};
+use crate::cli::{Ending, time_args};
 use crate::config::parse_bytes;
 use crate::delta::Checkpoint;
 use crate::delta::sqlite::ListedCheckpoint;
@@ -30,7 +32,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "AGE", value_parser = time_args::parse)]
     older_than: Option<Timestamp>,
 
-    /// Remove the oldest until what is kept for all checkpoints takes at most this: 500MB, 2GiB.
+    /// Remove the oldest while what is kept for all checkpoints takes more than this: 500MB, 2GiB.
+    /// What an older one with a name needs stays.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_bytes: Option<u64>,
 
@@ -52,30 +55,23 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let all = list_checkpoints(&open_session(&args.source.session)?)?;
     let unwanted = unwanted(args, &all);
     if !args.dry_run && !unwanted.is_empty() {
-        let mut progress =
-            ProgressLine::new("prune", std::io::IsTerminal::is_terminal(&std::io::stderr()));
+        let mut progress = ProgressLine::new("prune", stderr().is_terminal());
         let all = unwanted.len() as u64;
-        with_session_changer(&args.source, |changer| {
+        let done = with_session_changer(&args.source, |changer| {
             // Newest first: each then hands over the least.
             for (done, checkpoint) in unwanted.iter().rev().enumerate() {
                 remove(changer, checkpoint.id)?;
                 progress.tell(done as u64, all);
             }
             Ok(())
-        })?;
+        });
         progress.end();
+        done?;
     }
+    let verb = if args.dry_run { "would remove" } else { "removed" };
     let mut out = Out::new();
     for checkpoint in &unwanted {
-        if args.json {
-            let mut json = text::json("checkpoint_removed");
-            json.insert("id".to_owned(), checkpoint.id.0.into());
-            json.insert("name".to_owned(), checkpoint.name.clone().into());
-            out.json(json)?;
-        } else {
-            let verb = if args.dry_run { "would remove" } else { "removed" };
-            out.line(format_args!("{verb} {}", called(checkpoint)))?;
-        }
+        print_removed(&mut out, (verb, args.json), checkpoint)?;
     }
     out.end()?;
     if unwanted.is_empty() && !args.json {

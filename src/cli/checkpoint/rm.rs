@@ -1,11 +1,11 @@
 //! `acetate checkpoint rm`: removes checkpoints.
 
-use super::{called, find, remove};
+use super::{find, print_removed, remove};
+use crate::cli::Ending;
 use crate::cli::change::with_session_changer;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
 use crate::cli::source::SessionSource;
-use crate::cli::{Ending, text};
 use crate::inspect::opened::open_session;
 
 /// Remove checkpoints: their moments cannot be looked at any more.
@@ -18,7 +18,7 @@ pub(in crate::cli) struct Args {
     source: SessionSource,
 
     /// Ids, names, `@-1`, or moments.
-    #[arg(value_name = "CHECKPOINT", required = true, allow_hyphen_values = false)]
+    #[arg(value_name = "CHECKPOINT", required = true)]
     checkpoints: Vec<String>,
 
     /// Print a JSON object for each that is removed: id, name.
@@ -38,16 +38,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut out = Out::new();
     with_session_changer(&args.source, |changer| {
         for checkpoint in &found {
-            if !remove(changer, checkpoint.id)? {
-                continue;
-            }
-            if args.json {
-                let mut json = text::json("checkpoint_removed");
-                json.insert("id".to_owned(), checkpoint.id.0.into());
-                json.insert("name".to_owned(), checkpoint.name.clone().into());
-                out.json(json)?;
-            } else {
-                out.line(format_args!("removed {}", called(checkpoint)))?;
+            if remove(changer, checkpoint.id)? {
+                print_removed(&mut out, ("removed", args.json), checkpoint)?;
             }
         }
         Ok(())

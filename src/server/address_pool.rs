@@ -143,9 +143,12 @@ impl AddressPool {
     /// Records a request of an address; a change of the address starts contention.
     fn note(&self, address: &Arc<AddressUse>) {
         let address = Arc::as_ptr(address).addr();
-        if self.last.load(Ordering::Relaxed) != address
-            && self.last.swap(address, Ordering::Relaxed) != 0
-        {
+        if self.last.load(Ordering::Relaxed) == address {
+            return;
+        }
+        // Another request of the same address may have come in between.
+        let before = self.last.swap(address, Ordering::Relaxed);
+        if before != 0 && before != address {
             let until = self.since.elapsed() + CONTENTION;
             self.contended_until.store(millis(until), Ordering::Relaxed);
         }
@@ -257,6 +260,21 @@ mod tests {
         let first = pool.try_take(&modest, 4);
         assert!(first.is_some());
         assert!(pool.try_take(&greedy, 1).is_none() && pool.try_take(&modest, 1).is_none());
+    }
+
+    #[test]
+    fn the_first_requests_of_one_address_are_no_contention() {
+        for _ in 0..2000 {
+            let pool = AddressPool::new(PoolKind::Requests, 8);
+            let address = Arc::<AddressUse>::default();
+            let barrier = std::sync::Barrier::new(2);
+            let ask = || {
+                barrier.wait();
+                pool.note(&address);
+            };
+            std::thread::scope(|scope| [scope.spawn(ask), scope.spawn(ask)].map(drop));
+            assert!(!pool.is_contended(), "one address alone");
+        }
     }
 
     #[tokio::test]

@@ -203,8 +203,11 @@ impl Client {
         count: usize,
         look: impl FnOnce(u64, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let (_, brought) = self.receive_any_read(look)?;
-        check(brought == count, "READ: not as many bytes as asked for")
+        let (offset, brought) = self.receive_any_read(look)?;
+        if brought == count {
+            return Ok(());
+        }
+        Err(format!("READ: {brought} bytes at {offset}, not the {count} asked for").into())
     }
 
     /// Receives the answer to any READ of a piece of `file`, or of the end of one: pieces have

@@ -80,11 +80,11 @@ pub trait Writer: Send {
     /// Begins a batch. With `durable`, its commit fsyncs this batch and all earlier ones.
     fn begin(&mut self, durable: bool) -> Result<()>;
 
-    /// Begins a non-durable batch, if neither the begin nor the commit has to wait for a lock or an
-    /// fsync. Returns `false` without a batch otherwise: the caller then calls [`Writer::begin`] on
-    /// a thread that may block.
-    fn try_begin(&mut self) -> Result<bool> {
-        self.begin(false).map(|()| true)
+    /// Begins a batch, if neither the begin nor the commit has to wait for a lock, nor for an fsync
+    /// other than that of a durable commit. Returns `false` without a batch otherwise: the caller
+    /// then calls [`Writer::begin`] on a thread that may block.
+    fn try_begin(&mut self, durable: bool) -> Result<bool> {
+        self.begin(durable).map(|()| true)
     }
 
     /// Begins an operation without a savepoint: undoing it means undoing the whole batch.

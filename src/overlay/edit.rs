@@ -46,6 +46,7 @@ pub(super) struct Edit<'a> {
 }
 
 /// The directory that an operation changes, with its attributes before the operation.
+#[derive(Clone)]
 pub(super) struct Parent {
     pub place: Arc<DirPlace>,
     pub attr: Attr,

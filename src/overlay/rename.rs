@@ -30,9 +30,13 @@ pub(super) fn rename(
     to: (&Locator, &[u8]),
     validated: &[Arrival],
 ) -> Outcome<(), (Wcc, Wcc)> {
-    let (source, target) = match (edit.parent(from.0), edit.parent(to.0)) {
-        (Ok(source), Ok(target)) => (source, target),
-        (Err(error), _) | (_, Err(error)) => {
+    let parents = edit.parent(from.0).and_then(|source| {
+        let target = if from.0 == to.0 { source.clone() } else { edit.parent(to.0)? };
+        Ok((source, target))
+    });
+    let (source, target) = match parents {
+        Ok(parents) => parents,
+        Err(error) => {
             let context = (edit.unchanged(from.0), edit.unchanged(to.0));
             return Outcome::err(error.into_fs(), context);
         }

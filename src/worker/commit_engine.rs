@@ -10,13 +10,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::delta::{Compacted, StoreError, StoreErrorKind, Writer};
 
 use super::batch::{AdmitMore, Batch, Jobs, SingleOperation};
 use super::job::{Job, UsageListener, WriteOperation, isolate};
-use super::limits::{MIN_OPS_TO_ADMIT, SAVEPOINT_BATCHES};
+use super::limits::{MIN_OPS_TO_ADMIT, QUICK_SYNC, QUICK_SYNC_BYTES, SAVEPOINT_BATCHES};
 use super::{Committed, Limits, WorkError, WorkerStatus};
 
 /// The single writer of a session, and what it has yet to sync.
@@ -35,6 +35,8 @@ pub(super) struct CommitEngine {
     sync_due: Option<Instant>,
     /// When the writer thread next calls [`CommitEngine::run_due`] without being woken.
     next_run_due: Option<Instant>,
+    /// Duration of the last commit with an fsync; `None` before the first.
+    last_sync_took: Option<Duration>,
     /// Whether [`CommitEngine::try_write`] already began the next transaction.
     has_begun: bool,
     /// Upcoming batches that use savepoints, because a recent operation was rolled back.
@@ -58,6 +60,7 @@ impl CommitEngine {
             clean: false,
             sync_due: None,
             next_run_due: None,
+            last_sync_took: None,
             has_begun: false,
             savepoint_batches: 0,
         }
@@ -79,19 +82,36 @@ impl CommitEngine {
         self.writer.as_ref().is_some_and(|writer| writer.unsynced_bytes() == 0)
     }
 
-    /// Like [`CommitEngine::write`], for one operation without an fsync. Returns `None`, without
-    /// running it, if it would wait for a lock or an fsync.
+    /// Whether a sync is expected to take as long as a small change.
+    fn is_sync_quick(&self) -> bool {
+        let is_little = |writer: &dyn Writer| writer.unsynced_bytes() <= QUICK_SYNC_BYTES;
+        self.last_sync_took.is_some_and(|took| took <= QUICK_SYNC)
+            && self.writer.as_deref().is_some_and(is_little)
+    }
+
+    /// Like [`CommitEngine::write`], for one operation. Returns `None`, without running it, if it
+    /// would wait for a lock or a slow fsync.
     pub fn try_write(
         &mut self,
         alone: &mut SingleOperation<'_>,
+        durable: bool,
     ) -> Option<Result<Committed<()>, WorkError>> {
-        match self.writer.as_mut()?.try_begin() {
-            Ok(true) => {}
-            Ok(false) => return None,
-            Err(error) => return Some(Err(self.failed("begin", error, false))),
-        }
+        self.try_begin(durable)?;
         self.has_begun = true;
-        Some(self.write(alone, false))
+        Some(self.write(alone, durable))
+    }
+
+    /// Like [`CommitEngine::sync`]. Returns `None`, without a sync, if it would wait for a lock or
+    /// a slow fsync.
+    pub fn try_sync(&mut self) -> Option<Result<(), WorkError>> {
+        if self.is_synced() {
+            return Some(Ok(()));
+        }
+        self.try_begin(true)?;
+        let begun = Instant::now();
+        // A batch without an operation: its commit is a sync.
+        let outcome = self.writer.as_mut()?.commit();
+        Some(self.note_sync(begun, outcome))
     }
 
     /// Runs what is due between batches: the timer's sync and the store's maintenance. Returns when
@@ -187,8 +207,12 @@ impl CommitEngine {
             return if durable { self.sync() } else { Ok(()) };
         }
         self.status.commits.step();
+        let begun = Instant::now();
         if let Err(error) = self.writer()?.commit() {
             return Err(self.failed("commit", error, true));
+        }
+        if durable {
+            self.last_sync_took = Some(begun.elapsed());
         }
         self.clean = durable;
         self.sync_due = if durable {
@@ -238,6 +262,15 @@ impl CommitEngine {
         self.writer.as_deref_mut().map(|writer| writer as _).ok_or(WorkError::ReadOnly)
     }
 
+    /// Begins a transaction on a caller's thread. `None` if it, or its commit, would wait there, or
+    /// if it failed, which the writer thread then reports.
+    fn try_begin(&mut self, durable: bool) -> Option<()> {
+        if durable && !self.is_sync_quick() {
+            return None;
+        }
+        self.writer.as_mut()?.try_begin(durable).is_ok_and(|begun| begun).then_some(())
+    }
+
     fn begin(&mut self, durable: bool) -> Result<(), WorkError> {
         if std::mem::take(&mut self.has_begun) {
             return Ok(());
@@ -254,7 +287,19 @@ impl CommitEngine {
 
     /// Syncs all earlier commits.
     pub fn sync(&mut self) -> Result<(), WorkError> {
-        match self.writer()?.sync() {
+        let begun = Instant::now();
+        let outcome = self.writer()?.sync();
+        self.note_sync(begun, outcome)
+    }
+
+    /// Records the outcome of a sync that began at `begun`.
+    fn note_sync(
+        &mut self,
+        begun: Instant,
+        outcome: Result<(), StoreError>,
+    ) -> Result<(), WorkError> {
+        self.last_sync_took = Some(begun.elapsed());
+        match outcome {
             Ok(()) => {
                 self.clean = true;
                 self.sync_due = None;

@@ -33,6 +33,12 @@ pub const SAVEPOINT_BATCHES: u8 = 8;
 /// a change takes. Larger ones take too long there.
 pub const INLINE_WRITE_BYTES: usize = 65 << 10;
 
+/// Duration of the last fsync up to which the next one may run on its caller's thread.
+pub const QUICK_SYNC: Duration = Duration::from_millis(1);
+
+/// Unsynced bytes up to which an fsync may run on its caller's thread.
+pub const QUICK_SYNC_BYTES: u64 = 256 << 10;
+
 /// Time after which a thread of the runtime counts as held up by inline work, so that another
 /// thread is woken to poll.
 pub const HELD_UP: Duration = Duration::from_millis(10);

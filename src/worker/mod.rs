@@ -7,8 +7,8 @@
 //!
 //! Waking a thread and being woken by it takes longer than most operations. So an inline operation
 //! ([`Cost::Inline`]) runs on its caller's thread if [`ThreadWatch`] has a permit; a change also
-//! needs that no other change waits. It never waits there for a lock of SQLite or an fsync, but a
-//! slow base or disk may still block it.
+//! needs that no other change waits. It never waits there for a lock of SQLite, and for an fsync only
+//! while fsyncs take less than a millisecond; a slow base or disk may still block it.
 //!
 //! A caller may continue on the thread that answers it, as long as it does not block
 //! (docs/decisions/0037-run-queues.md). It must query the session and the base elsewhere.
@@ -58,8 +58,8 @@ pub use commits::{CommitSequence, Version};
 pub use error::WorkError;
 pub use limits::{
     BATCH_BYTES, BATCH_OPS, HELD_UP, INLINE_WRITE_BYTES, Limits, MAX_READERS,
-    MAX_REPLACED_OF_SESSION, MAX_REPLACED_THREADS, MIN_OPS_TO_ADMIT, READ_QUEUE_OPS, SOLO_WRITES,
-    STUCK, SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
+    MAX_REPLACED_OF_SESSION, MAX_REPLACED_THREADS, MIN_OPS_TO_ADMIT, QUICK_SYNC, QUICK_SYNC_BYTES,
+    READ_QUEUE_OPS, SOLO_WRITES, STUCK, SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
 };
 pub use thread_watch::ThreadWatch;
 
@@ -270,11 +270,9 @@ impl Worker {
         let is_light = cost == Cost::Inline && bytes <= INLINE_WRITE_BYTES;
         if is_light {
             run_queue::leave_thread().await;
-            // A sync would block the caller's thread.
             let is_synced = durable || self.shared.strict;
-            let outcome =
-                (!is_synced).then(|| self.shared.executor.write(&self.shared, &mut write));
-            if let Some(outcome) = outcome.flatten() {
+            let outcome = self.shared.executor.write(&self.shared, &mut write, is_synced);
+            if let Some(outcome) = outcome {
                 return write.outcome(outcome);
             }
         }

@@ -204,9 +204,14 @@ impl Drop for ThreadWatch {
 fn keep_watch(watch: &Weak<ThreadWatch>, runtime: Option<&Handle>) {
     // Calls are answered here when all other threads are stuck.
     let woken = RunQueue::open();
-    let (mut held_up, mut calm_since) = (0, None);
+    let (mut held_up, mut calm_since, mut slept) = (0, None, false);
     while let Some(now) = watch.upgrade() {
-        now.is_asleep.store(false, Ordering::SeqCst);
+        let was_woken = slept && !now.is_asleep.swap(false, Ordering::SeqCst);
+        if was_woken {
+            // More work is likely: checks are cheaper than to be woken for each piece.
+            calm_since = None;
+        }
+        slept = false;
         let mut pace = now.look(&mut held_up, runtime);
         let since = *calm_since.get_or_insert_with(Instant::now);
         if pace == Pace::Quick {
@@ -216,6 +221,7 @@ fn keep_watch(watch: &Weak<ThreadWatch>, runtime: Option<&Handle>) {
         } else {
             // Work that begins from here on wakes this thread; this check sees earlier work.
             now.is_asleep.store(true, Ordering::SeqCst);
+            slept = true;
             pace = now.look(&mut held_up, runtime);
         }
         drop(now);

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use acetate::delta::{StoreError, StoreErrorKind, WriteTxn};
 use acetate::worker::{
-    Cost, INLINE_WRITE_BYTES, Limits, OpResult, WorkError, Worker, WorkerOptions,
+    Cost, INLINE_WRITE_BYTES, Limits, OpResult, QUICK_SYNC, QUICK_SYNC_BYTES, WorkError, Worker,
+    WorkerOptions,
 };
 
 use super::fake::{Call, FakeStore};
@@ -67,21 +68,66 @@ async fn what_takes_long_goes_to_the_threads() {
     assert!(reads_here(&worker).await);
 }
 
+async fn syncs_here(worker: &Worker) -> bool {
+    let answer = soon(worker.write(LIGHT, 1, true, whereabouts)).await.unwrap();
+    assert!(answer.durable);
+    answer.value == thread::current().id()
+}
+
 #[tokio::test]
-async fn no_callers_thread_syncs() {
-    let here = thread::current().id();
+async fn no_callers_thread_makes_the_first_sync() {
     let store = FakeStore::default();
     let worker = start(&store);
     store.leave_unsynced(1);
-    let answer = soon(worker.write(LIGHT, 1, true, whereabouts)).await.unwrap();
-    assert!(answer.durable);
-    assert_ne!(answer.value, here);
     let hold = store.hold(Call::Sync);
     let syncing = asked(worker.sync()).await;
     // This thread is the caller's: it gets here.
     soon(hold.reached(1)).await;
     drop(hold);
     soon(syncing).await.unwrap();
+    let worker = start(&FakeStore::default());
+    assert!(!syncs_here(&worker).await, "a durable change");
+}
+
+#[tokio::test]
+async fn while_syncs_are_quick_callers_make_them() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    until_syncs_here(&worker).await;
+    store.leave_unsynced(1);
+    let (commits, syncs) = (store.count(Call::Commit), store.count(Call::Sync));
+    soon(worker.sync()).await.unwrap();
+    assert_eq!((store.count(Call::Commit), store.count(Call::Sync)), (commits + 1, syncs));
+    assert!(store.calls().ends_with(&[Call::Begin { durable: true }, Call::Commit]));
+    store.fail(Call::Commit, StoreError::io("scripted"));
+    assert_eq!(failure_kind(&soon(worker.sync()).await), Some(StoreErrorKind::Io));
+    let refused = soon(worker.write(LIGHT, 1, false, whereabouts)).await;
+    assert!(matches!(refused, Err(WorkError::ReadOnly)), "a failed sync ends writing");
+}
+
+#[tokio::test]
+async fn after_a_slow_sync_and_with_much_to_sync_callers_make_none() {
+    let store = FakeStore::default();
+    let worker = start(&store);
+    until_syncs_here(&worker).await;
+    store.leave_unsynced(QUICK_SYNC_BYTES + 1);
+    assert!(!syncs_here(&worker).await, "much to sync");
+    store.leave_unsynced(1);
+    until_syncs_here(&worker).await;
+    store.leave_unsynced(QUICK_SYNC_BYTES + 1);
+    let hold = store.hold(Call::Sync);
+    let slow = asked(worker.sync()).await;
+    soon(hold.reached(1)).await;
+    thread::sleep(2 * QUICK_SYNC);
+    drop(hold);
+    soon(slow).await.unwrap();
+    store.leave_unsynced(1);
+    assert!(!syncs_here(&worker).await, "the last one was slow");
+}
+
+async fn until_syncs_here(worker: &Worker) {
+    let begun = async { while !syncs_here(worker).await {} };
+    soon(begun).await;
 }
 
 #[tokio::test]
@@ -96,13 +142,17 @@ async fn where_nothing_is_to_be_synced_a_sync_is_answered_at_once() {
 }
 
 #[tokio::test]
-async fn a_strict_worker_changes_nothing_on_its_callers_thread() {
+async fn a_strict_worker_syncs_each_change_wherever_it_runs() {
     let store = FakeStore::default();
     let worker = start_with(&store, WorkerOptions { strict: true, readers: 1, callers: 1 }, 3600);
-    let answer = soon(worker.write(LIGHT, 1, false, whereabouts)).await.unwrap();
-    assert!(answer.durable);
-    assert_ne!(answer.value, thread::current().id());
-    assert!(store.calls().contains(&Call::Begin { durable: true }));
+    let mut places = std::collections::HashSet::new();
+    while places.len() < 2 {
+        let answer = soon(worker.write(LIGHT, 1, false, whereabouts)).await.unwrap();
+        assert!(answer.durable);
+        places.insert(answer.value == thread::current().id());
+    }
+    assert_eq!(store.count(Call::Begin { durable: true }), store.count(Call::Commit));
+    assert!(!store.calls().contains(&Call::Begin { durable: false }));
 }
 
 #[tokio::test]

@@ -255,11 +255,11 @@ impl Writer for FakeWriter {
         Ok(())
     }
 
-    fn try_begin(&mut self) -> Result<bool, StoreError> {
+    fn try_begin(&mut self, durable: bool) -> Result<bool, StoreError> {
         if self.store.state().is_locked {
             return Ok(false);
         }
-        self.begin(false).map(|()| true)
+        self.begin(durable).map(|()| true)
     }
 
     fn poison(&self) -> Poison {

@@ -74,13 +74,14 @@ impl Executor for Inline {
         &self,
         shared: &WorkerShared,
         write: &mut dyn WriteOperation,
+        durable: bool,
     ) -> Option<Result<Committed<()>, WorkError>> {
-        self.as_writer(shared, |engine| engine.try_write(&mut SingleOperation(write)))
+        self.as_writer(shared, |engine| engine.try_write(&mut SingleOperation(write), durable))
     }
 
     fn sync(&self, shared: &WorkerShared) -> Option<Result<WriteVerifier, WorkError>> {
-        let verifier = || Ok(shared.status.verifier());
-        self.as_writer(shared, |engine| engine.is_synced().then(verifier))
+        let synced = self.as_writer(shared, CommitEngine::try_sync)?;
+        Some(synced.map(|()| shared.status.verifier()))
     }
 
     fn note_batch(&self, changes: usize) {

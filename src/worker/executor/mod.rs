@@ -21,14 +21,16 @@ pub(super) trait Executor: Send + Sync {
     /// Runs a read now; `false` if it has to be queued, and nothing was read.
     fn read(&self, read: &mut dyn ReadOperation) -> bool;
 
-    /// Commits one change now; `None` if it has to be queued, and it did not run.
+    /// Commits one change now, and syncs it if it is `durable`; `None` if it has to be queued, and
+    /// it did not run.
     fn write(
         &self,
         shared: &WorkerShared,
         write: &mut dyn WriteOperation,
+        durable: bool,
     ) -> Option<Result<Committed<()>, WorkError>>;
 
-    /// Answers a sync now if there is nothing to sync; otherwise `None`.
+    /// Syncs now if there is nothing to sync or a sync is quick; otherwise `None`.
     fn sync(&self, shared: &WorkerShared) -> Option<Result<WriteVerifier, WorkError>>;
 
     /// Records how many changes or syncs the writer thread took together.
@@ -53,6 +55,7 @@ impl Executor for Queue {
         &self,
         _: &WorkerShared,
         _: &mut dyn WriteOperation,
+        _: bool,
     ) -> Option<Result<Committed<()>, WorkError>> {
         None
     }

@@ -44,16 +44,19 @@ pub fn of_base(conn: &Connection, base: &BasePath) -> Result<Option<Ino>> {
 
 /// Whether a delta directory that still exists is redirected to `base`, or to a directory below it.
 pub fn any_within(conn: &Connection, base: &BasePath) -> Result<bool> {
-    let exists = "SELECT EXISTS (SELECT 1 FROM acetate_redirect r
-                    JOIN fs_inode i ON i.ino = r.delta_ino";
     if base.is_root() {
-        let mut statement = conn.prepare_cached(&format!("{exists})"))?;
+        let mut statement = conn.prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM acetate_redirect r
+               JOIN fs_inode i ON i.ino = r.delta_ino)",
+        )?;
         return Ok(statement.query_row([], |row| row.get(0))?);
     }
     // `0` follows `/`.
-    let mut statement = conn.prepare_cached(&format!(
-        "{exists} WHERE r.base_path = ?1 OR (r.base_path > ?2 AND r.base_path < ?3))"
-    ))?;
+    let mut statement = conn.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM acetate_redirect r
+           JOIN fs_inode i ON i.ino = r.delta_ino
+           WHERE r.base_path = ?1 OR (r.base_path > ?2 AND r.base_path < ?3))",
+    )?;
     let bytes = base.as_bytes();
     let bounds = [bytes.to_vec(), [bytes, b"/"].concat(), [bytes, b"0"].concat()];
     Ok(statement.query_row(bounds, |row| row.get(0))?)

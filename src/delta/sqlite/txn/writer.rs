@@ -306,7 +306,7 @@ impl Writer for SqliteWriter {
         Ok(())
     }
 
-    fn try_begin(&mut self) -> Result<bool> {
+    fn try_begin(&mut self, durable: bool) -> Result<bool> {
         self.check_begin()?;
         let has_first = self.clean || self.batch.numbers.due().is_some() || self.checkpoint_owed;
         if has_first || !self.wal.is_ready() {
@@ -315,7 +315,7 @@ impl Writer for SqliteWriter {
         if self.wal.wants_room(&self.batch.conn, &mut self.batch.disk_reserve)? {
             return Ok(false);
         }
-        self.set_full(false)?;
+        self.set_full(durable)?;
         self.batch.conn.busy_timeout(Duration::ZERO)?;
         let begun = self.run("BEGIN IMMEDIATE");
         self.batch.conn.busy_timeout(BUSY_WAIT)?;
@@ -323,7 +323,7 @@ impl Writer for SqliteWriter {
             Err(error) if error.kind == StoreErrorKind::Busy => return Ok(false),
             begun => begun?,
         }
-        self.begun(false, true);
+        self.begun(durable, true);
         Ok(true)
     }
 

@@ -58,7 +58,8 @@ const EXAMPLES: &[(&[&str], &str)] = &[
         &["diff"],
         "Examples:
   acetate diff work.db                       what the session changed
-  acetate diff work.db --patch | git apply   the same as a patch",
+  acetate diff work.db --patch | git apply   the same as a patch
+  acetate diff work.db --from @-1            what changed since the newest checkpoint",
     ),
     (
         &["log"],

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::CliError;
 use super::{checkpoint, hints, output, text};
+use crate::delta::Checkpoint;
 use crate::delta::sqlite::Session;
 use crate::inspect::InspectError;
 use crate::inspect::apply::{UnfinishedApply, check_finished, unfinished};
@@ -163,20 +164,32 @@ impl PastSource {
         Ok(opened)
     }
 
+    /// Opens the session as [`PastSource::open`], with the tree as it was at the checkpoint that a
+    /// user means; without a text, as it is now. Returns the checkpoint too.
+    pub(super) fn open_moment(
+        &self,
+        text: Option<&str>,
+    ) -> Result<(OpenSession, Option<Checkpoint>), CliError> {
+        let mut at = None;
+        let opened = self.now.open_with(|path| {
+            let mut session = open_session(path)?;
+            if let Some(text) = text {
+                let found = checkpoint::find(&session, text)?;
+                session.show_at(&found);
+                at = Some(found);
+            }
+            Ok(session)
+        })?;
+        Ok((opened, at))
+    }
+
     /// The session file.
     pub(super) fn session(&self) -> &Path {
         &self.now.session
     }
 
     fn open_silently(&self) -> Result<OpenSession, CliError> {
-        self.now.open_with(|path| {
-            let mut session = open_session(path)?;
-            if let Some(text) = &self.at {
-                let at = checkpoint::find(&session, text)?;
-                session.show_at(&at);
-            }
-            Ok(session)
-        })
+        self.open_moment(self.at.as_deref()).map(|(opened, _)| opened)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Checkpoints: moments whose tree a session can still show.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::Ino;
-use crate::vfs::Time;
+use super::{Ino, MergedPath};
+use crate::vfs::{Name, Time};
 
 /// The number of a checkpoint; later ones have larger numbers, and none is used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,4 +85,16 @@ pub struct Checkpoint {
     /// How many rows are saved for it, and their size in bytes, as far as the session has counted
     /// them: those of the newest are not.
     pub saved: Option<(u64, u64)>,
+}
+
+/// Where rows of the tree changed after a checkpoint; more may be listed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ChangedRows {
+    /// Objects whose rows or content changed, and those that were made.
+    pub objects: BTreeSet<Ino>,
+    /// Entries that changed, by directory and name. Those of directories that were made are not
+    /// listed.
+    pub entries: BTreeSet<(Ino, Name)>,
+    /// Paths at which the base was hidden or shown again.
+    pub paths: BTreeSet<MergedPath>,
 }

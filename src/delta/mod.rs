@@ -15,7 +15,7 @@ mod row;
 pub mod sqlite;
 mod usage;
 
-pub use checkpoint::{Checkpoint, CheckpointId, CheckpointKind, NewCheckpoint};
+pub use checkpoint::{ChangedRows, Checkpoint, CheckpointId, CheckpointKind, NewCheckpoint};
 pub use error::{StoreError, StoreErrorKind};
 pub use original::Original;
 pub use path::{MAX_PATH_BYTES, MergedPath};

@@ -140,10 +140,25 @@ pub fn entries(
         let mut folder = Folder::new(opened, view, options, folding, &differences);
         let rest = folder.dirs(differences)?;
         let rest = if folding.own { folder.own(rest)? } else { rest };
-        let mut entries = folder.entries;
-        entries.extend(rest.into_iter().map(|difference| FoldedLine::One(Box::new(difference))));
-        entries.sort_by(|a, b| a.path().cmp(b.path()));
-        Ok(entries)
+        Ok(folder.sorted_with(rest))
+    })
+}
+
+/// As [`entries`], where each object in a deleted directory has its own difference.
+///
+/// # Errors
+/// As [`entries`].
+pub fn entries_of_each(
+    opened: &OpenSession,
+    options: &DiffOptions,
+    folding: FoldOptions,
+    differences: Vec<Difference>,
+) -> Result<Vec<FoldedLine>> {
+    opened.with_tree(|view| {
+        let mut folder = Folder::new(opened, view, options, folding, &[]);
+        let rest = folder.whole_dirs(differences);
+        let rest = if folding.own { folder.own(rest)? } else { rest };
+        Ok(folder.sorted_with(rest))
     })
 }
 
@@ -207,18 +222,53 @@ impl<'a> Folder<'a> {
         Self { opened, view, options, folding, moved, entries: Vec::new() }
     }
 
+    /// The entries with those of the other differences, sorted by path.
+    fn sorted_with(self, rest: Vec<Difference>) -> Vec<FoldedLine> {
+        let mut entries = self.entries;
+        entries.extend(rest.into_iter().map(|difference| FoldedLine::One(Box::new(difference))));
+        entries.sort_by(|a, b| a.path().cmp(b.path()));
+        entries
+    }
+
+    /// Folds directories in which everything was added, or deleted; returns the other differences.
+    fn whole_dirs(&mut self, mut all: Vec<Difference>) -> Vec<Difference> {
+        all.sort_by(by_components);
+        let (mut rest, mut left) = (Vec::new(), std::collections::VecDeque::from(all));
+        while let Some(first) = left.pop_front() {
+            let inside = left.iter().take_while(|d| d.path.is_within(&first.path)).count();
+            let is_whole = left.iter().take(inside).all(|d| d.kind == first.kind);
+            let reason = match first.kind {
+                DifferenceKind::Added => Reason::Added,
+                DifferenceKind::Deleted => Reason::Deleted,
+                _ => {
+                    rest.push(first);
+                    continue;
+                }
+            };
+            if inside == 0 || !is_whole || !self.is_folded(&first) {
+                rest.push(first);
+                continue;
+            }
+            let path = first.path.clone();
+            let differences: Vec<_> = std::iter::once(first).chain(left.drain(..inside)).collect();
+            self.entries.push(FoldedLine::Folded(folded(path, reason, differences)));
+        }
+        rest
+    }
+
+    /// Whether a directory is folded, if it is new or deleted.
+    fn is_folded(&self, dir: &Difference) -> bool {
+        let is_named = self.options.selection.paths().any(|path| path.is_within(&dir.path));
+        self.folding.dirs && !is_named
+    }
+
     /// Folds new and deleted directories; returns the other differences.
     fn dirs(&mut self, mut all: Vec<Difference>) -> Result<Vec<Difference>> {
-        // Sorting by components puts a directory right before everything in it.
-        fn names(d: &Difference) -> impl Iterator<Item = &[u8]> {
-            d.path.as_bytes().split(|&b| b == b'/')
-        }
-        all.sort_by(|a, b| names(a).cmp(names(b)));
+        all.sort_by(by_components);
         let mut rest = Vec::new();
         let mut left = std::collections::VecDeque::from(all);
         while let Some(first) = left.pop_front() {
-            let is_named = self.options.selection.paths().any(|path| path.is_within(&first.path));
-            let is_folded = self.folding.dirs && !is_named;
+            let is_folded = self.is_folded(&first);
             if is_removed_dir(&first) {
                 self.removed(first, is_folded, &mut rest)?;
                 continue;
@@ -346,6 +396,14 @@ impl Folded {
         self.bytes += other.bytes;
         self.differences.append(&mut other.differences);
     }
+}
+
+/// Compares paths by their components: a directory comes right before everything in it.
+fn by_components(a: &Difference, b: &Difference) -> std::cmp::Ordering {
+    fn names(d: &Difference) -> impl Iterator<Item = &[u8]> {
+        d.path.as_bytes().split(|&b| b == b'/')
+    }
+    names(a).cmp(names(b))
 }
 
 /// Whether a difference is a deleted directory without a replacement at its path.

@@ -5,6 +5,7 @@
 
 pub mod apply;
 pub mod audit_counts;
+pub mod between;
 pub mod check;
 pub mod checkpoint;
 mod content;

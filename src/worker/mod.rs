@@ -7,8 +7,8 @@
 //!
 //! Waking a thread and being woken by it takes longer than most operations. So an inline operation
 //! ([`Cost::Inline`]) runs on its caller's thread if [`ThreadWatch`] has a permit; a change also
-//! needs that no other change waits. It never waits there for a lock of SQLite, and for an fsync only
-//! while fsyncs take less than a millisecond; a slow base or disk may still block it.
+//! needs that no other change waits. It never waits there for a lock of SQLite, and for an fsync
+//! only while fsyncs take less than a millisecond; a slow base or disk may still block it.
 //!
 //! A caller may continue on the thread that answers it, as long as it does not block
 //! (docs/decisions/0037-run-queues.md). It must query the session and the base elsewhere.

@@ -99,3 +99,82 @@ fn the_tree_at_a_checkpoint_is_shown() {
         world.open_again();
     }
 }
+
+#[test]
+fn what_changed_between_checkpoints_is_listed_counted_and_a_patch() {
+    let base = "dir/kept \"kept\"\ndir/changed \"one\\ntwo\\n\"\ndir/sub/deep \"deep\"\n\
+                dir/sub/stays \"s\"\ngone/a \"a\"\ngone/b \"b\"\nfile \"file\\n\"\nlink = file\n";
+    let mut world = World::new(base);
+    world.write("dir/changed", 0, b"ONE").unwrap();
+    world.close();
+    assert_eq!(said(&world, 0, "checkpoint create SESSION first"), "1\n");
+    for words in ["mv SESSION dir moved", "rm SESSION -r gone", "rm SESSION link"] {
+        said(&world, 0, words);
+    }
+    assert_eq!(said(&world, 0, "checkpoint create SESSION second"), "2\n");
+    let put = |path: &str, content: &str| {
+        std::fs::write(world.scratch().join("content"), content).unwrap();
+        said(&world, 0, &format!("write SESSION {path} --from content"));
+    };
+    put("moved/changed", "ONE\ntwo\nthree\n");
+    said(&world, 0, "mkdir SESSION new");
+    put("new/x", "x\n");
+    put("new/y", "y\n");
+    for words in ["chmod SESSION +x file", "mv SESSION moved/sub/deep deeper"] {
+        said(&world, 0, words);
+    }
+
+    let first = said(&world, 1, "diff SESSION --from first --to second");
+    assert_eq!(first, "D /gone/ (2 files, 2 B)\nD /link\nR /dir -> /moved/\n");
+    let second = said(&world, 1, "diff SESSION --from second");
+    assert_eq!(
+        second,
+        "R /moved/sub/deep -> /deeper\nM /file (mode 0644 -> 0755)\nM /moved/changed\n\
+         A /new/ (2 files, 4 B)\n"
+    );
+    let all = said(&world, 1, "diff SESSION --from first --name-status");
+    assert_eq!(
+        all,
+        "R\t/dir/sub/deep\t/deeper\nM\t/file\nD\t/gone/\nD\t/gone/a\nD\t/gone/b\nD\t/link\n\
+         R\t/dir/\t/moved/\nR\t/dir/changed\t/moved/changed\nA\t/new/\nA\t/new/x\nA\t/new/y\n"
+    );
+    let one = "M /moved/changed\n";
+    assert_eq!(said(&world, 1, "diff SESSION --from second moved --exclude deep*"), one);
+    let moved = format!("R /moved/sub/deep -> /deeper\n{one}");
+    assert_eq!(said(&world, 1, "diff SESSION --from second moved"), moved);
+    assert_eq!(said(&world, 1, "diff SESSION --from first --to second gone/a"), "D /gone/a\n");
+    assert_eq!(said(&world, 0, "diff SESSION --from second gone"), "");
+    assert_eq!(said(&world, 0, "diff SESSION --from second --to second"), "");
+    let counted = said(&world, 1, "diff SESSION --from second --stat");
+    assert!(counted.contains("| 1 +") && counted.contains("5 files changed, 3 "), "{counted}");
+    let json = said(&world, 1, "diff SESSION --from second --json file");
+    assert!(json.contains("\"change\":\"modified\"") && json.contains("\"before\""), "{json}");
+    let swapped = said(&world, 2, "diff SESSION --from second --to first");
+    assert!(swapped.contains("--from is later than --to"), "{swapped}");
+    assert!(said(&world, 2, "diff SESSION --from thrid").contains("no such checkpoint"));
+    assert!(said(&world, 2, "diff SESSION --to first").contains("--from"));
+    assert!(said(&world, 2, "diff SESSION --from second nowhere").contains("nowhere"));
+
+    for (from, to) in [("first", Some("second")), ("second", None), ("first", None)] {
+        let at = to.map(|to| format!(" --at {to}")).unwrap_or_default();
+        let until = to.map(|to| format!(" --to {to}")).unwrap_or_default();
+        for dir in ["then", "now"] {
+            let _ = std::fs::remove_dir_all(world.scratch().join(dir));
+        }
+        said(&world, 0, &format!("export SESSION --at {from} --dir then"));
+        said(&world, 0, &format!("export SESSION{at} --dir now"));
+        let patch = ask(&world, &format!("diff SESSION -p --from {from}{until}")).stdout;
+        let patch = String::from_utf8(patch).unwrap();
+        std::fs::write(world.scratch().join("patch"), &patch).unwrap();
+        let mut git = std::process::Command::new("git");
+        git.current_dir(world.scratch().join("then")).args(["apply", "-p1", "../patch"]);
+        let applied = git.env("GIT_CEILING_DIRECTORIES", world.scratch()).output().unwrap();
+        assert!(applied.status.success(), "{patch}{}", String::from_utf8_lossy(&applied.stderr));
+        let mut diff = std::process::Command::new("diff");
+        diff.current_dir(world.scratch()).args(["-r", "--no-dereference", "then", "now"]);
+        let compared = diff.output().unwrap();
+        let differs = String::from_utf8_lossy(&compared.stdout).into_owned();
+        assert!(compared.status.success(), "{from}: {differs}\n{patch}");
+    }
+    world.open_again();
+}

@@ -1,11 +1,14 @@
 //! The merged tree at a checkpoint.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use acetate::delta::sqlite::{OpenMode, Session};
-use acetate::delta::{Checkpoint, CheckpointId, CheckpointKind, NewCheckpoint};
+use acetate::delta::{Checkpoint, CheckpointId, CheckpointKind, MergedPath, NewCheckpoint};
+use acetate::inspect::between::Moments;
+use acetate::inspect::diff::{DiffOptions, DifferenceKind};
 use acetate::inspect::opened::OpenSession;
 use acetate::inspect::walk::{WalkControl, walk};
+use acetate::overlay::BlobDigest;
 use acetate::vfs::{CreateHow, FileKind, SetAttr, Time};
 
 use crate::support::random::Random;
@@ -21,14 +24,22 @@ fn create(world: &World) -> Checkpoint {
     world.wait(world.overlay.create_checkpoint(new)).unwrap().unwrap()
 }
 
-/// Each object's path, number, type, mode, owner, times and content, at a checkpoint or now.
-fn tree(world: &World, at: Option<&Checkpoint>) -> BTreeMap<String, String> {
+fn open_at(world: &World, at: Option<&Checkpoint>) -> OpenSession {
     let host = acetate::delta::sqlite::Host::current().unwrap();
     let mut session = Session::open(&world.session(), OpenMode::Inspect, &host).unwrap();
     if let Some(at) = at {
         session.show_at(at);
     }
-    let opened = OpenSession::over(session, None).unwrap();
+    OpenSession::over(session, None).unwrap()
+}
+
+/// Each object's path, number, type, mode, owner, times and content, at a checkpoint or now.
+fn tree(world: &World, at: Option<&Checkpoint>) -> BTreeMap<String, String> {
+    all(&open_at(world, at), true)
+}
+
+/// The same; without `exact`, without what no difference shows.
+fn all(opened: &OpenSession, exact: bool) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     opened
         .with_tree(|view| {
@@ -41,11 +52,17 @@ fn tree(world: &World, at: Option<&Checkpoint>) -> BTreeMap<String, String> {
                     let read = view.read(object, 0, &mut content).unwrap();
                     content.truncate(read);
                 }
+                if attr.kind == FileKind::Symlink {
+                    content = view.target(object).unwrap().to_vec();
+                }
                 let links = if is_dir { 0 } else { attr.nlink };
-                let what = format!(
-                    "{:?} {:?} {:o} {} {} {links} {:?} {:?} {content:?}",
-                    attr.fileid, attr.kind, attr.mode, attr.uid, attr.gid, attr.mtime, attr.ctime
-                );
+                let content = digest(&content);
+                let mut what =
+                    format!("{:?} {:o} {} {} {content}", attr.kind, attr.mode, attr.uid, attr.gid);
+                if exact {
+                    let (number, mtime, ctime) = (attr.fileid, attr.mtime, attr.ctime);
+                    what += &format!(" {number:?} {links} {mtime:?} {ctime:?}");
+                }
                 all.insert(object.path().display().to_string(), what);
                 Ok(WalkControl::Deeper)
             })
@@ -53,6 +70,61 @@ fn tree(world: &World, at: Option<&Checkpoint>) -> BTreeMap<String, String> {
         })
         .unwrap();
     all
+}
+
+/// Content in few characters.
+fn digest(content: &[u8]) -> String {
+    let mut hash = BlobDigest::new(content.len() as u64);
+    hash.update(content);
+    format!("{} {:02x?}", content.len(), &hash.finish()[..4])
+}
+
+/// The later tree, made of the earlier one and the differences; each difference is checked.
+fn check_differences(world: &World, from: &Checkpoint, until: Option<&Checkpoint>) {
+    let (old, new) = (open_at(world, Some(from)), open_at(world, until));
+    let moments = Moments { old: &old, new: &new, from, until };
+    let found = moments.differences(&DiffOptions::default()).unwrap();
+    let (before, after) = (all(&old, false), all(&new, false));
+    let path = |path: &MergedPath| path.display().to_string();
+    let mut gone = BTreeSet::new();
+    let mut moves: Vec<(String, String)> = Vec::new();
+    let mut made = BTreeMap::new();
+    for difference in &found.all {
+        let to = path(&difference.path);
+        let from = difference.old.as_ref().map(|old| path(&MergedPath::of_base(&old.path)));
+        if let Some(from) = &from {
+            assert!(gone.insert(from.clone()), "{from} twice");
+            assert!(before.contains_key(from), "{from} was not there");
+        }
+        let kind = difference.kind;
+        if let (DifferenceKind::Renamed, Some(from)) = (kind, &from) {
+            moves.push((from.clone(), to.clone()));
+        }
+        if kind == DifferenceKind::Deleted {
+            assert_eq!(from.as_ref(), Some(&to));
+            continue;
+        }
+        if let (DifferenceKind::Modified, Some(from)) = (kind, &from) {
+            assert_ne!(before.get(from), after.get(&to), "{to}: nothing differs");
+        }
+        assert!(made.insert(to.clone(), after[&to].clone()).is_none(), "{to} twice");
+    }
+    let carried = |path: &str| {
+        let above = |from: &str| {
+            path.strip_prefix(from).is_some_and(|rest| rest.starts_with('/') || from == "/")
+        };
+        let moved = moves.iter().filter(|(from, _)| above(from));
+        let moved = moved.max_by_key(|(from, _)| from.len());
+        moved.map_or_else(|| path.to_owned(), |(from, to)| to.clone() + &path[from.len()..])
+    };
+    for (path, what) in before.iter().filter(|(path, _)| !gone.contains(*path)) {
+        let to = carried(path);
+        assert!(made.insert(to.clone(), what.clone()).is_none(), "{path} and another are {to}");
+    }
+    for path in made.keys().chain(after.keys()) {
+        let (are, is) = (made.get(path), after.get(path));
+        assert_eq!(are, is, "{path}: {before:#?} {after:#?} {:#?} {moves:?}", made);
+    }
 }
 
 /// One random change by a client.
@@ -115,6 +187,9 @@ fn each_checkpoint_shows_its_tree() {
                 for path in shown.keys().chain(then.keys()) {
                     assert_eq!(shown.get(path), then.get(path), "seed {seed}, {id}: {path}");
                 }
+                let later = known.values().filter(|(later, _)| later.id > *id);
+                let later = later.map(|(later, _)| Some(later)).chain([None]);
+                later.for_each(|until| check_differences(&world, checkpoint, until));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! `acetate diff`: what a session changed.
 
+mod between;
 mod hunks;
 mod line;
 mod patch;
@@ -46,6 +47,17 @@ pub(super) struct Args {
 
     #[command(flatten)]
     leave_out: LeaveOut,
+
+    /// Compare with the tree at this checkpoint, instead of the base.
+    ///
+    /// An id, a name, `@-1` for the newest, or a moment: see `acetate checkpoint`.
+    #[arg(long, value_name = "CHECKPOINT", conflicts_with_all = ["at", "hunks", "find_renames"])]
+    #[arg(hide_short_help = true)]
+    from: Option<String>,
+
+    /// With --from, compare the tree at this later checkpoint [default: as it is now].
+    #[arg(long, value_name = "CHECKPOINT", requires = "from", hide_short_help = true)]
+    to: Option<String>,
 
     /// Print a patch for `git apply`.
     #[arg(short, long, group = "form")]
@@ -138,6 +150,15 @@ pub(super) struct Args {
 }
 
 impl Args {
+    fn is_patch(&self) -> bool {
+        self.patch || self.word_diff || self.unified.is_some()
+    }
+
+    /// Whether lines are counted.
+    fn has_counts(&self) -> bool {
+        self.stat || self.numstat || self.shortstat
+    }
+
     fn style(&self) -> Style {
         Style {
             context: self.unified.unwrap_or(Style::default().context),
@@ -152,15 +173,18 @@ impl Args {
 
 /// Compares.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    if let Some(from) = &args.from {
+        return between::run(args, from);
+    }
     let opened = args.source.open()?;
     let selection = args.leave_out.read(&opened, &args.paths)?;
     lost_dirs::warn(&opened)?;
     let options =
         DiffOptions { selection, client_temp_files: args.all, times: args.times, exact: false };
-    if args.patch || args.word_diff || args.unified.is_some() {
+    if args.is_patch() {
         return patch::print(args, &opened, &options);
     }
-    let counts = args.stat || args.numstat || args.shortstat;
+    let counts = args.has_counts();
     let (files, left_out, mut differences) = match counts || args.find_renames.is_some() {
         true => {
             let PatchStats { files, left_out, differences } =

@@ -8,6 +8,7 @@ use super::{Args, output};
 use crate::cli::output::{self as stderr, Out};
 use crate::cli::selecting::{tell_excluded_moves, tell_ignored, tell_unmatched};
 use crate::cli::{CliError, Ending, text};
+use crate::inspect;
 use crate::inspect::diff::DiffOptions;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::patch::{
@@ -20,18 +21,32 @@ const MAX_APPLIED_BYTES: u64 = 1023 << 20;
 /// How many paths are named of those that a patch leaves out.
 const NAMED: usize = 10;
 
+/// Writes a patch; returns what it leaves out.
+type WritePatch<'w> =
+    dyn Fn(&Style, &mut dyn Write) -> inspect::Result<io::Result<PatchOmissions>> + 'w;
+
 /// Prints the patch, and what it cannot hold.
 pub(super) fn print(
     args: &Args,
     opened: &OpenSession,
     options: &DiffOptions,
 ) -> Result<Ending, CliError> {
+    print_with(args, opened, options, &|style, out| patch_as(opened, options, style, out))
+}
+
+/// The same with `write` to write the patch.
+pub(super) fn print_with(
+    args: &Args,
+    opened: &OpenSession,
+    options: &DiffOptions,
+    write: &WritePatch<'_>,
+) -> Result<Ending, CliError> {
     let has_colour = args.color.is_on();
     let is_for_people = has_colour || io::stdout().is_terminal();
     let escape = is_for_people.then_some(escaped as Escape);
     let style = Style { has_colour, escape, has_binary: !is_for_people, ..args.style() };
     let mut out = CountedStdout { out: output(args), bytes: 0 };
-    let written = patch_as(opened, options, &style, &mut out);
+    let written = write(&style, &mut out);
     let written = written.map_err(CliError::from).and_then(|written| {
         let left_out = written.map_err(|error| CliError::stdout(&error))?;
         let bytes = out.bytes;

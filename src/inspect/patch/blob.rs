@@ -141,7 +141,7 @@ pub fn has_nul(content: &[u8]) -> bool {
 }
 
 /// Whether git stores content for objects of this kind.
-pub(super) fn has_blob(kind: FileKind) -> bool {
+pub(in crate::inspect) fn has_blob(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::Symlink)
 }
 
@@ -166,7 +166,10 @@ pub(super) fn base_blob<'a>(
 }
 
 /// An object of the merged tree as a blob.
-pub(super) fn blob<'a>(view: &'a TreeView<'_>, object: &'a TreeObject) -> Result<Blob<'a>> {
+pub(in crate::inspect) fn blob<'a>(
+    view: &'a TreeView<'_>,
+    object: &'a TreeObject,
+) -> Result<Blob<'a>> {
     let (path, attr) = (object.path(), object.attr());
     let failed = |source| InspectError::Path { path: path.clone(), source };
     if attr.kind == FileKind::Symlink {

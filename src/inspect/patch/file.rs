@@ -15,11 +15,11 @@ use crate::delta::MergedPath;
 const NONE: &str = "0000000000000000000000000000000000000000";
 
 /// One side of a change: the path and the content.
-pub(super) type PatchSide<'p, 'a> = (&'p MergedPath, Option<Blob<'a>>);
+pub(in crate::inspect) type PatchSide<'p, 'a> = (&'p MergedPath, Option<Blob<'a>>);
 
 /// Writes the patch from one side to the other; nothing if they are equal at one path. A file that
 /// became a link, or the reverse, is written as a deletion and an addition.
-pub(super) fn write_file(
+pub(in crate::inspect) fn write_file(
     (from, mut old): PatchSide<'_, '_>,
     (to, mut new): PatchSide<'_, '_>,
     style: &Style,

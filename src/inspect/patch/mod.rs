@@ -27,12 +27,16 @@ use super::opened::OpenSession;
 use super::tool_owned::OwnedBy;
 use crate::delta::MergedPath;
 pub use blob::has_nul;
+pub(in crate::inspect) use blob::{blob, has_blob};
 pub use file::quoted_text;
+pub(in crate::inspect) use file::write_file;
 pub use limits::{MAX_FILE_BYTES, MAX_RENAME_CANDIDATES};
 pub(in crate::inspect) use lines::LineDiff;
 pub use lines::has_too_many_lines;
 pub use one::write_difference;
+pub(in crate::inspect) use pairs::EachPair;
 use pairs::Pairs;
+pub(in crate::inspect) use stat::count;
 pub use stat::{FileStat, PatchStats, Volume, stats};
 pub use style::{Escape, Style};
 
@@ -70,12 +74,12 @@ pub struct PatchOmissions {
 }
 
 /// Why writing a patch failed.
-enum Failure {
+pub(in crate::inspect) enum Failure {
     Inspect(InspectError),
     Io(io::Error),
 }
 
-type PatchResult = std::result::Result<(), Failure>;
+pub(in crate::inspect) type PatchResult = std::result::Result<(), Failure>;
 
 impl From<InspectError> for Failure {
     fn from(error: InspectError) -> Self {

@@ -60,7 +60,7 @@ impl Start {
 }
 
 /// Called with the old path and content, and the new path and content.
-pub(super) type EachPair<'e> =
+pub(in crate::inspect) type EachPair<'e> =
     dyn FnMut(PatchSide<'_, '_>, PatchSide<'_, '_>) -> super::PatchResult + 'e;
 
 impl Pairs {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::blob::Blob;
-use super::file::changed_text;
+use super::file::{PatchSide, changed_text};
 use super::pairs::Pairs;
 use super::style::Style;
 use super::{Failure, PatchOmissions};
@@ -66,21 +66,8 @@ pub fn stats(opened: &OpenSession, options: &DiffOptions, style: &Style) -> Resu
     let mut pairs = Pairs::find(opened, options, style, &mut |one| differences.push(one))?;
     let (mut files, mut only_space) = (Vec::new(), BTreeSet::new());
     opened.with_tree(|view| {
-        let counted = pairs.each(opened, view, &mut |(from, mut old), (to, mut new)| {
-            for blob in [&mut old, &mut new].into_iter().flatten() {
-                blob.load()?;
-            }
-            let is_same =
-                from == to && old.as_ref().map(Blob::mode) == new.as_ref().map(Blob::mode);
-            let volume = volume(old.as_ref(), new.as_ref(), style);
-            let is_nothing = matches!(volume, Volume::Lines { added: 0, removed: 0 });
-            if !(is_same && is_nothing && old.is_some()) {
-                let from = old.is_some().then(|| from.clone());
-                files.push(FileStat { from, to: new.is_some().then(|| to.clone()), volume });
-            } else if style.ignores_space {
-                only_space.insert(to.clone());
-            }
-            Ok(())
+        let counted = pairs.each(opened, view, &mut |old, new| {
+            count(old, new, style, &mut files, &mut only_space)
         });
         match counted {
             Err(Failure::Inspect(error)) => Err(error),
@@ -95,6 +82,30 @@ pub fn stats(opened: &OpenSession, options: &DiffOptions, style: &Style) -> Resu
     files.sort_by(|a, b| a.path().cmp(&b.path()));
     let left_out = PatchOmissions { only_space, ..pairs.left_out };
     Ok(PatchStats { files, left_out, differences })
+}
+
+/// Counts how much a file changed, and adds that to `files`, or to `only_space` if only white space
+/// changed, and that is ignored.
+pub(in crate::inspect) fn count(
+    (from, mut old): PatchSide<'_, '_>,
+    (to, mut new): PatchSide<'_, '_>,
+    style: &Style,
+    files: &mut Vec<FileStat>,
+    only_space: &mut BTreeSet<MergedPath>,
+) -> super::PatchResult {
+    for blob in [&mut old, &mut new].into_iter().flatten() {
+        blob.load()?;
+    }
+    let is_same = from == to && old.as_ref().map(Blob::mode) == new.as_ref().map(Blob::mode);
+    let volume = volume(old.as_ref(), new.as_ref(), style);
+    let is_nothing = matches!(volume, Volume::Lines { added: 0, removed: 0 });
+    if !(is_same && is_nothing && old.is_some()) {
+        let from = old.is_some().then(|| from.clone());
+        files.push(FileStat { from, to: new.is_some().then(|| to.clone()), volume });
+    } else if style.ignores_space {
+        only_space.insert(to.clone());
+    }
+    Ok(())
 }
 
 fn volume(old: Option<&Blob<'_>>, new: Option<&Blob<'_>>, style: &Style) -> Volume {

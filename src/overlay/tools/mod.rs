@@ -33,5 +33,6 @@ mod rebase_moves;
 mod rebase_originals;
 pub(super) mod rebase_part;
 pub(super) mod rebase_unchanged;
+mod row_paths;
 pub(super) mod seal;
 pub(super) mod tree;

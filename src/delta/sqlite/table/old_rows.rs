@@ -8,11 +8,14 @@
 //! else the present one. An object that was made later needs no saved rows: its number is not below
 //! the checkpoint's `next_ino` (invariant M2).
 
-use rusqlite::Connection;
+use std::collections::BTreeSet;
 
-use crate::delta::{CheckpointId, Ino, Result};
+use rusqlite::{Connection, params};
 
-use super::{old_pieces, schema};
+use crate::delta::{ChangedRows, Checkpoint, CheckpointId, Ino, MergedPath, Result};
+use crate::vfs::Name;
+
+use super::{old_pieces, schema, value};
 
 /// A table whose rows make up the tree.
 struct TreeTable {
@@ -36,20 +39,32 @@ const fn of_base(name: &'static str, key: &'static [&'static str]) -> TreeTable 
 }
 
 const TREE_TABLES: [TreeTable; 13] = [
-    TreeTable { ignored: &["atime", "atime_nsec"], ..of_inodes("fs_inode", &["ino"]) },
+    TreeTable { ignored: &["atime", "atime_nsec"], ..of_inodes(INODES, &["ino"]) },
     TreeTable { ignored: &["subdirs"], ..of_inodes("acetate_inode", &["ino"]) },
     of_inodes("acetate_copy_up", &["delta_ino"]),
     of_inodes("acetate_origin", &["delta_ino"]),
     of_inodes("fs_origin", &["delta_ino"]),
-    of_inodes("fs_dentry", &["parent_ino", "name"]),
+    of_inodes(DENTRIES, &["parent_ino", "name"]),
     TreeTable { large: Some("data"), ..of_inodes("fs_data", &["ino", "chunk_index"]) },
     of_inodes("fs_symlink", &["ino"]),
     of_inodes("acetate_redirect", &["delta_ino"]),
     of_inodes("acetate_opaque", &["delta_ino"]),
-    of_base("fs_whiteout", &["path"]),
+    of_base(WHITEOUTS, &["path"]),
     of_base("acetate_link", &["base_ino"]),
     TreeTable { large: Some("content"), ..of_base("acetate_original", &["base_path"]) },
 ];
+
+/// The beginning of the names of the tables with old rows.
+const OLD: &str = "acetate_old_";
+
+/// The table with the objects.
+const INODES: &str = "fs_inode";
+
+/// The table with the entries of directories.
+const DENTRIES: &str = "fs_dentry";
+
+/// The table with the hidden paths of the base.
+const WHITEOUTS: &str = "fs_whiteout";
 
 /// The table with content. Pieces of its rows are saved too.
 const CONTENT: &str = "fs_data";
@@ -64,7 +79,7 @@ const NEWEST: &str = "acetate_checkpoint c WHERE c.id = (SELECT max(id) FROM ace
 impl TreeTable {
     /// The name of the table with the old rows.
     fn old(&self) -> String {
-        format!("acetate_old_{}", self.name)
+        format!("{OLD}{}", self.name)
     }
 
     /// The table's columns with their types, as we declare them: a file may come from anywhere, and
@@ -299,6 +314,55 @@ pub fn delete_without_checkpoint(conn: &Connection) -> Result<()> {
 /// The names of the tables with saved rows.
 fn tables() -> impl Iterator<Item = String> {
     TREE_TABLES.iter().map(TreeTable::old).chain([old_pieces::TABLE.to_owned()])
+}
+
+/// Where rows changed after the checkpoint `from`, and before `until`, or up to now: what is saved
+/// for the checkpoints between, and what was made.
+pub fn changed(
+    conn: &Connection,
+    from: &Checkpoint,
+    until: Option<&Checkpoint>,
+) -> Result<ChangedRows> {
+    let until = until.map_or(i64::MAX, |until| until.id.0);
+    let between = "checkpoint >= ?1 AND checkpoint < ?2";
+    let mut changed = ChangedRows::default();
+    let numbers = |sql: &str, bounds: [i64; 2], into: &mut BTreeSet<Ino>| -> Result<()> {
+        let mut statement = conn.prepare(sql)?;
+        let mut rows = statement.query(bounds)?;
+        while let Some(row) = rows.next()? {
+            into.insert(Ino(value::unsigned(row, 0)?));
+        }
+        Ok(())
+    };
+    for table in &TREE_TABLES {
+        let Some(number) = table.number.filter(|_| table.name != DENTRIES) else { continue };
+        let sql = format!("SELECT DISTINCT {number} FROM {} WHERE {between}", table.old());
+        numbers(&sql, [from.id.0, until], &mut changed.objects)?;
+    }
+    let pieces = format!("SELECT DISTINCT ino FROM {} WHERE {between}", old_pieces::TABLE);
+    numbers(&pieces, [from.id.0, until], &mut changed.objects)?;
+    // What was made is saved only for later checkpoints.
+    let made = from.next_ino.0.cast_signed();
+    let now = "SELECT ino FROM fs_inode WHERE ino >= ?1 AND ?2";
+    numbers(now, [made, 1], &mut changed.objects)?;
+    let then =
+        format!("SELECT DISTINCT ino FROM {OLD}{INODES} WHERE ino >= ?1 AND checkpoint > ?2");
+    numbers(&then, [made, from.id.0], &mut changed.objects)?;
+    let entries = format!("SELECT parent_ino, name FROM {OLD}{DENTRIES} WHERE {between}");
+    let mut statement = conn.prepare(&entries)?;
+    let mut rows = statement.query(params![from.id.0, until])?;
+    while let Some(row) = rows.next()? {
+        if let Ok(name) = Name::new(value::bytes(row, 1)?) {
+            changed.entries.insert((Ino(value::unsigned(row, 0)?), name));
+        }
+    }
+    let paths = format!("SELECT DISTINCT path FROM {OLD}{WHITEOUTS} WHERE {between}");
+    let mut statement = conn.prepare(&paths)?;
+    let mut rows = statement.query(params![from.id.0, until])?;
+    while let Some(row) = rows.next()? {
+        changed.paths.extend(MergedPath::from_bytes(value::bytes(row, 0)?));
+    }
+    Ok(changed)
 }
 
 /// How many rows are saved for a checkpoint, and the size of their content in bytes.

@@ -6,7 +6,7 @@ use rusqlite::params;
 
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::table::{checkpoint, old_rows, value};
-use crate::delta::{Checkpoint, Result};
+use crate::delta::{ChangedRows, Checkpoint, Result};
 
 /// A checkpoint, and what is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,20 @@ impl Session {
     /// The session cannot be read.
     pub fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
         checkpoint::all(&open_read_only(&self.path)?)
+    }
+
+    /// Where rows of the tree changed after the checkpoint `from`, and before `until` or now.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn changed_rows(
+        &self,
+        from: &Checkpoint,
+        until: Option<&Checkpoint>,
+    ) -> Result<ChangedRows> {
+        let conn = open_read_only(&self.path)?;
+        let snapshot = conn.unchecked_transaction()?;
+        old_rows::changed(&snapshot, from, until)
     }
 
     /// The checkpoints, the oldest first, with what is known of them. Reads the audit log.

@@ -1,0 +1,94 @@
+//! `diff --from`: what changed between two checkpoints, or from one until now.
+
+use super::{Args, folding, list, output, patch, stat};
+use crate::cli::error::CliError;
+use crate::cli::output::Out;
+use crate::cli::selecting::tell_unmatched;
+use crate::cli::{Ending, output as stderr};
+use crate::inspect::between::{Moments, patch_between, stats_between};
+use crate::inspect::diff::{DiffOptions, Difference};
+use crate::inspect::fold::entries_of_each;
+use crate::inspect::opened::is_known;
+use crate::inspect::patch::{FileStat, PatchOmissions};
+use crate::inspect::selection::Selection;
+
+/// Compares.
+pub(super) fn run(args: &Args, from: &str) -> Result<Ending, CliError> {
+    let (old, at) = args.source.open_moment(Some(from))?;
+    let (new, until) = args.source.open_moment(args.to.as_deref())?;
+    let Some(from) = at else { return Err(CliError::new("--from names no checkpoint")) };
+    if until.as_ref().is_some_and(|until| until.id < from.id) {
+        return Err(CliError::new("--from is later than --to")
+            .with_hint("exchange them: a diff shows what changed as time passed"));
+    }
+    let asked = args.leave_out.asked(&args.paths, new.session().path(), new.base_path());
+    let selection = old.with_tree(|then| {
+        new.with_tree(|now| {
+            Selection::parse(&asked, &|path| {
+                Ok(is_known(&new, now, path)? || is_known(&old, then, path)?)
+            })
+        })
+    })?;
+    let options =
+        DiffOptions { selection, client_temp_files: args.all, times: args.times, exact: false };
+    let moments = Moments { old: &old, new: &new, from: &from, until: until.as_ref() };
+    if args.is_patch() {
+        return patch::print_with(args, &new, &options, &|style, out| {
+            patch_between(&moments, &options, style, out)
+        });
+    }
+    let (files, left_out, differences) = match args.has_counts() {
+        true => {
+            let counted = stats_between(&moments, &options, &args.style())?;
+            (counted.files, counted.left_out, counted.differences)
+        }
+        false => {
+            let found = moments.differences(&options)?;
+            let left_out = PatchOmissions { denied: found.denied, ..PatchOmissions::default() };
+            (Vec::new(), left_out, found.all)
+        }
+    };
+    let is_any = !differences.is_empty();
+    let mut out = output(args);
+    print(args, &moments, &options, (differences, &files), &mut out)?;
+    out.end()?;
+    tell_unmatched(&options.selection, "change");
+    stderr::tell_of_denied(&left_out.denied, "shown");
+    if !left_out.denied.is_empty() {
+        return Ok(Ending::Exit(2));
+    }
+    Ok(if is_any { Ending::Findings } else { Ending::Done })
+}
+
+fn print(
+    args: &Args,
+    moments: &Moments<'_>,
+    options: &DiffOptions,
+    (mut differences, files): (Vec<Difference>, &[FileStat]),
+    out: &mut Out,
+) -> Result<(), CliError> {
+    match args {
+        Args { numstat: true, .. } => stat::numstat(files, out),
+        Args { shortstat: true, .. } => stat::shortstat(files, out),
+        Args { json: true, .. } => {
+            differences.iter().try_for_each(|d| out.json(super::line::json(d)))
+        }
+        Args { name_only: true, .. } => {
+            differences.iter().try_for_each(|d| out.line(format_args!("{}", super::line::shown(d))))
+        }
+        Args { name_status: true, .. } => differences
+            .iter()
+            .try_for_each(|d| out.line(format_args!("{}", super::line::status(d)))),
+        Args { stat: true, .. } => {
+            let all = differences.clone();
+            let entries = entries_of_each(moments.new, options, folding(args), differences)?;
+            let look = stat::StatStyle { colour: args.color.is_on(), most_rows: usize::MAX };
+            stat::print(&entries, &all, files, &look, &mut |text| out.raw_line(text))
+        }
+        _ => {
+            let all = std::mem::take(&mut differences);
+            let entries = entries_of_each(moments.new, options, folding(args), all)?;
+            list(&entries, args, out)
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! Compares the merged tree at two moments: at two checkpoints, or at one and now.
+//!
+//! Only paths that the saved rows name are looked up, and what is below a directory that only one
+//! of the trees has. An object is the same at both moments if it has the same file number and type.
+
+mod moves;
+mod patch;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::diff::{
+    ChangedFields, DiffOptions, Difference, DifferenceKind, PIECE_BYTES, at, is_dropping,
+};
+use super::error::{InspectError, Result};
+use super::opened::OpenSession;
+use super::walk::{WalkControl, walk_past_denied};
+use crate::base::{BaseAttr, BasePath};
+use crate::delta::{Checkpoint, MergedPath};
+use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
+use crate::vfs::{FileKind, FsError};
+use moves::MovedDirs;
+pub use patch::{patch_between, stats_between};
+
+/// Two moments of one session.
+pub struct Moments<'a> {
+    /// The session as it shows the tree at the earlier moment.
+    pub old: &'a OpenSession,
+    /// The same at the later moment.
+    pub new: &'a OpenSession,
+    /// The earlier checkpoint.
+    pub from: &'a Checkpoint,
+    /// The later checkpoint; `None` for now.
+    pub until: Option<&'a Checkpoint>,
+}
+
+/// The differences between two moments.
+#[derive(Debug, Default)]
+pub struct TreeDifferences {
+    /// The differences, sorted by path. Each object below a directory that was added or deleted has
+    /// its own; `old` is the object at the earlier moment.
+    pub all: Vec<Difference>,
+    /// What the base denies access to.
+    pub denied: Vec<MergedPath>,
+    /// The objects at the earlier moment, by the path of the difference.
+    earlier: BTreeMap<MergedPath, TreeObject>,
+    moves: MovedDirs,
+}
+
+impl Moments<'_> {
+    /// Compares them.
+    ///
+    /// # Errors
+    /// The session or the base cannot be read.
+    pub fn differences(&self, options: &DiffOptions) -> Result<TreeDifferences> {
+        self.with_views(|old, new| self.differences_of(old, new, options))
+    }
+
+    fn with_views<T>(
+        &self,
+        f: impl FnOnce(&TreeView<'_>, &TreeView<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.old.with_tree(|old| self.new.with_tree(|new| f(old, new)))
+    }
+
+    fn differences_of(
+        &self,
+        old: &TreeView<'_>,
+        new: &TreeView<'_>,
+        options: &DiffOptions,
+    ) -> Result<TreeDifferences> {
+        let mut comparison = Comparison::new(old, new);
+        let candidates = self.candidates(&mut comparison)?;
+        comparison.find_moves(&candidates)?;
+        comparison.sort_out(&candidates)?;
+        comparison.walk_whole_dirs()?;
+        comparison.pair_by_number();
+        comparison.pair_by_path();
+        comparison.finish(options)
+    }
+
+    /// The paths at which the trees may differ.
+    fn candidates(&self, comparison: &mut Comparison<'_>) -> Result<BTreeSet<MergedPath>> {
+        let session = self.new.session();
+        // After both snapshots were taken: what changes later is in none.
+        let rows = session.changed_rows(self.from, self.until);
+        let rows = rows.map_err(|source| {
+            let session = session.path().to_owned();
+            InspectError::Store { session, source }
+        })?;
+        let failed = |source| at(&MergedPath::root(), source);
+        let mut paths = rows.paths;
+        for view in [comparison.old, comparison.new] {
+            for object in &rows.objects {
+                paths.extend(view.paths_of(*object).map_err(failed)?);
+            }
+            for (dir, name) in &rows.entries {
+                let dir = view.path_of_dir(*dir).map_err(failed)?;
+                paths.extend(dir.map(|dir| dir.join(name)));
+            }
+        }
+        Ok(paths)
+    }
+}
+
+/// A comparison of two trees.
+struct Comparison<'a> {
+    old: &'a TreeView<'a>,
+    new: &'a TreeView<'a>,
+    moves: MovedDirs,
+    /// Objects that only the old tree has, by path.
+    removed: BTreeMap<MergedPath, TreeObject>,
+    /// Objects that only the new tree has, by path.
+    added: BTreeMap<MergedPath, TreeObject>,
+    /// Objects that both trees have, by the new path.
+    both: BTreeMap<MergedPath, (TreeObject, TreeObject)>,
+    denied: BTreeSet<MergedPath>,
+}
+
+impl<'a> Comparison<'a> {
+    fn new(old: &'a TreeView<'a>, new: &'a TreeView<'a>) -> Self {
+        Self {
+            old,
+            new,
+            moves: MovedDirs::default(),
+            removed: BTreeMap::new(),
+            added: BTreeMap::new(),
+            both: BTreeMap::new(),
+            denied: BTreeSet::new(),
+        }
+    }
+
+    /// The object at a path of a tree; `None` also for what the base denies access to.
+    fn find(&mut self, view: &TreeView<'_>, path: &MergedPath) -> Result<Option<TreeObject>> {
+        match view.find(path) {
+            Ok(found) => Ok(found),
+            Err(FsError::NotDirectory | FsError::NotFound) => Ok(None),
+            Err(FsError::Access) => {
+                self.denied.insert(path.clone());
+                Ok(None)
+            }
+            Err(source) => Err(at(path, source)),
+        }
+    }
+
+    /// Finds the directories that moved.
+    fn find_moves(&mut self, candidates: &BTreeSet<MergedPath>) -> Result<()> {
+        loop {
+            let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
+            for path in candidates {
+                for path in [path.clone(), self.moves.old_path(path)] {
+                    if let Some(dir) = self.find(self.old, &path)?.filter(is_dir) {
+                        before.insert(dir.attr().fileid.0, path);
+                    }
+                }
+                if let Some(dir) = self.find(self.new, path)?.filter(is_dir) {
+                    after.insert(dir.attr().fileid.0, path.clone());
+                }
+            }
+            let moved = before.into_iter().filter_map(|(number, from)| {
+                let to = after.remove(&number)?;
+                (from != to).then_some((from, to))
+            });
+            // What moves show of a moved directory may have moved on.
+            if !self.moves.take(moved) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sorts the candidates out: objects that both trees have, or only one.
+    fn sort_out(&mut self, candidates: &BTreeSet<MergedPath>) -> Result<()> {
+        let mut pairs = BTreeSet::new();
+        for path in candidates {
+            pairs.insert((path.clone(), self.moves.new_path(path)));
+            pairs.insert((self.moves.old_path(path), path.clone()));
+        }
+        for (from, to) in pairs {
+            let before = self.find(self.old, &from)?;
+            let after = self.find(self.new, &to)?;
+            match (before, after) {
+                (Some(before), Some(after)) if is_same(&before, &after) => {
+                    self.both.insert(to, (before, after));
+                }
+                (before, after) => {
+                    self.removed.extend(before.map(|before| (from, before)));
+                    self.added.extend(after.map(|after| (to, after)));
+                }
+            }
+        }
+        for (to, (before, _)) in &self.both {
+            self.removed.remove(before.path());
+            self.added.remove(to);
+        }
+        Ok(())
+    }
+
+    /// Adds what is below directories that only one tree has.
+    fn walk_whole_dirs(&mut self) -> Result<()> {
+        let seen: BTreeSet<_> = self.both.values().map(|(old, _)| old.path().clone()).collect();
+        let (old, new, mut denied) = (self.old, self.new, Vec::new());
+        below(old, &mut self.removed, &seen, &mut denied)?;
+        let seen: BTreeSet<_> = self.both.keys().cloned().collect();
+        below(new, &mut self.added, &seen, &mut denied)?;
+        self.denied.extend(denied);
+        Ok(())
+    }
+
+    /// Pairs what only one tree has at its path by the file number.
+    fn pair_by_number(&mut self) {
+        let mut by_number: BTreeMap<u64, Vec<&MergedPath>> = BTreeMap::new();
+        for (path, object) in &self.removed {
+            by_number.entry(object.attr().fileid.0).or_default().push(path);
+        }
+        let mut pairs = Vec::new();
+        for (to, after) in &self.added {
+            let Some(paths) = by_number.get_mut(&after.attr().fileid.0) else { continue };
+            let mut is_pair = |path: &&MergedPath| is_same(&self.removed[*path], after);
+            if let Some(at) = paths.iter().position(&mut is_pair) {
+                pairs.push((paths.remove(at).clone(), to.clone()));
+            }
+        }
+        for (from, to) in pairs {
+            if let (Some(before), Some(after)) =
+                (self.removed.remove(&from), self.added.remove(&to))
+            {
+                self.both.insert(to, (before, after));
+            }
+        }
+    }
+
+    /// Pairs what is left and has one path: it was replaced.
+    fn pair_by_path(&mut self) {
+        let (removed, added, both) = (&mut self.removed, &mut self.added, &mut self.both);
+        let paths: Vec<_> =
+            removed.keys().filter(|path| added.contains_key(path)).cloned().collect();
+        for path in paths {
+            let is_dir = |objects: &BTreeMap<MergedPath, TreeObject>| is_dir(&objects[&path]);
+            if is_dir(removed) == is_dir(added)
+                && let (Some(before), Some(after)) = (removed.remove(&path), added.remove(&path))
+            {
+                both.insert(path, (before, after));
+            }
+        }
+    }
+
+    /// The differences that the options include.
+    fn finish(self, options: &DiffOptions) -> Result<TreeDifferences> {
+        let mut found = TreeDifferences { moves: self.moves, ..TreeDifferences::default() };
+        let is_shown = |object: &TreeObject| {
+            options.selection.has(self.new, object.path(), is_dir(object))
+                && (options.client_temp_files || !is_dropping(object.path()))
+        };
+        for (path, before) in self.removed.into_iter().filter(|(_, object)| is_shown(object)) {
+            found.push(DifferenceKind::Deleted, path, (Some(before), None));
+        }
+        for (path, after) in self.added.into_iter().filter(|(_, object)| is_shown(object)) {
+            found.push(DifferenceKind::Added, path, (None, Some(after)));
+        }
+        for (path, (before, after)) in self.both {
+            // A move is selected by either path, and excluded by either.
+            let is_excluded = |object: &TreeObject| {
+                options.selection.is_excluded(self.new, object.path(), is_dir(object))
+            };
+            let is_selected = is_shown(&before) || is_shown(&after);
+            if !is_selected || is_excluded(&before) || is_excluded(&after) {
+                continue;
+            }
+            let differs = differs((self.old, &before), (self.new, &after))?;
+            let is_retyped = before.attr().kind != after.attr().kind;
+            let is_move = before.path() != after.path() && !found.moves.carried(&before, &after);
+            let is_listed = differs.content
+                || differs.mode
+                || differs.owner
+                || options.times && differs.mtime && !is_dir(&after);
+            if is_move || is_listed || is_retyped {
+                let kind = match before.path() == after.path() {
+                    _ if is_retyped => DifferenceKind::Retyped,
+                    true => DifferenceKind::Modified,
+                    false => DifferenceKind::Renamed,
+                };
+                found.push_differing(kind, path, (before, after), (differs, !is_move));
+            }
+        }
+        found.all.sort_by(|a, b| (&a.path, a.kind as u8).cmp(&(&b.path, b.kind as u8)));
+        found.denied = self.denied.into_iter().collect();
+        Ok(found)
+    }
+}
+
+impl TreeDifferences {
+    fn push(
+        &mut self,
+        kind: DifferenceKind,
+        path: MergedPath,
+        (before, after): (Option<TreeObject>, Option<TreeObject>),
+    ) {
+        let old = before.as_ref().and_then(as_base_object);
+        self.earlier.extend(before.map(|before| (path.clone(), before)));
+        let change = Change { after, ..Change::at(path.clone()) };
+        let differs = ChangedFields::default();
+        self.all.push(Difference { kind, differs, path, old, change });
+    }
+
+    fn push_differing(
+        &mut self,
+        kind: DifferenceKind,
+        path: MergedPath,
+        (before, after): (TreeObject, TreeObject),
+        (differs, moved_with_parent): (ChangedFields, bool),
+    ) {
+        let old = as_base_object(&before);
+        self.earlier.insert(path.clone(), before);
+        let is_moved = kind == DifferenceKind::Renamed;
+        let change = Change::at(path.clone());
+        let change = Change { after: Some(after), is_moved, moved_with_parent, ..change };
+        self.all.push(Difference { kind, differs, path, old, change });
+    }
+}
+
+/// Adds everything below the directories among `objects`, but for what is `seen`.
+fn below(
+    view: &TreeView<'_>,
+    objects: &mut BTreeMap<MergedPath, TreeObject>,
+    seen: &BTreeSet<MergedPath>,
+    denied: &mut Vec<MergedPath>,
+) -> Result<()> {
+    let dirs: Vec<_> = objects.values().filter(|object| is_dir(object)).cloned().collect();
+    for dir in dirs {
+        walk_past_denied(view, &dir, &|_| true, denied, &mut |_, object, _| {
+            if seen.contains(object.path()) {
+                return Ok(WalkControl::Past);
+            }
+            objects.entry(object.path().clone()).or_insert_with(|| object.clone());
+            Ok(WalkControl::Deeper)
+        })?;
+    }
+    Ok(())
+}
+
+fn is_dir(object: &TreeObject) -> bool {
+    object.attr().kind == FileKind::Directory
+}
+
+/// Whether two objects are one at two moments.
+fn is_same(before: &TreeObject, after: &TreeObject) -> bool {
+    let (before, after) = (before.attr(), after.attr());
+    (before.fileid, before.kind) == (after.fileid, after.kind)
+}
+
+/// The properties in which an object differs.
+fn differs(
+    (old, before): (&TreeView<'_>, &TreeObject),
+    (new, after): (&TreeView<'_>, &TreeObject),
+) -> Result<ChangedFields> {
+    let (a, b) = (before.attr(), after.attr());
+    let content = match a.kind {
+        _ if a.kind != b.kind => false,
+        FileKind::Regular => a.size != b.size || bytes_differ((old, before), (new, after))?,
+        FileKind::Symlink => {
+            let target = |view: &TreeView<'_>, link: &TreeObject| {
+                view.target(link).map_err(|source| at(link.path(), source))
+            };
+            target(old, before)? != target(new, after)?
+        }
+        _ => a.rdev != b.rdev,
+    };
+    Ok(ChangedFields {
+        content,
+        mode: a.kind != FileKind::Symlink && a.mode != b.mode,
+        owner: (a.uid, a.gid) != (b.uid, b.gid),
+        mtime: a.mtime != b.mtime,
+    })
+}
+
+/// Whether the contents of two files of one size differ.
+fn bytes_differ(
+    (old, before): (&TreeView<'_>, &TreeObject),
+    (new, after): (&TreeView<'_>, &TreeObject),
+) -> Result<bool> {
+    if before.base_path().is_some() && before.base_path() == after.base_path() {
+        return Ok(false);
+    }
+    let (mut a, mut b) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+    let data = |view: &TreeView<'_>, file: &TreeObject, offset| {
+        view.next_data(file, offset).map_err(|source| at(file.path(), source))
+    };
+    let mut offset = 0;
+    // A range that is a hole in both files is equal.
+    loop {
+        let starts = [data(old, before, offset)?, data(new, after, offset)?];
+        let start = starts.into_iter().flatten().map(|data| data.start).min();
+        let Some(start) = start.filter(|start| *start < after.attr().size) else {
+            return Ok(false);
+        };
+        let read = |view: &TreeView<'_>, file: &TreeObject, buffer: &mut [u8]| {
+            view.read(file, start, buffer).map_err(|source| at(file.path(), source))
+        };
+        let (got, there) = (read(new, after, &mut b)?, read(old, before, &mut a)?);
+        if got == 0 || a[..there] != b[..got] {
+            return Ok(true);
+        }
+        offset = start + got as u64;
+    }
+}
+
+/// An object at the earlier moment, as differences hold it.
+fn as_base_object(object: &TreeObject) -> Option<BaseObject> {
+    let path = BasePath::from_bytes(&object.path().as_bytes()[1..])?;
+    let attr = object.attr();
+    let attr = BaseAttr {
+        kind: attr.kind,
+        mode: attr.mode,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        size: attr.size,
+        used: attr.used,
+        rdev: attr.rdev,
+        dev: 0,
+        ino: 0,
+        fileid: attr.fileid,
+        atime: attr.atime,
+        mtime: attr.mtime,
+        ctime: attr.ctime,
+    };
+    Some(BaseObject { path, attr })
+}

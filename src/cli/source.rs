@@ -34,6 +34,11 @@ pub(super) struct SessionSource {
 }
 
 impl SessionSource {
+    /// A session over the base that it records.
+    pub(super) fn of(session: &Path) -> Self {
+        Self { session: session.to_owned(), base: None, moved: false }
+    }
+
     /// Opens the session and its base.
     ///
     /// # Errors

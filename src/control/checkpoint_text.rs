@@ -17,6 +17,9 @@ pub struct CheckpointText {
     pub kind: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// Whether the newest one is used instead if nothing changed since.
+    #[serde(default)]
+    pub reuses: bool,
 }
 
 impl CheckpointText {
@@ -28,6 +31,6 @@ impl CheckpointText {
         let kind = CheckpointKind::from_name(&self.kind)
             .ok_or_else(|| Refusal::new(format!("{}: no kind of checkpoints", self.kind)))?;
         let (name, labels) = (self.name.clone(), self.labels.clone());
-        Ok(NewCheckpoint { name, kind, labels, time: Time::default() })
+        Ok(NewCheckpoint { name, kind, labels, time: Time::default(), reuses: self.reuses })
     }
 }

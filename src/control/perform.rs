@@ -10,7 +10,7 @@ use super::limits::{MAX_PATHS, TURN_MS};
 use super::refusal::{Refusal, RefusalAdvice};
 use super::request::{Answer, AppliedObject, Bound, PathText, Request};
 use super::usage::UsageReport;
-use crate::delta::{CheckpointId, Compacted, Ino, MergedPath, PendingCopies};
+use crate::delta::{CheckpointId, Compacted, Ino, MadeCheckpoint, MergedPath, PendingCopies};
 use crate::overlay::{AppliedPart, CopyStep, DiscardExtent, Idle, Overlay};
 use crate::vfs::{Caller, FsError, Locator, Vfs};
 
@@ -114,7 +114,13 @@ async fn compact(overlay: &Overlay) -> Result<Answer, Refusal> {
 
 async fn create_checkpoint(overlay: &Overlay, new: &CheckpointText) -> Result<Answer, Refusal> {
     let made = overlay.create_checkpoint(new.to_new()?).await.map_err(of_session)?;
-    Ok(Answer::Checkpoint(made.map(|made| made.id.0)))
+    Ok(match made {
+        MadeCheckpoint::Made(made) | MadeCheckpoint::Reused(made) => {
+            Answer::Checkpoint(Some(made.id.0))
+        }
+        MadeCheckpoint::Unneeded => Answer::Done,
+        MadeCheckpoint::NameTaken => Answer::Checkpoint(None),
+    })
 }
 
 async fn remove_checkpoint(overlay: &Overlay, id: CheckpointId) -> Result<Answer, Refusal> {

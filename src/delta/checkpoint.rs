@@ -63,6 +63,22 @@ pub struct NewCheckpoint {
     pub labels: BTreeMap<String, String>,
     /// The time, from the clock of the session's server.
     pub time: Time,
+    /// If nothing changed since the newest checkpoint, that one is used instead. Without a
+    /// checkpoint and a change, none is made.
+    pub reuses: bool,
+}
+
+/// What making a checkpoint came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MadeCheckpoint {
+    /// It was made.
+    Made(Checkpoint),
+    /// Nothing changed since this one.
+    Reused(Checkpoint),
+    /// The session has neither a checkpoint nor a change.
+    Unneeded,
+    /// Another checkpoint has the name.
+    NameTaken,
 }
 
 /// A checkpoint.
@@ -97,4 +113,72 @@ pub struct ChangedRows {
     pub entries: BTreeSet<(Ino, Name)>,
     /// Paths at which the base was hidden or shown again.
     pub paths: BTreeSet<MergedPath>,
+}
+
+/// Automatic checkpoints without a name that are always kept.
+pub const KEPT_CHECKPOINTS: usize = 100;
+
+/// The time for which one older checkpoint per hour is kept; after it, one per day, in seconds.
+pub const HOURLY_SECONDS: i64 = 24 * 60 * 60;
+
+/// The checkpoints that retention removes at the time `now`, the oldest first: automatic ones
+/// without a name, but for the newest [`KEPT_CHECKPOINTS`], and for the newest of each hour and,
+/// after a day, of each day. `all` has the oldest first.
+pub fn surplus(all: &[Checkpoint], now: Time) -> Vec<CheckpointId> {
+    let is_automatic =
+        |one: &&Checkpoint| one.name.is_none() && !matches!(one.kind, CheckpointKind::Manual);
+    let mut kept = BTreeSet::new();
+    let mut unneeded = Vec::new();
+    for one in all.iter().rev().filter(is_automatic).skip(KEPT_CHECKPOINTS) {
+        let seconds = one.time.secs;
+        let is_recent = now.secs.saturating_sub(seconds) < HOURLY_SECONDS;
+        let span = if is_recent { 60 * 60 } else { HOURLY_SECONDS };
+        if !kept.insert((is_recent, seconds.div_euclid(span))) {
+            unneeded.push(one.id);
+        }
+    }
+    unneeded.reverse();
+    unneeded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(id: i64, secs: i64, kind: CheckpointKind, name: Option<&str>) -> Checkpoint {
+        Checkpoint {
+            id: CheckpointId(id),
+            name: name.map(str::to_owned),
+            kind,
+            time: Time { secs, nanos: 0 },
+            labels: BTreeMap::new(),
+            last_op: 0,
+            next_ino: Ino(2),
+            saved: None,
+        }
+    }
+
+    #[test]
+    fn old_automatic_checkpoints_become_fewer() {
+        let day = HOURLY_SECONDS;
+        let now = 10 * day - 300;
+        // One each ten minutes for ten days, as many as 1,440.
+        let tool = |id: i64| at(id, id * 600, CheckpointKind::Tool, None);
+        let mut all: Vec<_> = (0..1440).map(tool).collect();
+        all[3].name = Some("named".to_owned());
+        all[4].kind = CheckpointKind::Manual;
+        let gone = surplus(&all, Time { secs: now, nanos: 0 });
+        let is_kept = |one: &&Checkpoint| !gone.contains(&one.id);
+        let kept: Vec<_> = all.iter().filter(is_kept).collect();
+        let newest = &kept[kept.len() - KEPT_CHECKPOINTS..];
+        assert_eq!(newest[0].id, CheckpointId(1440 - 100));
+        let older = &kept[..kept.len() - KEPT_CHECKPOINTS];
+        let daily = older.iter().filter(|one| now - one.time.secs >= day).count();
+        // The newest hundred take 17 of the last 24 hours.
+        assert_eq!(older.len() - daily, 8);
+        assert_eq!(daily, 9 + 2, "one a day, the named one, and the one that was asked for");
+        assert!(kept.iter().any(|one| one.id.0 == 3) && kept.iter().any(|one| one.id.0 == 4));
+        assert!(gone.is_sorted());
+        assert_eq!(surplus(&all[..100], Time { secs: now, nanos: 0 }), []);
+    }
 }

@@ -15,7 +15,11 @@ mod row;
 pub mod sqlite;
 mod usage;
 
-pub use checkpoint::{ChangedRows, Checkpoint, CheckpointId, CheckpointKind, NewCheckpoint};
+pub(crate) use checkpoint::surplus;
+pub use checkpoint::{
+    ChangedRows, Checkpoint, CheckpointId, CheckpointKind, HOURLY_SECONDS, KEPT_CHECKPOINTS,
+    MadeCheckpoint, NewCheckpoint,
+};
 pub use error::{StoreError, StoreErrorKind};
 pub use original::Original;
 pub use path::{MAX_PATH_BYTES, MergedPath};
@@ -385,8 +389,8 @@ pub trait WriteTxn: ReadTxn {
     fn put_limits(&mut self, limits: Limits) -> Result<()>;
 
     /// Makes a checkpoint of the tree as it is in this transaction. From then on each row that
-    /// changes is saved first. `None` if another checkpoint has the name.
-    fn create_checkpoint(&mut self, new: &NewCheckpoint) -> Result<Option<Checkpoint>>;
+    /// changes is saved first. After an automatic one, removes some of those that are not kept.
+    fn create_checkpoint(&mut self, new: &NewCheckpoint) -> Result<MadeCheckpoint>;
 
     /// Removes a checkpoint, with what is saved for it alone; returns whether it was there.
     fn remove_checkpoint(&mut self, id: CheckpointId) -> Result<bool>;

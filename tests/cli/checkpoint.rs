@@ -178,3 +178,56 @@ fn what_changed_between_checkpoints_is_listed_counted_and_a_patch() {
     }
     world.open_again();
 }
+
+#[test]
+fn the_log_between_checkpoints_is_shown() {
+    let mut world = World::new("");
+    world.put("first", "1");
+    world.close();
+    said(&world, 0, "checkpoint create SESSION one");
+    said(&world, 0, "mkdir SESSION second");
+    said(&world, 0, "checkpoint create SESSION two");
+    said(&world, 0, "mkdir SESSION third");
+    let dirs = |words: &str| {
+        let said = said(&world, 0, &format!("log SESSION {words}"));
+        let path =
+            |line: &str| line.split(' ').find(|word| word.starts_with('/')).map(str::to_owned);
+        said.lines().map(|line| path(line).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(dirs("--since-checkpoint one"), ["/second", "/third"]);
+    assert_eq!(dirs("--since-checkpoint one --until-checkpoint @-1"), ["/second"]);
+    assert!(dirs("--until-checkpoint one").iter().all(|path| path == "/first"));
+    assert_eq!(said(&world, 1, "log SESSION --since-checkpoint one /first"), "");
+    let wrong = said(&world, 2, "log SESSION --since-checkpoint two --until-checkpoint one");
+    assert!(wrong.contains("is later than"), "{wrong}");
+    assert!(said(&world, 2, "log SESSION --since-checkpoint three").contains("no such"));
+    world.open_again();
+}
+
+#[test]
+fn a_tool_call_begins_with_a_checkpoint() {
+    for is_served in [true, false] {
+        let mut world = World::new("");
+        world.close();
+        let session = world.session();
+        let args = [session.to_str().unwrap()];
+        let server = is_served.then(|| Serving::start(world.scratch(), 1, &args));
+        said(&world, 0, "tool run SESSION idle -- true");
+        assert!(said(&world, 1, "checkpoint ls SESSION").contains("no checkpoints"));
+        said(&world, 0, "mkdir SESSION dir");
+        said(&world, 0, "tool run SESSION none --no-checkpoint -- true");
+        assert!(said(&world, 1, "checkpoint ls SESSION").contains("no checkpoints"));
+        said(&world, 0, "tool run SESSION edit -- true");
+        said(&world, 0, "tool run SESSION look -- true");
+        let listed = said(&world, 0, "checkpoint ls SESSION");
+        assert!(listed.lines().count() == 1 && listed.contains("tool=edit"), "{listed}");
+        said(&world, 0, "rmdir SESSION dir");
+        said(&world, 1, "tool run SESSION fails -- false");
+        assert_eq!(said(&world, 0, "ls SESSION --at 1"), "dir\n");
+        if let Some(server) = server {
+            server.signal("TERM");
+            assert!(server.end().0.success());
+        }
+        world.open_again();
+    }
+}

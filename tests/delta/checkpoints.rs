@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use acetate::base::BasePath;
 use acetate::delta::sqlite::{OpenMode, Session};
 use acetate::delta::{
-    Checkpoint, CheckpointId, CheckpointKind, CopyUp, Ino, InodeRow, MergedPath, NewCheckpoint,
-    Original, ReadTxn, Store, WriteTxn, Writer,
+    AuditProcedure, AuditRow, AuditSet, Checkpoint, CheckpointId, CheckpointKind, CopyUp, Ino,
+    InodeRow, KEPT_CHECKPOINTS, MadeCheckpoint, MergedPath, NewCheckpoint, Original, ReadTxn,
+    Store, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FileKind};
 
@@ -22,11 +23,19 @@ fn new(label: Option<&str>) -> NewCheckpoint {
         kind: CheckpointKind::Manual,
         labels: BTreeMap::from([("key".to_owned(), "value".to_owned())]),
         time: time(7),
+        reuses: false,
+    }
+}
+
+fn made(made: MadeCheckpoint) -> Checkpoint {
+    match made {
+        MadeCheckpoint::Made(made) => made,
+        other => panic!("{other:?}"),
     }
 }
 
 fn checkpoint(writer: &mut dyn Writer) -> Checkpoint {
-    change(writer, |txn| txn.create_checkpoint(&new(None)).unwrap().unwrap())
+    change(writer, |txn| made(txn.create_checkpoint(&new(None)).unwrap()))
 }
 
 /// The session at a checkpoint.
@@ -330,13 +339,74 @@ fn the_first_checkpoint_makes_the_tables() {
     writer.abort().unwrap();
     assert_eq!(place.number(tables), 0);
     change(&mut *writer, |txn| drop(make(txn, Ino::ROOT, "g", FileKind::Regular)));
-    let one =
-        change(&mut *writer, |txn| txn.create_checkpoint(&new(Some("one"))).unwrap().unwrap());
+    let one = change(&mut *writer, |txn| made(txn.create_checkpoint(&new(Some("one"))).unwrap()));
     let listed = session.checkpoints().unwrap();
     assert_eq!(listed, [one]);
     // A name is used once.
     let again = change(&mut *writer, |txn| txn.create_checkpoint(&new(Some("one"))).unwrap());
-    assert_eq!(again, None);
+    assert_eq!(again, MadeCheckpoint::NameTaken);
+    drop(writer);
+    assert_consistent(&place.path);
+}
+
+fn log_row() -> AuditRow {
+    AuditRow {
+        time: time(5),
+        client: "[::1]:1023".parse().unwrap(),
+        uid: 1,
+        gid: 7,
+        procedure: AuditProcedure::Create,
+        path: path("/f"),
+        path2: None,
+        fileid: FileId(7),
+        offset: None,
+        length: None,
+        call: None,
+        export: None,
+        note: None,
+        set: AuditSet::default(),
+    }
+}
+
+#[test]
+fn an_automatic_checkpoint_is_made_after_changes_alone_and_not_kept_for_ever() {
+    let place = Place::new();
+    let session = place.create();
+    let mut writer = session.writer().unwrap();
+    let automatic = |secs: i64| NewCheckpoint {
+        kind: CheckpointKind::Tool,
+        labels: BTreeMap::new(),
+        name: None,
+        time: time(secs),
+        reuses: true,
+    };
+    let ask = |writer: &mut dyn Writer, secs: i64| {
+        change(writer, |txn| txn.create_checkpoint(&automatic(secs)).unwrap())
+    };
+    assert_eq!(ask(&mut *writer, 1), MadeCheckpoint::Unneeded);
+    let logged = |writer: &mut dyn Writer, procedure: AuditProcedure| {
+        let row = AuditRow { procedure, ..log_row() };
+        change(writer, |txn| txn.record(&row).unwrap());
+    };
+    logged(&mut *writer, AuditProcedure::Create);
+    let first = made(ask(&mut *writer, 2));
+    assert_eq!(ask(&mut *writer, 3), MadeCheckpoint::Reused(first.clone()));
+    logged(&mut *writer, AuditProcedure::Refuse);
+    assert_eq!(ask(&mut *writer, 3), MadeCheckpoint::Reused(first));
+    // Days apart, one each is kept.
+    for day in 1..5 {
+        logged(&mut *writer, AuditProcedure::Write);
+        made(ask(&mut *writer, day * 86_400));
+    }
+    let hundred = i64::try_from(KEPT_CHECKPOINTS).unwrap();
+    for minute in 0..hundred + 20 {
+        logged(&mut *writer, AuditProcedure::Write);
+        made(ask(&mut *writer, 9 * 86_400 + minute * 60));
+    }
+    let times: Vec<_> = session.checkpoints().unwrap().iter().map(|one| one.time.secs).collect();
+    assert_eq!(times[..5], [2, 86_400, 2 * 86_400, 3 * 86_400, 4 * 86_400]);
+    let kept = times.len() - KEPT_CHECKPOINTS;
+    assert_eq!(kept, 5 + 1, "of those older than a hundred, one for the hour");
     drop(writer);
     assert_consistent(&place.path);
 }

@@ -51,6 +51,7 @@ pub fn world() -> World {
         kind: CheckpointKind::Manual,
         labels: BTreeMap::new(),
         time: Time::default(),
+        reuses: false,
     };
     world.wait(world.overlay.create_checkpoint(new)).unwrap();
     world.chmod("empty", 0o600).unwrap();

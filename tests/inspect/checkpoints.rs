@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acetate::delta::sqlite::{OpenMode, Session};
-use acetate::delta::{Checkpoint, CheckpointId, CheckpointKind, MergedPath, NewCheckpoint};
+use acetate::delta::{
+    Checkpoint, CheckpointId, CheckpointKind, MadeCheckpoint, MergedPath, NewCheckpoint,
+};
 use acetate::inspect::between::Moments;
 use acetate::inspect::diff::{DiffOptions, DifferenceKind};
 use acetate::inspect::opened::OpenSession;
@@ -20,8 +22,12 @@ fn create(world: &World) -> Checkpoint {
         kind: CheckpointKind::Manual,
         labels: BTreeMap::new(),
         time: Time::default(),
+        reuses: false,
     };
-    world.wait(world.overlay.create_checkpoint(new)).unwrap().unwrap()
+    match world.wait(world.overlay.create_checkpoint(new)).unwrap() {
+        MadeCheckpoint::Made(made) => made,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn open_at(world: &World, at: Option<&Checkpoint>) -> OpenSession {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, Checkpoint, CheckpointId, Compacted, CopyUp, Ino, InodeRow, Limits, MergedPath,
+    AuditRow, CheckpointId, Compacted, CopyUp, Ino, InodeRow, Limits, MadeCheckpoint, MergedPath,
     NewCheckpoint, Original, PendingCopies, Poison, ReadTxn, Reader, Result, Store, StoreError,
     UnacknowledgedOp, UsageDelta, Whiteouts, WriteTxn, Writer,
 };
@@ -355,7 +355,7 @@ changes! {
     hide_link(base: FileId, now: Time) -> ();
     count_hidden(base: FileId, hidden: u32) -> ();
     show_origins(shown: bool) -> ();
-    create_checkpoint(new: &NewCheckpoint) -> Option<Checkpoint>;
+    create_checkpoint(new: &NewCheckpoint) -> MadeCheckpoint;
     remove_checkpoint(id: CheckpointId) -> bool;
     put_limits(limits: Limits) -> ();
     prune_audit(upto: i64, now: Time, most: u32) -> u64;

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, Checkpoint, CheckpointId, CopyUp, Ino, InodeRow, Limits, MergedPath, NewCheckpoint,
-    Original, PendingCopies, ReadTxn, StoreError, UsageDelta, Whiteouts, WriteTxn,
+    AuditRow, CheckpointId, CopyUp, Ino, InodeRow, Limits, MadeCheckpoint, MergedPath,
+    NewCheckpoint, Original, PendingCopies, ReadTxn, StoreError, UsageDelta, Whiteouts, WriteTxn,
 };
 use acetate::vfs::{FileId, Name, Time};
 
@@ -279,7 +279,7 @@ impl WriteTxn for Rows {
         unimplemented!()
     }
 
-    fn create_checkpoint(&mut self, _: &NewCheckpoint) -> Result<Option<Checkpoint>> {
+    fn create_checkpoint(&mut self, _: &NewCheckpoint) -> Result<MadeCheckpoint> {
         unimplemented!()
     }
 

@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let (name, labels) = (args.name.clone(), labels(&args.label)?);
     let kind = CheckpointKind::Manual.as_str().to_owned();
     let made = with_session_changer(&args.source, |changer| {
-        changer.ask(Request::CreateCheckpoint(CheckpointText { name, kind, labels }))
+        changer.ask(Request::CreateCheckpoint(CheckpointText { name, kind, labels, reuses: false }))
     })?;
     let Answer::Checkpoint(id) = made else {
         return Err(CliError::new("unexpected reply from the session's server"));

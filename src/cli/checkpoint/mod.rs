@@ -5,21 +5,30 @@ mod ls;
 mod prune;
 mod rm;
 
-use super::change::SessionChanger;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::change::{SessionChanger, with_session_changer};
 use super::error::CliError;
-use super::output::Out;
+use super::output::{self, Out};
+use super::source::SessionSource;
 use super::{Ending, text, time_args};
-use crate::control::{Answer, Request};
+use crate::control::{Answer, CheckpointText, Request};
 use crate::delta::sqlite::Session;
-use crate::delta::{Checkpoint, CheckpointId};
+use crate::delta::{Checkpoint, CheckpointId, CheckpointKind};
 use crate::inspect::checkpoint::find_checkpoint;
 use crate::vfs::Time;
 
 /// Make, list and remove checkpoints of a session.
 ///
 /// A checkpoint is a moment whose tree can be looked at later: `acetate ls`, `tree`, `cat`, `stat`,
-/// `find`, `du`, `diff` and `export` take `--at CHECKPOINT`. The session may be served at the same
-/// time. What the base shows through is the base as it is now.
+/// `find`, `du`, `diff` and `export` take `--at CHECKPOINT`, and `diff --from` shows what changed
+/// since. The session may be served at the same time. What the base shows through is the base as it
+/// is now.
+///
+/// `acetate run` and `acetate tool run` make one before the command, if anything changed since the
+/// newest. Of these the newest 100 are kept, one for each hour of the last day, and one for each
+/// day before.
 ///
 /// A checkpoint is called by its id, its name, its place (`@-1` is the newest, `@-2` the one before
 /// it), or a moment, for the newest that was made by then.
@@ -67,6 +76,19 @@ fn remove(changer: &mut SessionChanger, id: CheckpointId) -> Result<bool, CliErr
     match changer.ask(Request::RemoveCheckpoint(id.0))? {
         Answer::Objects(removed) => Ok(removed > 0),
         _ => Err(CliError::new("unexpected reply from the session's server")),
+    }
+}
+
+/// Makes a checkpoint before a command runs, unless nothing changed since the newest one. If that
+/// fails, the command runs all the same.
+pub(super) fn before_command(session: &Path, label: (&str, &str)) {
+    let labels = BTreeMap::from([(label.0.to_owned(), label.1.to_owned())]);
+    let kind = CheckpointKind::Tool.as_str().to_owned();
+    let new = CheckpointText { name: None, kind, labels, reuses: true };
+    let source = SessionSource::of(session);
+    let made = with_session_changer(&source, |changer| changer.ask(Request::CreateCheckpoint(new)));
+    if let Err(error) = made {
+        output::line(format_args!("warning: no checkpoint was made before the command: {error}"));
     }
 }
 

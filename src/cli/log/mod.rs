@@ -21,7 +21,7 @@ use super::apply::undo_command;
 use super::error::CliError;
 use super::output::Out;
 use super::selecting::{LeaveOut, tell_unmatched};
-use super::{Ending, output, text, time_args};
+use super::{Ending, checkpoint, output, text, time_args};
 use crate::delta::sqlite::{AuditFilter, ChangeSource, InvalidRow, Order};
 use crate::delta::{AuditProcedure, AuditRow, MergedPath};
 use crate::inspect::InspectError;
@@ -105,6 +105,14 @@ struct Show {
     #[arg(long, value_name = "WHEN", value_parser = time_args::parse, conflicts_with = "follow")]
     #[arg(hide_short_help = true)]
     until: Option<Timestamp>,
+
+    /// Only after this checkpoint: an id, a name, `@-1` for the newest, or a moment.
+    #[arg(long, value_name = "CHECKPOINT", hide_short_help = true)]
+    since_checkpoint: Option<String>,
+
+    /// Only before this checkpoint.
+    #[arg(long, value_name = "CHECKPOINT", conflicts_with = "follow", hide_short_help = true)]
+    until_checkpoint: Option<String>,
 
     /// Only these operations: write, rename...; several with commas.
     #[arg(long, value_name = "OP", value_parser = parse_op, value_delimiter = ',')]
@@ -315,7 +323,8 @@ fn note_taken_back(session: &Path) -> Result<(), CliError> {
 
 /// The log, and what of it is chosen.
 fn open(args: &Show, session: &Path) -> Result<(AuditLog, Selection), CliError> {
-    let all_since = args.since.is_some() || !args.follow;
+    let all_since = args.since.is_some() || args.since_checkpoint.is_some() || !args.follow;
+    let [after, upto] = checkpoints(args, session)?;
     let mut options = LogOptions {
         filter: AuditFilter {
             since: args.since.map(time_args::time),
@@ -324,6 +333,8 @@ fn open(args: &Show, session: &Path) -> Result<(AuditLog, Selection), CliError> 
             uid: args.uid,
             client: args.client,
             export: args.export.clone(),
+            after,
+            upto,
         },
         path: None,
         rows: None,
@@ -363,6 +374,27 @@ fn open(args: &Show, session: &Path) -> Result<(AuditLog, Selection), CliError> 
         None => options.rows = Some(by_name(selection.clone(), opened.clone())),
     }
     Ok((AuditLog::open(session, options)?, selection))
+}
+
+/// The last rows of the log at the checkpoints that are named.
+fn checkpoints(args: &Show, session: &Path) -> Result<[Option<i64>; 2], CliError> {
+    let (since, until) = (&args.since_checkpoint, &args.until_checkpoint);
+    if since.is_none() && until.is_none() {
+        return Ok([None, None]);
+    }
+    let session = open_session(session)?;
+    let last_op = |text: &Option<String>| {
+        let found = text.as_ref().map(|text| checkpoint::find(&session, text)).transpose()?;
+        Ok::<_, CliError>(found.map(|found| found.last_op))
+    };
+    let found = [last_op(since)?, last_op(until)?];
+    if let [Some(since), Some(until)] = found
+        && since > until
+    {
+        return Err(CliError::new("--since-checkpoint is later than --until-checkpoint")
+            .with_hint("exchange them"));
+    }
+    Ok(found)
 }
 
 /// The rows that name something chosen, as it was called then.

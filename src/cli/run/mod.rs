@@ -18,7 +18,7 @@ use super::hiding::Hide;
 use super::mount_events::tell;
 use super::shell_words::quoted;
 use super::squash::RootSquash;
-use super::{Ending, output};
+use super::{Ending, checkpoint, output};
 use crate::mounting::attach::{AttachOptions, base_of};
 use crate::mounting::detach::release_dead;
 use crate::mounting::point::MountPoint;
@@ -84,6 +84,12 @@ pub(super) struct Args {
 
     #[command(flatten)]
     confinement: SandboxOptions,
+
+    /// Make no checkpoint before the command.
+    ///
+    /// One is made if the session changed since the newest; `acetate checkpoint ls` lists it.
+    #[arg(long, hide_short_help = true)]
+    no_checkpoint: bool,
 
     /// Write the summary to this file, as a JSON object.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
@@ -201,6 +207,10 @@ impl RunPlan<'_> {
         if self.args.command.is_empty() {
             let (session, shell) = (self.session.display(), self.command[0].display());
             output::line(format_args!("{shell}: changes go to {session}; `exit` ends the run"));
+        }
+        if !self.args.no_checkpoint {
+            let program = self.command[0].to_string_lossy();
+            checkpoint::before_command(&self.session, ("command", &program));
         }
         SessionBefore::now(&self.session).map(Some)
     }

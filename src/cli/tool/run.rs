@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cli::child::Runner;
 use crate::cli::error::CliError;
-use crate::cli::{Ending, agent_values, output};
+use crate::cli::{Ending, agent_values, checkpoint, output};
 use crate::delta::sqlite::{AgentAccess, NewCall};
 use crate::inspect::json;
 use crate::inspect::tool::ToolCalls;
@@ -32,6 +32,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "JSON", allow_negative_numbers = true)]
     parameters: Option<String>,
 
+    /// Make no checkpoint before the command.
+    ///
+    /// One is made if the session changed since the newest; `acetate checkpoint ls` lists it.
+    #[arg(long)]
+    no_checkpoint: bool,
+
     /// The command with its arguments.
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -45,6 +51,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     };
     // Closes the session again, because the command may need to lock it.
     ToolCalls::open(&args.session, AgentAccess::Write)?.require_writable()?;
+    if !args.no_checkpoint {
+        checkpoint::before_command(&args.session, ("tool", &args.name));
+    }
     let started_at = Timestamp::now().as_second();
     // First: from here on, signals do not end this process before the command.
     let mut runner = Runner::new()?;

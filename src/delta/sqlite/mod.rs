@@ -24,9 +24,8 @@ pub use file::session::{
 pub use table::hide::MAX_HIDDEN_PATTERNS;
 pub use table::schema::SPEC_VERSION;
 pub use tools::agent::{AgentAccess, AgentTables};
-pub use tools::audit::{
-    AuditFilter, AuditPage, AuditReader, ChangeSource, InvalidRow, MentionedNames, Order,
-};
+pub use tools::audit::{AuditPage, AuditReader, InvalidRow, MentionedNames, Order};
+pub use tools::audit_filter::{AuditFilter, ChangeSource};
 pub use tools::backup::SessionCopy;
 pub use tools::check::{
     Breach, Broken, CheckOptions, CheckReport, INTEGRITY, Pending, RULES, RedirectedDir,

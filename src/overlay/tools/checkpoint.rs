@@ -1,6 +1,6 @@
 //! Makes and removes checkpoints, also while the session is served.
 
-use crate::delta::{Checkpoint, CheckpointId, NewCheckpoint, StoreError, WriteTxn};
+use crate::delta::{CheckpointId, MadeCheckpoint, NewCheckpoint, StoreError, WriteTxn};
 use crate::vfs::FsError;
 use crate::worker::{Cost, OpResult};
 
@@ -12,14 +12,11 @@ const CHECKPOINT_BYTES: usize = 1024;
 
 impl Overlay {
     /// Makes a checkpoint of the tree after all changes so far, with the time of the server's
-    /// clock. It is on the disk before this returns. `None` if another one has the name.
+    /// clock. It is on the disk before this returns.
     ///
     /// # Errors
     /// The session cannot be written.
-    pub async fn create_checkpoint(
-        &self,
-        new: NewCheckpoint,
-    ) -> Result<Option<Checkpoint>, FsError> {
+    pub async fn create_checkpoint(&self, new: NewCheckpoint) -> Result<MadeCheckpoint, FsError> {
         let new = NewCheckpoint { time: (self.core.clock)(), ..new };
         self.change_rows(move |txn| txn.create_checkpoint(&new)).await
     }

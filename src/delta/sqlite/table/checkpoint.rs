@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::delta::{Checkpoint, CheckpointId, CheckpointKind, Ino, NewCheckpoint, Result};
+use crate::delta::{
+    Checkpoint, CheckpointId, CheckpointKind, Ino, MadeCheckpoint, NewCheckpoint, Result, surplus,
+};
+use crate::vfs::Time;
 
 use super::{old_rows, schema, value};
 
@@ -23,6 +26,9 @@ CREATE TABLE IF NOT EXISTS acetate_checkpoint (
   saved_rows INTEGER,
   saved_bytes INTEGER
 )";
+
+/// Checkpoints that retention removes at once: no client waits for more.
+const MAX_REMOVED: usize = 4;
 
 const COLUMNS: &str =
     "id, name, kind, time, time_nsec, labels, last_op, next_ino, saved_rows, saved_bytes";
@@ -68,9 +74,31 @@ pub fn insert(conn: &Connection, new: &NewCheckpoint, next_ino: Ino) -> Result<C
         last_op,
         next_ino.0.cast_signed(),
     ])?;
-    let NewCheckpoint { name, kind, labels, time } = new.clone();
+    let NewCheckpoint { name, kind, labels, time, reuses: _ } = new.clone();
     let id = CheckpointId(id);
     Ok(Checkpoint { id, name, kind, time, labels, last_op, next_ino, saved: None })
+}
+
+/// What takes the place of a new checkpoint, if nothing changed since the newest one, or at all.
+/// `has_any` says whether there is one. Without a log, it is not known whether anything changed.
+pub fn unchanged(conn: &Connection, has_any: bool) -> Result<Option<MadeCheckpoint>> {
+    if !schema::has_table(conn, "acetate_op")? {
+        return Ok(None);
+    }
+    let last = "SELECT ifnull(max(id), 0) FROM acetate_op WHERE procedure <> 'REFUSE'";
+    let last: i64 = conn.prepare_cached(last)?.query_row([], |row| row.get(0))?;
+    if !has_any {
+        return Ok((last == 0).then_some(MadeCheckpoint::Unneeded));
+    }
+    let newest = all(conn)?.pop().filter(|newest| newest.last_op >= last);
+    Ok(newest.map(MadeCheckpoint::Reused))
+}
+
+/// Removes the oldest automatic checkpoints that are not kept, [`MAX_REMOVED`] at most.
+pub fn remove_surplus(conn: &Connection, now: Time) -> Result<()> {
+    // Newest first: each then hands over the least.
+    let surplus = surplus(&all(conn)?, now);
+    surplus.into_iter().take(MAX_REMOVED).rev().try_for_each(|id| remove(conn, id).map(drop))
 }
 
 /// Counts the rows of the newest checkpoint: no more are saved for it.

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod audit;
+pub mod audit_filter;
 pub mod backup;
 pub mod check;
 pub mod checkpoints;

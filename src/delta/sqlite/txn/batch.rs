@@ -4,8 +4,9 @@ use rusqlite::Connection;
 
 use crate::base::BasePath;
 use crate::delta::{
-    AuditRow, Checkpoint, CheckpointId, CopyUp, Ino, InodeRow, Limits, MergedPath, NewCheckpoint,
-    Original, Result, StoreError, Usage, UsageDelta, WriteTxn, whiteout_files,
+    AuditRow, CheckpointId, CheckpointKind, CopyUp, Ino, InodeRow, Limits, MadeCheckpoint,
+    MergedPath, NewCheckpoint, Original, Result, StoreError, Usage, UsageDelta, WriteTxn,
+    whiteout_files,
 };
 use crate::vfs::{FileId, Name, Time};
 
@@ -309,11 +310,16 @@ impl WriteTxn for OpenBatch {
         self.change(|conn| quota::put_limits(conn, limits))
     }
 
-    fn create_checkpoint(&mut self, new: &NewCheckpoint) -> Result<Option<Checkpoint>> {
+    fn create_checkpoint(&mut self, new: &NewCheckpoint) -> Result<MadeCheckpoint> {
         let next_ino = Ino(self.numbers.last());
         let had_any = self.has_checkpoint()?;
         if had_any && checkpoint::has_name(&self.conn, new.name.as_deref())? {
-            return Ok(None);
+            return Ok(MadeCheckpoint::NameTaken);
+        }
+        if new.reuses
+            && let Some(unchanged) = checkpoint::unchanged(&self.conn, had_any)?
+        {
+            return Ok(unchanged);
         }
         // A later WRITE is a row of its own.
         self.last_audit = LastAuditRow::default();
@@ -322,7 +328,11 @@ impl WriteTxn for OpenBatch {
                 checkpoint::create_tables(conn)?;
                 old_rows::watch(conn)?;
             }
-            checkpoint::insert(conn, new, next_ino).map(Some)
+            let made = checkpoint::insert(conn, new, next_ino)?;
+            if made.kind != CheckpointKind::Manual {
+                checkpoint::remove_surplus(conn, made.time)?;
+            }
+            Ok(MadeCheckpoint::Made(made))
         });
         self.has_checkpoint = None;
         made

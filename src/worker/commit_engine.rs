@@ -96,7 +96,9 @@ impl CommitEngine {
         alone: &mut SingleOperation<'_>,
         durable: bool,
     ) -> Option<Result<Committed<()>, WorkError>> {
-        self.try_begin(durable)?;
+        if let Err(error) = self.try_begin(durable)? {
+            return Some(Err(error));
+        }
         self.has_begun = true;
         Some(self.write(alone, durable))
     }
@@ -107,7 +109,9 @@ impl CommitEngine {
         if self.is_synced() {
             return Some(Ok(()));
         }
-        self.try_begin(true)?;
+        if let Err(error) = self.try_begin(true)? {
+            return Some(Err(error));
+        }
         let begun = Instant::now();
         // A batch without an operation: its commit is a sync.
         let outcome = self.writer.as_mut()?.commit();
@@ -262,13 +266,15 @@ impl CommitEngine {
         self.writer.as_deref_mut().map(|writer| writer as _).ok_or(WorkError::ReadOnly)
     }
 
-    /// Begins a transaction on a caller's thread. `None` if it, or its commit, would wait there, or
-    /// if it failed, which the writer thread then reports.
-    fn try_begin(&mut self, durable: bool) -> Option<()> {
+    /// Begins a transaction on a caller's thread. `None` if it, or its commit, would wait there.
+    fn try_begin(&mut self, durable: bool) -> Option<Result<(), WorkError>> {
         if durable && !self.is_sync_quick() {
             return None;
         }
-        self.writer.as_mut()?.try_begin(durable).is_ok_and(|begun| begun).then_some(())
+        match self.writer.as_mut()?.try_begin(durable) {
+            Ok(begun) => begun.then_some(Ok(())),
+            Err(error) => Some(Err(self.failed("begin", error, false))),
+        }
     }
 
     fn begin(&mut self, durable: bool) -> Result<(), WorkError> {

@@ -136,7 +136,15 @@ impl FileLocks {
             let mut options = OpenOptions::new();
             options.read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
             let file = options.open(path).ok()?;
-            if let Err(error) = ofd_lock(&file, libc::F_RDLCK, bytes) {
+            let mut locked = ofd_lock(&file, libc::F_RDLCK, bytes.clone());
+            for _ in 0..PROBE_RETRIES {
+                // Another program may hold it for a moment, to see whether it is the last one.
+                if locked.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+                    std::thread::sleep(PROBE_PAUSE);
+                    locked = ofd_lock(&file, libc::F_RDLCK, bytes.clone());
+                }
+            }
+            if let Err(error) = locked {
                 tracing::debug!(path = %path.display(), %error, "no lock of our own");
             }
             // In any case it stays open: see `release`.

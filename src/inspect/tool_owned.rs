@@ -52,7 +52,11 @@ impl ToolOwnedFiles {
                 if !seen.insert(dir.clone()) {
                     break;
                 }
-                linked.extend(link(view, &dir, &git, outside)?);
+                match link(view, &dir, &git, outside) {
+                    // What is in a closed directory is not shown either.
+                    Err(InspectError::Path { source: FsError::Access, .. }) => {}
+                    found => linked.extend(found?),
+                }
             }
         }
         Ok(Self { linked })

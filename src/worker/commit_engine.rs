@@ -96,6 +96,10 @@ impl CommitEngine {
         alone: &mut SingleOperation<'_>,
         durable: bool,
     ) -> Option<Result<Committed<()>, WorkError>> {
+        // If it turns out to change nothing, there must be nothing that it would have to sync.
+        if durable && !self.is_synced() {
+            return None;
+        }
         if let Err(error) = self.try_begin(durable)? {
             return Some(Err(error));
         }
@@ -112,7 +116,7 @@ impl CommitEngine {
         if let Err(error) = self.try_begin(true)? {
             return Some(Err(error));
         }
-        let begun = Instant::now();
+        let begun = Some(Instant::now());
         // A batch without an operation: its commit is a sync.
         let outcome = self.writer.as_mut()?.commit();
         Some(self.note_sync(begun, outcome))
@@ -208,7 +212,7 @@ impl CommitEngine {
         if !self.run_batch(batch, durable)? {
             // No change to commit, so the file is not written.
             self.abort()?;
-            return if durable { self.sync() } else { Ok(()) };
+            return if durable && !self.is_synced() { self.sync() } else { Ok(()) };
         }
         self.status.commits.step();
         let begun = Instant::now();
@@ -293,18 +297,18 @@ impl CommitEngine {
 
     /// Syncs all earlier commits.
     pub fn sync(&mut self) -> Result<(), WorkError> {
-        let begun = Instant::now();
+        let begun = (!self.is_synced()).then(Instant::now);
         let outcome = self.writer()?.sync();
         self.note_sync(begun, outcome)
     }
 
-    /// Records the outcome of a sync that began at `begun`.
+    /// Records the outcome of a sync that began at `begun`; `None` if there was nothing to sync.
     fn note_sync(
         &mut self,
-        begun: Instant,
+        begun: Option<Instant>,
         outcome: Result<(), StoreError>,
     ) -> Result<(), WorkError> {
-        self.last_sync_took = Some(begun.elapsed());
+        self.last_sync_took = begun.map(|begun| begun.elapsed()).or(self.last_sync_took);
         match outcome {
             Ok(()) => {
                 self.clean = true;

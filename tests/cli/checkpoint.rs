@@ -27,6 +27,29 @@ fn said(world: &World, code: i32, words: &str) -> String {
     all
 }
 
+/// Checks that the patch from one checkpoint to another, or to now, makes one tree of the other.
+fn check_patch(world: &World, from: &str, to: Option<&str>) {
+    let at = to.map(|to| format!(" --at {to}")).unwrap_or_default();
+    let until = to.map(|to| format!(" --to {to}")).unwrap_or_default();
+    for dir in ["then", "now"] {
+        let _ = std::fs::remove_dir_all(world.scratch().join(dir));
+    }
+    said(world, 0, &format!("export SESSION --at {from} --dir then"));
+    said(world, 0, &format!("export SESSION{at} --dir now"));
+    let patch = ask(world, &format!("diff SESSION -p --from {from}{until}")).stdout;
+    let patch = String::from_utf8(patch).unwrap();
+    std::fs::write(world.scratch().join("patch"), &patch).unwrap();
+    let mut git = std::process::Command::new("git");
+    git.current_dir(world.scratch().join("then")).args(["apply", "-p1", "../patch"]);
+    let applied = git.env("GIT_CEILING_DIRECTORIES", world.scratch()).output().unwrap();
+    assert!(applied.status.success(), "{patch}{}", String::from_utf8_lossy(&applied.stderr));
+    let mut diff = std::process::Command::new("diff");
+    diff.current_dir(world.scratch()).args(["-r", "--no-dereference", "then", "now"]);
+    let compared = diff.output().unwrap();
+    let differs = String::from_utf8_lossy(&compared.stdout).into_owned();
+    assert!(compared.status.success(), "{from}: {differs}\n{patch}");
+}
+
 /// Whether the session is served or at rest makes no difference.
 #[test]
 fn the_tree_at_a_checkpoint_is_shown() {
@@ -156,25 +179,7 @@ fn what_changed_between_checkpoints_is_listed_counted_and_a_patch() {
     assert!(said(&world, 2, "diff SESSION --from second nowhere").contains("nowhere"));
 
     for (from, to) in [("first", Some("second")), ("second", None), ("first", None)] {
-        let at = to.map(|to| format!(" --at {to}")).unwrap_or_default();
-        let until = to.map(|to| format!(" --to {to}")).unwrap_or_default();
-        for dir in ["then", "now"] {
-            let _ = std::fs::remove_dir_all(world.scratch().join(dir));
-        }
-        said(&world, 0, &format!("export SESSION --at {from} --dir then"));
-        said(&world, 0, &format!("export SESSION{at} --dir now"));
-        let patch = ask(&world, &format!("diff SESSION -p --from {from}{until}")).stdout;
-        let patch = String::from_utf8(patch).unwrap();
-        std::fs::write(world.scratch().join("patch"), &patch).unwrap();
-        let mut git = std::process::Command::new("git");
-        git.current_dir(world.scratch().join("then")).args(["apply", "-p1", "../patch"]);
-        let applied = git.env("GIT_CEILING_DIRECTORIES", world.scratch()).output().unwrap();
-        assert!(applied.status.success(), "{patch}{}", String::from_utf8_lossy(&applied.stderr));
-        let mut diff = std::process::Command::new("diff");
-        diff.current_dir(world.scratch()).args(["-r", "--no-dereference", "then", "now"]);
-        let compared = diff.output().unwrap();
-        let differs = String::from_utf8_lossy(&compared.stdout).into_owned();
-        assert!(compared.status.success(), "{from}: {differs}\n{patch}");
+        check_patch(&world, from, to);
     }
     world.open_again();
 }
@@ -230,4 +235,30 @@ fn a_tool_call_begins_with_a_checkpoint() {
         }
         world.open_again();
     }
+}
+
+#[test]
+fn what_moved_onto_another_object_or_with_its_directory_is_whole() {
+    let base = "d/x \"x\"\nd/e/y \"y\"\nd/e/z \"z\"\ng \"one\"\nh \"two\"\nf/file \"f\"\n";
+    let mut world = World::new(base);
+    world.close();
+    said(&world, 0, "checkpoint create SESSION one");
+    for words in ["mv SESSION g h", "mv SESSION d/e e2", "rm SESSION f/file", "mv SESSION d f/file"]
+    {
+        said(&world, 0, words);
+    }
+    let listed = said(&world, 1, "diff SESSION --from one");
+    assert_eq!(listed, "R /d/e -> /e2/\nD /f/file\nR /d -> /f/file/\nD /h\nR /g -> /h\n");
+    check_patch(&world, "one", None);
+    let counted = said(&world, 1, "diff SESSION --from one --shortstat h g");
+    assert!(counted.contains("2 files changed, 1 insertion(+), 2 deletions(-)"), "{counted}");
+
+    // Of what moved with its directory, what is named.
+    assert_eq!(said(&world, 1, "diff SESSION --from one e2/y"), "R /d/e/y -> /e2/y\n");
+    let patch = said(&world, 1, "diff SESSION -p --from one e2/y");
+    assert!(patch.contains("rename to e2/y") && !patch.contains("e2/z"), "{patch}");
+    assert!(!said(&world, 1, "diff SESSION -p --from one h").contains("e2"));
+    let without = said(&world, 1, "diff SESSION -p --from one --exclude e2");
+    assert!(!without.contains("e2") && without.contains("f/file/x"), "{without}");
+    world.open_again();
 }

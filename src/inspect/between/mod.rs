@@ -4,21 +4,20 @@
 //! of the trees has. An object is the same at both moments if it has the same file number and type.
 
 mod moves;
+mod objects;
 mod patch;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::diff::{
-    ChangedFields, DiffOptions, Difference, DifferenceKind, PIECE_BYTES, at, is_dropping,
-};
+use super::diff::{ChangedFields, DiffOptions, Difference, DifferenceKind, at, is_dropping};
 use super::error::{InspectError, Result};
 use super::opened::OpenSession;
 use super::walk::{WalkControl, walk_past_denied};
-use crate::base::{BaseAttr, BasePath};
 use crate::delta::{Checkpoint, MergedPath};
-use crate::overlay::{BaseObject, Change, TreeObject, TreeView};
+use crate::overlay::{Change, TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
 use moves::MovedDirs;
+use objects::{as_base_object, differs, is_same};
 pub use patch::{patch_between, stats_between};
 
 /// Two moments of one session.
@@ -41,8 +40,8 @@ pub struct TreeDifferences {
     pub all: Vec<Difference>,
     /// What the base denies access to.
     pub denied: Vec<MergedPath>,
-    /// The objects at the earlier moment, by the path of the difference.
-    earlier: BTreeMap<MergedPath, TreeObject>,
+    /// Their objects at the earlier moment.
+    earlier: Vec<Option<TreeObject>>,
     moves: MovedDirs,
 }
 
@@ -244,12 +243,10 @@ impl<'a> Comparison<'a> {
     }
 
     /// The differences that the options include.
-    fn finish(self, options: &DiffOptions) -> Result<TreeDifferences> {
-        let mut found = TreeDifferences { moves: self.moves, ..TreeDifferences::default() };
-        let is_shown = |object: &TreeObject| {
-            options.selection.has(self.new, object.path(), is_dir(object))
-                && (options.client_temp_files || !is_dropping(object.path()))
-        };
+    fn finish(mut self, options: &DiffOptions) -> Result<TreeDifferences> {
+        let carried = self.carried_of_paths(options)?;
+        let mut found = TreeDifferences { moves: self.moves, ..Default::default() };
+        let is_shown = |object: &TreeObject| is_shown(options, self.new, object);
         for (path, before) in self.removed.into_iter().filter(|(_, object)| is_shown(object)) {
             found.push(DifferenceKind::Deleted, path, (Some(before), None));
         }
@@ -257,12 +254,7 @@ impl<'a> Comparison<'a> {
             found.push(DifferenceKind::Added, path, (None, Some(after)));
         }
         for (path, (before, after)) in self.both {
-            // A move is selected by either path, and excluded by either.
-            let is_excluded = |object: &TreeObject| {
-                options.selection.is_excluded(self.new, object.path(), is_dir(object))
-            };
-            let is_selected = is_shown(&before) || is_shown(&after);
-            if !is_selected || is_excluded(&before) || is_excluded(&after) {
+            if !is_chosen(options, self.new, &before, &after) {
                 continue;
             }
             let differs = differs((self.old, &before), (self.new, &after))?;
@@ -281,13 +273,46 @@ impl<'a> Comparison<'a> {
                 found.push_differing(kind, path, (before, after), (differs, !is_move));
             }
         }
-        found.all.sort_by(|a, b| (&a.path, a.kind as u8).cmp(&(&b.path, b.kind as u8)));
+        for (before, after) in carried {
+            let path = after.path().clone();
+            let kind = DifferenceKind::Renamed;
+            found.push_differing(kind, path, (before, after), (ChangedFields::default(), true));
+        }
+        found.sort();
         found.denied = self.denied.into_iter().collect();
         Ok(found)
+    }
+
+    /// The selected objects that moved along with a directory that is not selected itself.
+    fn carried_of_paths(&mut self, options: &DiffOptions) -> Result<Vec<(TreeObject, TreeObject)>> {
+        let (old, new, selection) = (self.old, self.new, &options.selection);
+        let mut carried = Vec::new();
+        let moves: Vec<_> = self.moves.iter().map(|(a, b)| (a.clone(), b.clone())).collect();
+        for (from, to) in moves {
+            let has = |dir: &MergedPath| selection.has(new, dir, true);
+            let may_hold = selection.may_hold(&from) || selection.may_hold(&to);
+            if selection.is_everything() || has(&from) || has(&to) || !may_hold {
+                continue;
+            }
+            let moved = carried_by(old, new, &self.moves, &to, &mut self.denied)?;
+            carried.extend(moved.into_iter().filter(|(before, after)| {
+                !self.both.contains_key(after.path()) && is_chosen(options, new, before, after)
+            }));
+        }
+        Ok(carried)
     }
 }
 
 impl TreeDifferences {
+    /// Sorts the differences by path, deletions before what is there now.
+    fn sort(&mut self) {
+        let (all, earlier) = (std::mem::take(&mut self.all), std::mem::take(&mut self.earlier));
+        let mut both: Vec<_> = all.into_iter().zip(earlier).collect();
+        let is_there = |difference: &Difference| difference.kind != DifferenceKind::Deleted;
+        both.sort_by(|(a, _), (b, _)| (&a.path, is_there(a)).cmp(&(&b.path, is_there(b))));
+        (self.all, self.earlier) = both.into_iter().unzip();
+    }
+
     fn push(
         &mut self,
         kind: DifferenceKind,
@@ -295,7 +320,7 @@ impl TreeDifferences {
         (before, after): (Option<TreeObject>, Option<TreeObject>),
     ) {
         let old = before.as_ref().and_then(as_base_object);
-        self.earlier.extend(before.map(|before| (path.clone(), before)));
+        self.earlier.push(before);
         let change = Change { after, ..Change::at(path.clone()) };
         let differs = ChangedFields::default();
         self.all.push(Difference { kind, differs, path, old, change });
@@ -309,7 +334,7 @@ impl TreeDifferences {
         (differs, moved_with_parent): (ChangedFields, bool),
     ) {
         let old = as_base_object(&before);
-        self.earlier.insert(path.clone(), before);
+        self.earlier.push(Some(before));
         let is_moved = kind == DifferenceKind::Renamed;
         let change = Change::at(path.clone());
         let change = Change { after: Some(after), is_moved, moved_with_parent, ..change };
@@ -325,7 +350,13 @@ fn below(
     denied: &mut Vec<MergedPath>,
 ) -> Result<()> {
     let dirs: Vec<_> = objects.values().filter(|object| is_dir(object)).cloned().collect();
+    let mut walked = BTreeSet::new();
     for dir in dirs {
+        let mut above = dir.path().above().take_while(|above| !seen.contains(above));
+        if above.any(|above| walked.contains(&above)) {
+            continue;
+        }
+        walked.insert(dir.path().clone());
         walk_past_denied(view, &dir, &|_| true, denied, &mut |_, object, _| {
             if seen.contains(object.path()) {
                 return Ok(WalkControl::Past);
@@ -337,91 +368,48 @@ fn below(
     Ok(())
 }
 
+/// What moved along with the directory that is at `to` now, and is the same: old and new object.
+fn carried_by(
+    old: &TreeView<'_>,
+    new: &TreeView<'_>,
+    moves: &MovedDirs,
+    to: &MergedPath,
+    denied: &mut BTreeSet<MergedPath>,
+) -> Result<Vec<(TreeObject, TreeObject)>> {
+    let mut carried = Vec::new();
+    let Some(dir) = new.find(to).map_err(|source| at(to, source))? else { return Ok(carried) };
+    let mut closed = Vec::new();
+    walk_past_denied(new, &dir, &|_| true, &mut closed, &mut |_, object, _| {
+        let from = moves.old_path(object.path());
+        let before = old.find(&from).map_err(|source| at(&from, source))?;
+        if let Some(before) = before.filter(|before| is_same(before, object)) {
+            carried.push((before, object.clone()));
+        }
+        Ok(WalkControl::Deeper)
+    })?;
+    denied.extend(closed);
+    Ok(carried)
+}
+
+fn is_shown(options: &DiffOptions, view: &TreeView<'_>, object: &TreeObject) -> bool {
+    options.selection.has(view, object.path(), is_dir(object))
+        && (options.client_temp_files || !is_dropping(object.path()))
+}
+
+/// Whether an object at both moments is chosen: by either path, and excluded by none.
+fn is_chosen(
+    options: &DiffOptions,
+    view: &TreeView<'_>,
+    before: &TreeObject,
+    after: &TreeObject,
+) -> bool {
+    let is_excluded =
+        |object: &TreeObject| options.selection.is_excluded(view, object.path(), is_dir(object));
+    (is_shown(options, view, before) || is_shown(options, view, after))
+        && !is_excluded(before)
+        && !is_excluded(after)
+}
+
 fn is_dir(object: &TreeObject) -> bool {
     object.attr().kind == FileKind::Directory
-}
-
-/// Whether two objects are one at two moments.
-fn is_same(before: &TreeObject, after: &TreeObject) -> bool {
-    let (before, after) = (before.attr(), after.attr());
-    (before.fileid, before.kind) == (after.fileid, after.kind)
-}
-
-/// The properties in which an object differs.
-fn differs(
-    (old, before): (&TreeView<'_>, &TreeObject),
-    (new, after): (&TreeView<'_>, &TreeObject),
-) -> Result<ChangedFields> {
-    let (a, b) = (before.attr(), after.attr());
-    let content = match a.kind {
-        _ if a.kind != b.kind => false,
-        FileKind::Regular => a.size != b.size || bytes_differ((old, before), (new, after))?,
-        FileKind::Symlink => {
-            let target = |view: &TreeView<'_>, link: &TreeObject| {
-                view.target(link).map_err(|source| at(link.path(), source))
-            };
-            target(old, before)? != target(new, after)?
-        }
-        _ => a.rdev != b.rdev,
-    };
-    Ok(ChangedFields {
-        content,
-        mode: a.kind != FileKind::Symlink && a.mode != b.mode,
-        owner: (a.uid, a.gid) != (b.uid, b.gid),
-        mtime: a.mtime != b.mtime,
-    })
-}
-
-/// Whether the contents of two files of one size differ.
-fn bytes_differ(
-    (old, before): (&TreeView<'_>, &TreeObject),
-    (new, after): (&TreeView<'_>, &TreeObject),
-) -> Result<bool> {
-    if before.base_path().is_some() && before.base_path() == after.base_path() {
-        return Ok(false);
-    }
-    let (mut a, mut b) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
-    let data = |view: &TreeView<'_>, file: &TreeObject, offset| {
-        view.next_data(file, offset).map_err(|source| at(file.path(), source))
-    };
-    let mut offset = 0;
-    // A range that is a hole in both files is equal.
-    loop {
-        let starts = [data(old, before, offset)?, data(new, after, offset)?];
-        let start = starts.into_iter().flatten().map(|data| data.start).min();
-        let Some(start) = start.filter(|start| *start < after.attr().size) else {
-            return Ok(false);
-        };
-        let read = |view: &TreeView<'_>, file: &TreeObject, buffer: &mut [u8]| {
-            view.read(file, start, buffer).map_err(|source| at(file.path(), source))
-        };
-        let (got, there) = (read(new, after, &mut b)?, read(old, before, &mut a)?);
-        if got == 0 || a[..there] != b[..got] {
-            return Ok(true);
-        }
-        offset = start + got as u64;
-    }
-}
-
-/// An object at the earlier moment, as differences hold it.
-fn as_base_object(object: &TreeObject) -> Option<BaseObject> {
-    let path = BasePath::from_bytes(&object.path().as_bytes()[1..])?;
-    let attr = object.attr();
-    let attr = BaseAttr {
-        kind: attr.kind,
-        mode: attr.mode,
-        nlink: attr.nlink,
-        uid: attr.uid,
-        gid: attr.gid,
-        size: attr.size,
-        used: attr.used,
-        rdev: attr.rdev,
-        dev: 0,
-        ino: 0,
-        fileid: attr.fileid,
-        atime: attr.atime,
-        mtime: attr.mtime,
-        ctime: attr.ctime,
-    };
-    Some(BaseObject { path, attr })
 }

@@ -4,16 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
-use super::{Moments, TreeDifferences, is_dir, is_same};
+use super::{Moments, TreeDifferences, carried_by, is_chosen, is_dir};
 use crate::delta::MergedPath;
-use crate::inspect::diff::{DiffOptions, DifferenceKind, at};
+use crate::inspect::diff::{DiffOptions, Difference};
 use crate::inspect::error::Result;
 use crate::inspect::patch::{
     EachPair, Failure, MAX_FILE_BYTES, PatchOmissions, PatchStats, Style, blob, count, has_blob,
     write_file,
 };
 use crate::inspect::tool_owned::ToolOwnedFiles;
-use crate::inspect::walk::{WalkControl, walk_past_denied};
 use crate::overlay::{TreeObject, TreeView};
 
 /// Both sides of a file or link that changed.
@@ -31,7 +30,7 @@ pub fn patch_between(
 ) -> Result<io::Result<PatchOmissions>> {
     moments.with_views(|old, new| {
         let found = moments.differences_of(old, new, options)?;
-        let (sides, mut left_out) = collect(moments, (old, new), &found, style)?;
+        let (sides, mut left_out) = collect(moments, (old, new), &found, (options, style))?;
         let is_too_large = |side: &Option<TreeObject>| {
             side.as_ref().is_some_and(|object| object.attr().size > MAX_FILE_BYTES)
         };
@@ -57,7 +56,7 @@ pub fn stats_between(
 ) -> Result<PatchStats> {
     moments.with_views(|old, new| {
         let found = moments.differences_of(old, new, options)?;
-        let (sides, mut left_out) = collect(moments, (old, new), &found, style)?;
+        let (sides, mut left_out) = collect(moments, (old, new), &found, (options, style))?;
         let mut files = Vec::new();
         let counted = each((old, new), &sides, &mut |old, new| {
             count(old, new, style, &mut files, &mut left_out.only_space)
@@ -77,7 +76,7 @@ fn collect(
     moments: &Moments<'_>,
     (old, new): (&TreeView<'_>, &TreeView<'_>),
     found: &TreeDifferences,
-    style: &Style,
+    (options, style): (&DiffOptions, &Style),
 ) -> Result<(BTreeMap<MergedPath, Sides>, PatchOmissions)> {
     let mut sides: BTreeMap<MergedPath, Sides> = BTreeMap::new();
     let mut left_out = PatchOmissions {
@@ -86,37 +85,47 @@ fn collect(
         ..PatchOmissions::default()
     };
     let mut dirs = BTreeSet::new();
-    for difference in &found.all {
-        let path = &difference.path;
-        let before = match difference.kind {
-            DifferenceKind::Added => None,
-            _ => found.earlier.get(path).cloned(),
-        };
-        let after = difference.change.after.clone();
-        if let (Some(before), Some(after)) = (&before, &after) {
-            let (old, new) = (before.attr(), after.attr());
-            let has_mode = old.kind == new.kind && has_blob(new.kind);
-            let is_said = has_mode && (old.mode ^ new.mode) & !0o111 == 0;
-            if difference.differs.owner || difference.differs.mode && !is_said {
-                left_out.attributes.push(path.clone());
-            }
+    let mut renamed = Vec::new();
+    for (difference, before) in found.all.iter().zip(&found.earlier) {
+        let (path, after) = (&difference.path, difference.change.after.as_ref());
+        let before = before.as_ref();
+        note_omissions(difference, (before, after), &mut left_out);
+        let is_whole = before.is_none() || after.is_none();
+        if is_whole && before.into_iter().chain(after).any(is_dir) {
+            dirs.insert(path.clone());
         }
-        for object in before.iter().chain(&after).filter(|object| !has_blob(object.attr().kind)) {
-            match is_dir(object) {
-                true if before.is_none() || after.is_none() => drop(dirs.insert(path.clone())),
-                true => {}
-                false => left_out.special += 1,
+        let [before, after] = [before, after].map(|side| side.filter(|side| is_blob(side)));
+        match (before, after) {
+            (Some(before), Some(after)) if before.path() != after.path() => {
+                renamed.push((before.clone(), after.clone()));
             }
-        }
-        let files = [before, after].map(|side| side.filter(|side| has_blob(side.attr().kind)));
-        let [before, after] = files;
-        if before.is_some() || after.is_some() {
-            let there = sides.entry(path.clone()).or_default();
-            there.0 = there.0.take().or(before);
-            there.1 = there.1.take().or(after);
+            (None, None) => {}
+            (before, after) => {
+                let there = sides.entry(path.clone()).or_default();
+                there.0 = there.0.take().or(before.cloned());
+                there.1 = there.1.take().or(after.cloned());
+            }
         }
     }
-    carried((old, new), found, &mut sides, &mut left_out)?;
+    let known = renamed.iter().map(|(_, after)| after.path().clone());
+    let mut known: BTreeSet<_> = known.collect();
+    for (before, after) in carried((old, new), found, options, &mut left_out)? {
+        if known.insert(after.path().clone())
+            && sides.get(after.path()).is_none_or(|(_, there)| there.is_none())
+        {
+            renamed.push((before, after));
+        }
+    }
+    for (before, after) in renamed {
+        let (from, to) = (before.path().clone(), after.path().clone());
+        let there = sides.entry(to).or_default();
+        there.1 = Some(after);
+        match there.0 {
+            None => there.0 = Some(before),
+            // The object that was there is gone: git takes no rename to its path.
+            Some(_) => drop(sides.entry(from).or_default().0.get_or_insert(before)),
+        }
+    }
     let used: BTreeSet<_> = sides.keys().map(MergedPath::parent).collect();
     let is_empty = |dir: &&MergedPath| !used.contains(dir) && dir.first_below(&used).is_none();
     left_out.empty_dirs = dirs.iter().filter(is_empty).count() as u64;
@@ -134,30 +143,49 @@ fn collect(
     Ok((sides, left_out))
 }
 
-/// Adds the files that moved along with their directories.
+/// Counts what a patch cannot hold of a difference.
+fn note_omissions(
+    difference: &Difference,
+    (before, after): (Option<&TreeObject>, Option<&TreeObject>),
+    left_out: &mut PatchOmissions,
+) {
+    if let (Some(before), Some(after)) = (before, after) {
+        let (old, new) = (before.attr(), after.attr());
+        let has_mode = old.kind == new.kind && has_blob(new.kind);
+        let is_said = has_mode && (old.mode ^ new.mode) & !0o111 == 0;
+        if difference.differs.owner || difference.differs.mode && !is_said {
+            left_out.attributes.push(difference.path.clone());
+        }
+    }
+    let is_special = |object: &&TreeObject| !is_dir(object) && !is_blob(object);
+    left_out.special += before.into_iter().chain(after).filter(is_special).count() as u64;
+}
+
+fn is_blob(object: &TreeObject) -> bool {
+    has_blob(object.attr().kind)
+}
+
+/// The chosen files that moved along with their directories.
 fn carried(
     (old, new): (&TreeView<'_>, &TreeView<'_>),
     found: &TreeDifferences,
-    sides: &mut BTreeMap<MergedPath, Sides>,
+    options: &DiffOptions,
     left_out: &mut PatchOmissions,
-) -> Result<()> {
-    for (_, to) in found.moves.iter() {
-        let Some(dir) = new.find(to).map_err(|source| at(to, source))? else { continue };
-        let mut denied = Vec::new();
-        walk_past_denied(new, &dir, &|_| true, &mut denied, &mut |_, object, _| {
-            let (path, from) = (object.path(), found.moves.old_path(object.path()));
-            if !has_blob(object.attr().kind) || sides.contains_key(path) {
-                return Ok(WalkControl::Deeper);
-            }
-            let before = old.find(&from).map_err(|source| at(&from, source))?;
-            if let Some(before) = before.filter(|before| is_same(before, object)) {
-                sides.insert(path.clone(), (Some(before), Some(object.clone())));
-            }
-            Ok(WalkControl::Deeper)
-        })?;
-        left_out.denied.append(&mut denied);
+) -> Result<Vec<(TreeObject, TreeObject)>> {
+    let (mut all, mut denied) = (Vec::new(), BTreeSet::new());
+    let selection = &options.selection;
+    for (from, to) in found.moves.iter() {
+        let may_hold = |dir: &MergedPath| selection.has(new, dir, true) || selection.may_hold(dir);
+        if may_hold(from) || may_hold(to) {
+            let carried = carried_by(old, new, &found.moves, to, &mut denied)?;
+            let is_wanted = |before: &TreeObject, after: &TreeObject| {
+                is_blob(after) && is_chosen(options, new, before, after)
+            };
+            all.extend(carried.into_iter().filter(|(before, after)| is_wanted(before, after)));
+        }
     }
-    Ok(())
+    left_out.denied.extend(denied);
+    Ok(all)
 }
 
 /// Calls `each` for both sides of each file, in the order of their paths.

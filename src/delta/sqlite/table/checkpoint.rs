@@ -11,7 +11,7 @@ use crate::delta::{
 };
 use crate::vfs::Time;
 
-use super::{old_rows, schema, value};
+use super::{meta, old_rows, schema, value};
 
 const TABLE: &str = "
 CREATE TABLE IF NOT EXISTS acetate_checkpoint (
@@ -87,10 +87,15 @@ pub fn unchanged(conn: &Connection, has_any: bool) -> Result<Option<MadeCheckpoi
     }
     let last = "SELECT ifnull(max(id), 0) FROM acetate_op WHERE procedure <> 'REFUSE'";
     let last: i64 = conn.prepare_cached(last)?.query_row([], |row| row.get(0))?;
+    // Rows that were pruned may have been later ones.
+    let kept = "SELECT ifnull(min(id), 1) FROM acetate_op";
+    let kept: i64 = conn.prepare_cached(kept)?.query_row([], |row| row.get(0))?;
     if !has_any {
-        return Ok((last == 0).then_some(MadeCheckpoint::Unneeded));
+        let is_unchanged = last == 0 && meta::get::<i64>(conn, meta::AUDIT_DROPPED)?.is_none();
+        return Ok(is_unchanged.then_some(MadeCheckpoint::Unneeded));
     }
-    let newest = all(conn)?.pop().filter(|newest| newest.last_op >= last);
+    let is_unchanged = |newest: &Checkpoint| newest.last_op >= last.max(kept - 1);
+    let newest = all(conn)?.pop().filter(is_unchanged);
     Ok(newest.map(MadeCheckpoint::Reused))
 }
 

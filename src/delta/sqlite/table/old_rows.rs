@@ -323,6 +323,7 @@ pub fn changed(
     from: &Checkpoint,
     until: Option<&Checkpoint>,
 ) -> Result<ChangedRows> {
+    let made_until = until.map_or(i64::MAX, |until| until.next_ino.0.cast_signed());
     let until = until.map_or(i64::MAX, |until| until.id.0);
     let between = "checkpoint >= ?1 AND checkpoint < ?2";
     let mut changed = ChangedRows::default();
@@ -343,8 +344,8 @@ pub fn changed(
     numbers(&pieces, [from.id.0, until], &mut changed.objects)?;
     // What was made is saved only for later checkpoints.
     let made = from.next_ino.0.cast_signed();
-    let now = "SELECT ino FROM fs_inode WHERE ino >= ?1 AND ?2";
-    numbers(now, [made, 1], &mut changed.objects)?;
+    let now = "SELECT ino FROM fs_inode WHERE ino >= ?1 AND ino < ?2";
+    numbers(now, [made, made_until], &mut changed.objects)?;
     let then =
         format!("SELECT DISTINCT ino FROM {OLD}{INODES} WHERE ino >= ?1 AND checkpoint > ?2");
     numbers(&then, [made, from.id.0], &mut changed.objects)?;

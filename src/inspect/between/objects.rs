@@ -33,7 +33,8 @@ pub(super) fn differs(
         content,
         mode: a.kind != FileKind::Symlink && a.mode != b.mode,
         owner: (a.uid, a.gid) != (b.uid, b.gid),
-        mtime: a.mtime != b.mtime,
+        // That of a directory follows from its entries.
+        mtime: a.kind != FileKind::Directory && a.mtime != b.mtime,
     })
 }
 

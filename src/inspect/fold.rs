@@ -140,25 +140,10 @@ pub fn entries(
         let mut folder = Folder::new(opened, view, options, folding, &differences);
         let rest = folder.dirs(differences)?;
         let rest = if folding.own { folder.own(rest)? } else { rest };
-        Ok(folder.sorted_with(rest))
-    })
-}
-
-/// As [`entries`], where each object in a deleted directory has its own difference.
-///
-/// # Errors
-/// As [`entries`].
-pub fn entries_of_each(
-    opened: &OpenSession,
-    options: &DiffOptions,
-    folding: FoldOptions,
-    differences: Vec<Difference>,
-) -> Result<Vec<FoldedLine>> {
-    opened.with_tree(|view| {
-        let mut folder = Folder::new(opened, view, options, folding, &[]);
-        let rest = folder.whole_dirs(differences);
-        let rest = if folding.own { folder.own(rest)? } else { rest };
-        Ok(folder.sorted_with(rest))
+        let mut entries = folder.entries;
+        entries.extend(rest.into_iter().map(|difference| FoldedLine::One(Box::new(difference))));
+        entries.sort_by(|a, b| a.path().cmp(b.path()));
+        Ok(entries)
     })
 }
 
@@ -222,68 +207,34 @@ impl<'a> Folder<'a> {
         Self { opened, view, options, folding, moved, entries: Vec::new() }
     }
 
-    /// The entries with those of the other differences, sorted by path.
-    fn sorted_with(self, rest: Vec<Difference>) -> Vec<FoldedLine> {
-        let mut entries = self.entries;
-        entries.extend(rest.into_iter().map(|difference| FoldedLine::One(Box::new(difference))));
-        entries.sort_by(|a, b| a.path().cmp(b.path()));
-        entries
-    }
-
-    /// Folds directories in which everything was added, or deleted; returns the other differences.
-    fn whole_dirs(&mut self, mut all: Vec<Difference>) -> Vec<Difference> {
-        all.sort_by(by_components);
-        let (mut rest, mut left) = (Vec::new(), std::collections::VecDeque::from(all));
-        while let Some(first) = left.pop_front() {
-            let inside = left.iter().take_while(|d| d.path.is_within(&first.path)).count();
-            let is_whole = left.iter().take(inside).all(|d| d.kind == first.kind);
-            let reason = match first.kind {
-                DifferenceKind::Added => Reason::Added,
-                DifferenceKind::Deleted => Reason::Deleted,
-                _ => {
-                    rest.push(first);
-                    continue;
-                }
-            };
-            if inside == 0 || !is_whole || !self.is_folded(&first) {
-                rest.push(first);
-                continue;
-            }
-            let path = first.path.clone();
-            let differences: Vec<_> = std::iter::once(first).chain(left.drain(..inside)).collect();
-            self.entries.push(FoldedLine::Folded(folded(path, reason, differences)));
-        }
-        rest
-    }
-
-    /// Whether a directory is folded, if it is new or deleted.
-    fn is_folded(&self, dir: &Difference) -> bool {
-        let is_named = self.options.selection.paths().any(|path| path.is_within(&dir.path));
-        self.folding.dirs && !is_named
-    }
-
     /// Folds new and deleted directories; returns the other differences.
     fn dirs(&mut self, mut all: Vec<Difference>) -> Result<Vec<Difference>> {
         all.sort_by(by_components);
         let mut rest = Vec::new();
         let mut left = std::collections::VecDeque::from(all);
         while let Some(first) = left.pop_front() {
-            let is_folded = self.is_folded(&first);
+            let is_named = self.options.selection.paths().any(|path| path.is_within(&first.path));
+            let is_folded = self.folding.dirs && !is_named;
             if is_removed_dir(&first) {
                 self.removed(first, is_folded, &mut rest)?;
                 continue;
             }
             let inside = left.iter().take_while(|d| d.path.is_within(&first.path)).count();
-            let is_new =
-                |d: &Difference| d.kind == DifferenceKind::Added && d.change.replaced.is_none();
-            let is_whole = is_new(&first) && left.iter().take(inside).all(is_new);
-            if !is_folded || inside == 0 || !is_whole {
+            let is_alike = |d: &Difference| d.kind == first.kind && d.change.replaced.is_none();
+            let is_whole = is_alike(&first) && left.iter().take(inside).all(is_alike);
+            let reason = match first.kind {
+                DifferenceKind::Added => Some(Reason::Added),
+                DifferenceKind::Deleted => Some(Reason::Deleted),
+                _ => None,
+            };
+            let reason = reason.filter(|_| is_folded && inside > 0 && is_whole);
+            let Some(reason) = reason else {
                 rest.push(first);
                 continue;
-            }
+            };
             let path = first.path.clone();
             let differences: Vec<_> = std::iter::once(first).chain(left.drain(..inside)).collect();
-            self.entries.push(FoldedLine::Folded(folded(path, Reason::Added, differences)));
+            self.entries.push(FoldedLine::Folded(folded(path, reason, differences)));
         }
         Ok(rest)
     }
@@ -406,9 +357,10 @@ fn by_components(a: &Difference, b: &Difference) -> std::cmp::Ordering {
     names(a).cmp(names(b))
 }
 
-/// Whether a difference is a deleted directory without a replacement at its path.
+/// Whether a difference is a deleted base directory without a replacement at its path. It stands
+/// for all that is in the directory.
 fn is_removed_dir(difference: &Difference) -> bool {
-    let before = difference.old.as_ref();
+    let before = difference.old.as_ref().filter(|_| difference.change.before.is_some());
     difference.kind == DifferenceKind::Deleted
         && before.is_some_and(|base| base.attr.kind == FileKind::Directory)
 }

@@ -239,7 +239,8 @@ fn a_tool_call_begins_with_a_checkpoint() {
 
 #[test]
 fn what_moved_onto_another_object_or_with_its_directory_is_whole() {
-    let base = "d/x \"x\"\nd/e/y \"y\"\nd/e/z \"z\"\ng \"one\"\nh \"two\"\nf/file \"f\"\n";
+    let base = "d/x \"x\"\nd/e/y \"y\"\nd/e/z \"z\"\nd/sub/deep \"deep\"\n\
+                g \"one\"\nh \"two\"\nf/file \"f\"\n";
     let mut world = World::new(base);
     world.close();
     said(&world, 0, "checkpoint create SESSION one");
@@ -255,6 +256,10 @@ fn what_moved_onto_another_object_or_with_its_directory_is_whole() {
 
     // Of what moved with its directory, what is named.
     assert_eq!(said(&world, 1, "diff SESSION --from one e2/y"), "R /d/e/y -> /e2/y\n");
+    // Once, though a directory above moved along with another.
+    said(&world, 0, "chmod SESSION 700 f/file/sub");
+    let once = said(&world, 1, "diff SESSION --from one f/file/sub/deep");
+    assert_eq!(once, "R /d/sub/deep -> /f/file/sub/deep\n");
     let patch = said(&world, 1, "diff SESSION -p --from one e2/y");
     assert!(patch.contains("rename to e2/y") && !patch.contains("e2/z"), "{patch}");
     assert!(!said(&world, 1, "diff SESSION -p --from one h").contains("e2"));

@@ -1,15 +1,13 @@
 //! `diff --from`: what changed between two checkpoints, or from one until now.
 
-use super::{Args, folding, list, output, patch, stat};
+use super::{Args, output, patch, print};
 use crate::cli::error::CliError;
-use crate::cli::output::Out;
 use crate::cli::selecting::tell_unmatched;
 use crate::cli::{Ending, output as stderr};
 use crate::inspect::between::{Moments, patch_between, stats_between};
-use crate::inspect::diff::{DiffOptions, Difference};
-use crate::inspect::fold::entries_of_each;
+use crate::inspect::diff::DiffOptions;
 use crate::inspect::opened::is_known;
-use crate::inspect::patch::{FileStat, PatchOmissions};
+use crate::inspect::patch::PatchOmissions;
 use crate::inspect::selection::Selection;
 
 /// Compares.
@@ -50,7 +48,7 @@ pub(super) fn run(args: &Args, from: &str) -> Result<Ending, CliError> {
     };
     let is_any = !differences.is_empty();
     let mut out = output(args);
-    print(args, &moments, &options, (differences, &files), &mut out)?;
+    print(args, (&new, &options), (differences, &files), &mut out)?;
     out.end()?;
     tell_unmatched(&options.selection, "change");
     stderr::tell_of_denied(&left_out.denied, "shown");
@@ -58,37 +56,4 @@ pub(super) fn run(args: &Args, from: &str) -> Result<Ending, CliError> {
         return Ok(Ending::Exit(2));
     }
     Ok(if is_any { Ending::Findings } else { Ending::Done })
-}
-
-fn print(
-    args: &Args,
-    moments: &Moments<'_>,
-    options: &DiffOptions,
-    (mut differences, files): (Vec<Difference>, &[FileStat]),
-    out: &mut Out,
-) -> Result<(), CliError> {
-    match args {
-        Args { numstat: true, .. } => stat::numstat(files, out),
-        Args { shortstat: true, .. } => stat::shortstat(files, out),
-        Args { json: true, .. } => {
-            differences.iter().try_for_each(|d| out.json(super::line::json(d)))
-        }
-        Args { name_only: true, .. } => {
-            differences.iter().try_for_each(|d| out.line(format_args!("{}", super::line::shown(d))))
-        }
-        Args { name_status: true, .. } => differences
-            .iter()
-            .try_for_each(|d| out.line(format_args!("{}", super::line::status(d)))),
-        Args { stat: true, .. } => {
-            let all = differences.clone();
-            let entries = entries_of_each(moments.new, options, folding(args), differences)?;
-            let look = stat::StatStyle { colour: args.color.is_on(), most_rows: usize::MAX };
-            stat::print(&entries, &all, files, &look, &mut |text| out.raw_line(text))
-        }
-        _ => {
-            let all = std::mem::take(&mut differences);
-            let entries = entries_of_each(moments.new, options, folding(args), all)?;
-            list(&entries, args, out)
-        }
-    }
 }

@@ -203,30 +203,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         differences.retain(|d| stat::has_attributes(d) || !left_out.only_space.contains(&d.path));
     }
     let mut out = output(args);
-    let each = |differences| each_path(&opened, &options, differences);
-    let print = |out: &mut Out| match args {
-        Args { numstat: true, .. } => stat::numstat(&files, out),
-        Args { shortstat: true, .. } => stat::shortstat(&files, out),
-        Args { stat: true, .. } => {
-            let look = stat::StatStyle { colour: args.color.is_on(), most_rows: usize::MAX };
-            let folded = entries(&opened, &options, folding(args), differences.clone())?;
-            stat::print(&folded, &each(differences)?, &files, &look, &mut |text| out.raw_line(text))
-        }
-        Args { hunks: true, .. } => {
-            differences.iter().try_for_each(|d| hunks::print(&opened, d, out))
-        }
-        Args { json: true, .. } => each(differences)?.iter().try_for_each(|d| out.json(json(d))),
-        Args { name_only: true, .. } => {
-            let each = each(differences)?;
-            each.iter().try_for_each(|d| out.line(format_args!("{}", line::shown(d))))
-        }
-        Args { name_status: true, .. } => {
-            let each = each(differences)?;
-            each.iter().try_for_each(|d| out.line(format_args!("{}", line::status(d))))
-        }
-        _ => list(&entries(&opened, &options, folding(args), differences)?, args, out),
-    };
-    print(&mut out)?;
+    print(args, (&opened, &options), (differences, &files), &mut out)?;
     out.end()?;
     patch::tell_of_renames(&left_out);
     tell_unmatched(&options.selection, "change");
@@ -240,6 +217,38 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         return Ok(Ending::Exit(2));
     }
     Ok(if is_any { Ending::Findings } else { Ending::Done })
+}
+
+/// Prints differences, in every form but that of a patch.
+fn print(
+    args: &Args,
+    (opened, options): (&OpenSession, &DiffOptions),
+    (differences, files): (Vec<Difference>, &[FileStat]),
+    out: &mut Out,
+) -> Result<(), CliError> {
+    let each = |differences| each_path(opened, options, differences);
+    match args {
+        Args { numstat: true, .. } => stat::numstat(files, out),
+        Args { shortstat: true, .. } => stat::shortstat(files, out),
+        Args { stat: true, .. } => {
+            let look = stat::StatStyle { colour: args.color.is_on(), most_rows: usize::MAX };
+            let folded = entries(opened, options, folding(args), differences.clone())?;
+            stat::print(&folded, &each(differences)?, files, &look, &mut |text| out.raw_line(text))
+        }
+        Args { hunks: true, .. } => {
+            differences.iter().try_for_each(|d| hunks::print(opened, d, out))
+        }
+        Args { json: true, .. } => each(differences)?.iter().try_for_each(|d| out.json(json(d))),
+        Args { name_only: true, .. } => {
+            let each = each(differences)?;
+            each.iter().try_for_each(|d| out.line(format_args!("{}", line::shown(d))))
+        }
+        Args { name_status: true, .. } => {
+            let each = each(differences)?;
+            each.iter().try_for_each(|d| out.line(format_args!("{}", line::status(d))))
+        }
+        _ => list(&entries(opened, options, folding(args), differences)?, args, out),
+    }
 }
 
 /// Where it is printed to: the pager, if there is one.

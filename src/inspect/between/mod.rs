@@ -128,17 +128,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The object at a path of a tree; `None` also for what the base denies access to.
     fn find(&mut self, view: &TreeView<'_>, path: &MergedPath) -> Result<Option<TreeObject>> {
-        match view.find(path) {
-            Ok(found) => Ok(found),
-            Err(FsError::NotDirectory | FsError::NotFound) => Ok(None),
-            Err(FsError::Access) => {
-                self.denied.insert(path.clone());
-                Ok(None)
-            }
-            Err(source) => Err(at(path, source)),
-        }
+        find(view, path, &mut self.denied)
     }
 
     /// Finds the directories that moved.
@@ -286,7 +277,7 @@ impl<'a> Comparison<'a> {
     /// The selected objects that moved along with a directory that is not selected itself.
     fn carried_of_paths(&mut self, options: &DiffOptions) -> Result<Vec<(TreeObject, TreeObject)>> {
         let (old, new, selection) = (self.old, self.new, &options.selection);
-        let mut carried = Vec::new();
+        let mut carried = BTreeMap::new();
         let moves: Vec<_> = self.moves.iter().map(|(a, b)| (a.clone(), b.clone())).collect();
         for (from, to) in moves {
             let has = |dir: &MergedPath| selection.has(new, dir, true);
@@ -295,11 +286,13 @@ impl<'a> Comparison<'a> {
                 continue;
             }
             let moved = carried_by(old, new, &self.moves, &to, &mut self.denied)?;
-            carried.extend(moved.into_iter().filter(|(before, after)| {
+            let chosen = moved.into_iter().filter(|(before, after)| {
                 !self.both.contains_key(after.path()) && is_chosen(options, new, before, after)
-            }));
+            });
+            // A directory may have moved along with another.
+            carried.extend(chosen.map(|pair| (pair.1.path().clone(), pair)));
         }
-        Ok(carried)
+        Ok(carried.into_values().collect())
     }
 }
 
@@ -342,6 +335,24 @@ impl TreeDifferences {
     }
 }
 
+/// The object at a path of a tree; `None` also for what the base denies access to: it is added to
+/// `denied`.
+fn find(
+    view: &TreeView<'_>,
+    path: &MergedPath,
+    denied: &mut BTreeSet<MergedPath>,
+) -> Result<Option<TreeObject>> {
+    match view.find(path) {
+        Ok(found) => Ok(found),
+        Err(FsError::NotDirectory | FsError::NotFound) => Ok(None),
+        Err(FsError::Access) => {
+            denied.insert(path.clone());
+            Ok(None)
+        }
+        Err(source) => Err(at(path, source)),
+    }
+}
+
 /// Adds everything below the directories among `objects`, but for what is `seen`.
 fn below(
     view: &TreeView<'_>,
@@ -377,12 +388,11 @@ fn carried_by(
     denied: &mut BTreeSet<MergedPath>,
 ) -> Result<Vec<(TreeObject, TreeObject)>> {
     let mut carried = Vec::new();
-    let Some(dir) = new.find(to).map_err(|source| at(to, source))? else { return Ok(carried) };
+    let Some(dir) = find(new, to, denied)? else { return Ok(carried) };
     let mut closed = Vec::new();
     walk_past_denied(new, &dir, &|_| true, &mut closed, &mut |_, object, _| {
         let from = moves.old_path(object.path());
-        let before = old.find(&from).map_err(|source| at(&from, source))?;
-        if let Some(before) = before.filter(|before| is_same(before, object)) {
+        if let Some(before) = find(old, &from, denied)?.filter(|before| is_same(before, object)) {
             carried.push((before, object.clone()));
         }
         Ok(WalkControl::Deeper)

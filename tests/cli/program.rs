@@ -4,8 +4,6 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
-#[cfg(target_os = "linux")]
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
@@ -144,22 +142,29 @@ impl Serving {
     /// The sessions that it has open and has not locked for SQLite in other processes, which would
     /// remove the WAL when they end. Its own SQLite's locks are not enough: a process loses them if
     /// it closes another descriptor of the file.
+    ///
+    /// The kernel is asked descriptor by descriptor: `/proc/locks` leaves out a lock if others go
+    /// while it is read.
     #[cfg(target_os = "linux")]
     fn not_locked(&self) -> Vec<String> {
-        let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).into_iter().flatten();
-        let named = |fd: std::path::PathBuf| {
-            let name = std::fs::read_link(&fd).ok()?.to_str()?.to_owned();
-            Some((name, std::fs::metadata(&fd).ok()?.ino()))
+        let process = std::path::PathBuf::from(format!("/proc/{}", self.child.id()));
+        let open = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let mut locks = BTreeMap::<String, String>::new();
+        for descriptor in open {
+            let Ok(name) = std::fs::read_link(descriptor.path()) else { continue };
+            let information = process.join("fdinfo").join(descriptor.file_name());
+            let information = std::fs::read_to_string(information).unwrap_or_default();
+            let of_file = locks.entry(name.to_string_lossy().into_owned()).or_default();
+            let lines = information.lines().filter(|line| line.starts_with("lock:"));
+            lines.for_each(|line| *of_file += &format!("{line}\n"));
+        }
+        let is_locked = |of_file: &str| {
+            let is_shared = |line: &str| line.contains("OFDLCK") && line.contains(" 1073741826 ");
+            of_file.lines().any(is_shared)
         };
-        let open: BTreeMap<_, _> = open.flatten().filter_map(|fd| named(fd.path())).collect();
-        let locks = std::fs::read_to_string("/proc/locks").unwrap();
-        let is_locked = |number: u64| {
-            let at = format!(":{number} 1073741826 ");
-            locks.lines().any(|line| line.contains("OFDLCK") && line.contains(&at))
-        };
-        let has_wal = |name: &str| open.contains_key(&format!("{name}-wal"));
-        let sessions = open.iter().filter(|(name, number)| has_wal(name) && !is_locked(**number));
-        sessions.map(|(name, _)| format!("{name}: {locks}")).collect()
+        let has_wal = |name: &str| locks.contains_key(&format!("{name}-wal"));
+        let sessions = locks.iter().filter(|(name, held)| has_wal(name) && !is_locked(held));
+        sessions.map(|(name, held)| format!("{name}: {held}")).collect()
     }
 
     pub fn signal(&self, name: &str) {

@@ -95,6 +95,18 @@ const EXAMPLES: &[(&[&str], &str)] = &[
   acetate discard work.db --dry-run /",
     ),
     (
+        &["restore"],
+        "Examples:
+  acetate restore work.db before             goes back to that checkpoint
+  acetate restore work.db '10 minutes ago' --dry-run",
+    ),
+    (
+        &["undo"],
+        "Examples:
+  acetate undo work.db                       takes back the last step
+  acetate undo work.db --dry-run             shows what that would change",
+    ),
+    (
         &["checkpoint"],
         "Examples:
   acetate checkpoint create work.db before   keeps this moment
@@ -232,10 +244,10 @@ const EXAMPLES: &[(&[&str], &str)] = &[
 /// Hints for names of commands that other programs have.
 const INSTEAD: &[(&[&str], &str)] = &[
     (
-        &["undo", "restore", "revert", "reset", "rollback", "checkout"],
-        "`acetate discard SESSION.db PATH` lets a path show the base again; `acetate apply --undo \
-         SESSION.db` undoes the last apply; `acetate snapshot` keeps a copy of a session to go \
-         back to",
+        &["revert", "reset", "rollback", "rewind", "checkout"],
+        "`acetate restore SESSION.db CHECKPOINT` goes back to a checkpoint, `acetate undo \
+         SESSION.db` takes back the last step; `acetate discard SESSION.db PATH` lets a path show \
+         the base again; `acetate apply --undo SESSION.db` undoes the last apply",
     ),
     (&["rename", "move"], "`acetate mv SESSION.db FROM TO` renames in the tree"),
     (&["copy"], "`acetate cp SESSION.db FROM TO` copies into, out of and within the tree"),
@@ -370,7 +382,10 @@ fn add_example(command: Command, words: &[&'static str], text: &'static str) -> 
 /// The commands by purpose.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["run", "mount", "umount", "serve", "init", "hide", "sessions", "config"]),
-    ("What has changed", &["status", "diff", "log", "apply", "discard", "checkpoint"]),
+    (
+        "What has changed",
+        &["status", "diff", "log", "apply", "discard", "checkpoint", "restore", "undo"],
+    ),
     ("Files in the tree", &["ls", "tree", "cat", "stat", "find", "du"]),
     ("Change the tree", &["write", "cp", "mv", "ln", "mkdir", "touch", "chmod", "rm", "rmdir"]),
     ("What the agent keeps", &["kv", "tool", "ctx"]),

@@ -63,6 +63,7 @@ mod partial;
 mod picking;
 mod quota;
 mod repair;
+mod restore;
 mod rm;
 mod rmdir;
 mod run;
@@ -143,6 +144,8 @@ enum Command {
     Rmdir(rmdir::Args),
     Discard(discard::Args),
     Checkpoint(checkpoint::Args),
+    Restore(restore::Args),
+    Undo(restore::UndoArgs),
     Quota(quota::Args),
     Sessions(sessions::Args),
     Config(config::Args),
@@ -290,6 +293,8 @@ impl Command {
             Self::Rm(args) => rm::run(&args),
             Self::Rmdir(args) => rmdir::run(&args),
             Self::Discard(args) => discard::run(&args),
+            Self::Restore(args) => restore::run(&args),
+            Self::Undo(args) => restore::undo(&args),
             Self::Checkpoint(args) => checkpoint::run(&args),
             Self::Quota(args) => quota::run(&args),
             Self::Sessions(args) => sessions::run(&args),

@@ -1,11 +1,11 @@
-//! A checkpoint to be made, as a request has it.
+//! A checkpoint to be made, and what a restore came to, as requests and answers have them.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::refusal::Refusal;
-use crate::delta::{CheckpointKind, NewCheckpoint};
+use crate::delta::{CheckpointKind, NewCheckpoint, RestoreOutcome};
 use crate::vfs::Time;
 
 /// A checkpoint to be made.
@@ -32,5 +32,33 @@ impl CheckpointText {
             .ok_or_else(|| Refusal::new(format!("{}: no kind of checkpoints", self.kind)))?;
         let (name, labels) = (self.name.clone(), self.labels.clone());
         Ok(NewCheckpoint { name, kind, labels, time: Time::default(), reuses: self.reuses })
+    }
+}
+
+/// What a restore came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RestoreAnswer {
+    /// The tree is that of the checkpoint.
+    Done {
+        /// The id of the checkpoint of the tree before.
+        before: i64,
+        /// How many objects of the session changed, came back or went.
+        objects: u64,
+    },
+    /// There is no such checkpoint.
+    NoCheckpoint,
+    /// Something changed since the user looked.
+    ChangedSince,
+}
+
+impl From<RestoreOutcome> for RestoreAnswer {
+    fn from(outcome: RestoreOutcome) -> Self {
+        match outcome {
+            RestoreOutcome::Restored(restored) => {
+                Self::Done { before: restored.before.0, objects: restored.rows.objects }
+            }
+            RestoreOutcome::NoCheckpoint => Self::NoCheckpoint,
+            RestoreOutcome::ChangedSince => Self::ChangedSince,
+        }
     }
 }

@@ -22,11 +22,12 @@ mod perform;
 mod refusal;
 mod registry;
 mod request;
+mod server_status;
 mod socket;
 mod usage;
 mod writing;
 
-pub use checkpoint_text::CheckpointText;
+pub use checkpoint_text::{CheckpointText, RestoreAnswer};
 pub use client::{ConnectError, ControlConnection, ControlError};
 pub use content::{ContentPart, ContentSource, Nothing, Reading};
 pub use copy_to_drop::{CopyToDrop, SeenBase};
@@ -35,7 +36,7 @@ pub use perform::perform;
 pub use refusal::{Refusal, RefusalAdvice};
 pub use registry::{Registered, RegistryEntry, entries};
 pub use request::{
-    Answer, AppliedObject, AttrChanges, Bound, ControlPeer, ItemKind, MakeItem, PathText, Request,
-    ServerStatus, WriteHow,
+    Answer, AppliedObject, AttrChanges, Bound, ItemKind, MakeItem, PathText, Request, WriteHow,
 };
+pub use server_status::{ControlPeer, ServerStatus};
 pub use usage::{ExportUsage, ExportsUsage, SessionUsage, UsageReport};

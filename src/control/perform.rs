@@ -10,9 +10,11 @@ use super::limits::{MAX_PATHS, TURN_MS};
 use super::refusal::{Refusal, RefusalAdvice};
 use super::request::{Answer, AppliedObject, Bound, PathText, Request};
 use super::usage::UsageReport;
-use crate::delta::{CheckpointId, Compacted, Ino, MadeCheckpoint, MergedPath, PendingCopies};
+use crate::delta::{
+    CheckpointId, Compacted, Ino, MadeCheckpoint, MergedPath, PendingCopies, RestoreRequest,
+};
 use crate::overlay::{AppliedPart, CopyStep, DiscardExtent, Idle, Overlay};
-use crate::vfs::{Caller, FsError, Locator, Vfs};
+use crate::vfs::{Caller, FsError, Locator, Time, Vfs};
 
 /// Executes a request, except [`Request::Status`] and [`Request::Exports`], which only a server can
 /// answer.
@@ -98,6 +100,7 @@ async fn execute(
         Request::Compact => compact(overlay).await,
         Request::CreateCheckpoint(new) => create_checkpoint(overlay, &new).await,
         Request::RemoveCheckpoint(id) => remove_checkpoint(overlay, CheckpointId(id)).await,
+        Request::Restore { to, seen } => restore(overlay, caller, CheckpointId(to), seen).await,
         Request::PruneLog { upto } => prune(overlay, upto).await,
         Request::Copy { from } => copy(overlay, Ino(from)).await,
         Request::SetQuota { bytes, files, file_bytes } => {
@@ -118,7 +121,6 @@ async fn create_checkpoint(overlay: &Overlay, new: &CheckpointText) -> Result<An
         MadeCheckpoint::Made(made) | MadeCheckpoint::Reused(made) => {
             Answer::Checkpoint(Some(made.id.0))
         }
-        MadeCheckpoint::Unneeded => Answer::Done,
         MadeCheckpoint::NameTaken => Answer::Checkpoint(None),
     })
 }
@@ -126,6 +128,17 @@ async fn create_checkpoint(overlay: &Overlay, new: &CheckpointText) -> Result<An
 async fn remove_checkpoint(overlay: &Overlay, id: CheckpointId) -> Result<Answer, Refusal> {
     let removed = overlay.remove_checkpoint(id).await;
     removed.map(|removed| Answer::Objects(removed.into())).map_err(of_session)
+}
+
+async fn restore(
+    overlay: &Overlay,
+    caller: &Caller,
+    to: CheckpointId,
+    seen: i64,
+) -> Result<Answer, Refusal> {
+    let restore = RestoreRequest { to, seen: Some(seen), time: Time::default() };
+    let done = overlay.restore(caller, restore).await;
+    done.map(|done| Answer::Restored(done.into())).map_err(of_session)
 }
 
 async fn discard(

@@ -1,13 +1,11 @@
 //! Requests and answers of the control socket.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint_text::CheckpointText;
+use super::checkpoint_text::{CheckpointText, RestoreAnswer};
 use super::copy_to_drop::CopyToDrop;
 use super::refusal::Refusal;
+use super::server_status::ServerStatus;
 use super::usage::{ExportsUsage, UsageReport};
 use crate::delta::{Limits, MergedPath};
 use crate::overlay::{MergedParts, RebaseItem};
@@ -169,6 +167,13 @@ pub enum Request {
     CreateCheckpoint(CheckpointText),
     /// Removes the checkpoint with this id. The answer is [`Answer::Objects`]: 0 if there is none.
     RemoveCheckpoint(i64),
+    /// Makes the tree that of a checkpoint. The answer is [`Answer::Restored`].
+    Restore {
+        /// The checkpoint's id.
+        to: i64,
+        /// Refuse it if a row of the log after this one changed anything.
+        seen: i64,
+    },
     /// Changes the session's own limits.
     SetQuota {
         /// Bytes of content.
@@ -415,6 +420,8 @@ pub enum Answer {
     },
     /// Number of bytes written.
     Bytes(u64),
+    /// To [`Request::Restore`].
+    Restored(RestoreAnswer),
     /// To [`Request::Compact`].
     Compacted {
         /// Size of the session file and its WAL before, in bytes.
@@ -456,35 +463,4 @@ pub enum Answer {
         /// instead, if any.
         idle: Vec<(PathText, Option<PathText>)>,
     },
-}
-
-/// State of a server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerStatus {
-    /// Process id.
-    pub pid: u32,
-    /// Version of the program.
-    pub version: String,
-    /// Addresses on which the server listens for clients.
-    pub addresses: Vec<SocketAddr>,
-    /// The base directory.
-    pub base: Option<PathBuf>,
-    /// Paths of the exports that show the session; `None` without an exports file. They may be
-    /// secrets.
-    pub exports: Option<Vec<String>>,
-    /// Seconds since the start of the server.
-    pub uptime: u64,
-    /// Connections of clients, oldest first.
-    pub peers: Vec<ControlPeer>,
-}
-
-/// A connection of a client.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ControlPeer {
-    /// Address of the client.
-    pub address: SocketAddr,
-    /// Seconds since the connection was opened.
-    pub connected: u64,
-    /// Number of calls received.
-    pub calls: u64,
 }

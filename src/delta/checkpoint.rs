@@ -63,9 +63,17 @@ pub struct NewCheckpoint {
     pub labels: BTreeMap<String, String>,
     /// The time, from the clock of the session's server.
     pub time: Time,
-    /// If nothing changed since the newest checkpoint, that one is used instead. Without a
-    /// checkpoint and a change, none is made.
+    /// If nothing changed since the newest checkpoint, that one is used instead.
     pub reuses: bool,
+}
+
+impl NewCheckpoint {
+    /// The checkpoint that keeps the tree before the restore of another.
+    pub fn before_restore(to: CheckpointId, time: Time) -> Self {
+        let of = ("before".to_owned(), format!("restore {to}"));
+        let (kind, labels) = (CheckpointKind::Safety, BTreeMap::from([of]));
+        Self { name: None, kind, labels, time, reuses: true }
+    }
 }
 
 /// What making a checkpoint came to.
@@ -75,8 +83,6 @@ pub enum MadeCheckpoint {
     Made(Checkpoint),
     /// Nothing changed since this one.
     Reused(Checkpoint),
-    /// The session has neither a checkpoint nor a change.
-    Unneeded,
     /// Another checkpoint has the name.
     NameTaken,
 }
@@ -113,6 +119,49 @@ pub struct ChangedRows {
     pub entries: BTreeSet<(Ino, Name)>,
     /// Paths at which the base was hidden or shown again.
     pub paths: BTreeSet<MergedPath>,
+}
+
+/// A restore to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestoreRequest {
+    /// The checkpoint whose tree is to come back.
+    pub to: CheckpointId,
+    /// The last row of the audit log that the user has seen; if there are later ones that changed
+    /// anything, nothing is restored. `None` does not look.
+    pub seen: Option<i64>,
+    /// The time, from the clock of the session's server.
+    pub time: Time,
+}
+
+/// What a restore came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RestoreOutcome {
+    /// The tree is that of the checkpoint.
+    Restored(RestoredTree),
+    /// There is no such checkpoint.
+    NoCheckpoint,
+    /// Something changed since the user looked.
+    ChangedSince,
+}
+
+/// A restore that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestoredTree {
+    /// The checkpoint that was restored.
+    pub to: Checkpoint,
+    /// The checkpoint of the tree before.
+    pub before: CheckpointId,
+    /// What changed.
+    pub rows: RestoredRows,
+}
+
+/// What a restore changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RestoredRows {
+    /// How many objects of the session changed, came back or went.
+    pub objects: u64,
+    /// The directories of the session that changed or came back.
+    pub dirs: Vec<Ino>,
 }
 
 /// Automatic checkpoints without a name that are always kept.

@@ -18,7 +18,7 @@ mod usage;
 pub(crate) use checkpoint::surplus;
 pub use checkpoint::{
     ChangedRows, Checkpoint, CheckpointId, CheckpointKind, HOURLY_SECONDS, KEPT_CHECKPOINTS,
-    MadeCheckpoint, NewCheckpoint,
+    MadeCheckpoint, NewCheckpoint, RestoreOutcome, RestoreRequest, RestoredRows, RestoredTree,
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use original::Original;
@@ -391,6 +391,15 @@ pub trait WriteTxn: ReadTxn {
     /// Makes a checkpoint of the tree as it is in this transaction. From then on each row that
     /// changes is saved first. After an automatic one, removes some of those that are not kept.
     fn create_checkpoint(&mut self, new: &NewCheckpoint) -> Result<MadeCheckpoint>;
+
+    /// Says that the chunks which this operation stores next continue the copy-up of a file, or
+    /// with `None`, that they no longer do. A checkpoint at which they were pending may show them.
+    fn put_copied(&mut self, file: Option<Ino>) -> Result<()>;
+
+    /// Makes the tree that of a checkpoint, after a checkpoint of the tree as it is, unless nothing
+    /// changed since the newest. No cached fact about the tree is valid afterwards. The caller
+    /// writes the audit row.
+    fn restore(&mut self, restore: &RestoreRequest) -> Result<RestoreOutcome>;
 
     /// Removes a checkpoint, with what is saved for it alone; returns whether it was there.
     fn remove_checkpoint(&mut self, id: CheckpointId) -> Result<bool>;

@@ -153,7 +153,7 @@ pub struct Origin {
     pub attributes: Option<[u32; 3]>,
 }
 
-/// The kind of a change, in `acetate_op.procedure`: procedures of RFC 1813, and four of our own.
+/// The kind of a change, in `acetate_op.procedure`: procedures of RFC 1813, and five of our own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditProcedure {
     /// SETATTR.
@@ -184,6 +184,9 @@ pub enum AuditProcedure {
     Publish,
     /// Content for a guarded file was refused; the file is unchanged.
     Refuse,
+    /// The whole tree became that of a checkpoint. [`AuditRow::offset`] has the last row before the
+    /// checkpoint: later ones, up to this one, no longer say anything of the tree.
+    Restore,
 }
 
 /// The note of a row whose path, or `path2`, exceeds [`MAX_PATH_BYTES`](super::MAX_PATH_BYTES). The
@@ -199,7 +202,7 @@ impl AuditRow {
 
 impl AuditProcedure {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Setattr,
         Self::Write,
         Self::Create,
@@ -214,6 +217,7 @@ impl AuditProcedure {
         Self::Apply,
         Self::Publish,
         Self::Refuse,
+        Self::Restore,
     ];
 
     /// Parses a stored name.
@@ -238,6 +242,7 @@ impl AuditProcedure {
             Self::Apply => "APPLY",
             Self::Publish => "PUBLISH",
             Self::Refuse => "REFUSE",
+            Self::Restore => "RESTORE",
         }
     }
 }
@@ -261,7 +266,8 @@ pub struct AuditRow {
     pub path2: Option<MergedPath>,
     /// The changed object.
     pub fileid: FileId,
-    /// First byte of a WRITE; new size of a SETATTR that sets one.
+    /// First byte of a WRITE; new size of a SETATTR that sets one; number of the last row before
+    /// the checkpoint of a RESTORE.
     pub offset: Option<u64>,
     /// Bytes of a WRITE, or of published content.
     pub length: Option<u64>,
@@ -269,7 +275,7 @@ pub struct AuditRow {
     pub call: Option<CallId>,
     /// The export's name, if the server has several.
     pub export: Option<Arc<str>>,
-    /// Why content was refused, or [`SHORTENED`].
+    /// Why content was refused, which checkpoint was restored, or [`SHORTENED`].
     pub note: Option<String>,
     /// The attributes that the change set.
     pub set: AuditSet,

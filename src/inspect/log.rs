@@ -75,14 +75,13 @@ pub(super) fn is_top_set(opened: &OpenSession) -> Result<bool> {
     let procedures = vec![AuditProcedure::Setattr, AuditProcedure::Apply, AuditProcedure::Discard];
     let filter = AuditFilter { procedures, ..AuditFilter::default() };
     let options = LogOptions { filter, order: Order::NewestFirst, ..LogOptions::default() };
-    let mut log = match AuditLog::open(opened.session(), options) {
+    let log = match AuditLog::open(opened.session(), options) {
         Err(InspectError::NoAudit { .. }) => return Ok(false),
         log => log?,
     };
     let mut last = None;
-    log.read(&mut |_, row| {
-        let of_top = row.ok().filter(|row| row.path == MergedPath::root());
-        last = of_top.map(|row| row.procedure);
+    log.read_for_tree(&mut |row| {
+        last = (row.path == MergedPath::root()).then_some(row.procedure);
         if last.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(last == Some(AuditProcedure::Setattr))
@@ -193,16 +192,14 @@ impl AuditLog {
         })
     }
 
-    /// Calls `each`, in one snapshot, for all readable rows and for the rows that pruning kept for
-    /// `apply`. Ignores all options but `order` and `filter`; to the rows that pruning kept, only
-    /// `filter.procedures` applies.
+    /// Calls `each`, in one snapshot, for the rows that say how the tree came about: all readable
+    /// ones and those that pruning kept for `apply`, but for what a restore took back. Ignores all
+    /// options but `order` and `filter`; to the rows that pruning kept, only `filter.procedures`
+    /// applies.
     ///
     /// # Errors
     /// The session cannot be read.
-    pub fn read_with_past(
-        &mut self,
-        each: &mut dyn FnMut(&AuditRow) -> ControlFlow<()>,
-    ) -> Result<()> {
+    pub fn read_for_tree(&self, each: &mut dyn FnMut(&AuditRow) -> ControlFlow<()>) -> Result<()> {
         let procedures = &self.options.filter.procedures;
         let mut wanted =
             |row: &AuditRow| match procedures.is_empty() || procedures.contains(&row.procedure) {
@@ -212,21 +209,26 @@ impl AuditLog {
         let order = self.options.order;
         let session = &self.session;
         let read = self.reader.at_once(|| -> std::result::Result<(), StoreError> {
-            if order == Order::OldestFirst && self.reader.past(order, &mut wanted)?.is_break() {
+            let undone = self.reader.undone_rows()?;
+            let mut kept = |id: i64, row: &AuditRow| match undone.has(id) {
+                true => ControlFlow::Continue(()),
+                false => wanted(row),
+            };
+            if order == Order::OldestFirst && self.reader.past(order, &mut kept)?.is_break() {
                 return Ok(());
             }
             let mut rest = Some(i64::MIN..=self.reader.last_id()?);
             while let Some(ids) = rest {
                 let page = self.reader.page(&self.options.filter, order, ids, &|_| true)?;
-                for row in page.rows.iter().filter_map(|(_, row)| row.as_ref().ok()) {
-                    if wanted(row).is_break() {
+                for (id, row) in &page.rows {
+                    if row.as_ref().is_ok_and(|row| kept(*id, row).is_break()) {
                         return Ok(());
                     }
                 }
                 rest = page.rest;
             }
             if order == Order::NewestFirst {
-                let _ends = self.reader.past(order, &mut wanted)?;
+                let _ends = self.reader.past(order, &mut kept)?;
             }
             Ok(())
         });

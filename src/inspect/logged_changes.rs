@@ -15,6 +15,8 @@ pub struct LoggedChanges {
     paths: BTreeSet<Vec<u8>>,
     /// Whether the log still has all rows of the range.
     pub is_complete: bool,
+    /// Whether a restore may have changed anything.
+    has_restore: bool,
 }
 
 /// The id of the last row of the audit log; 0 if there is none.
@@ -56,8 +58,10 @@ impl LoggedChanges {
     }
 
     fn take(&mut self, mention: &MentionedNames<'_>) {
-        if mention.procedure == AuditProcedure::Refuse {
-            return;
+        match mention.procedure {
+            AuditProcedure::Refuse => return,
+            AuditProcedure::Restore => self.has_restore = true,
+            _ => {}
         }
         self.objects.insert(mention.fileid);
         let paths = [Some(mention.path), mention.path2];
@@ -66,11 +70,14 @@ impl LoggedChanges {
 
     /// Whether the object was changed, under any of its names.
     pub fn has_object(&self, object: FileId) -> bool {
-        self.objects.contains(&object)
+        self.has_restore || self.objects.contains(&object)
     }
 
     /// Whether a row names the path or a path below it.
     pub fn has(&self, path: &MergedPath) -> bool {
+        if self.has_restore {
+            return true;
+        }
         let path = path.as_bytes();
         let from = self.paths.range(path.to_vec()..);
         let mut below = from.take_while(|found| found.starts_with(path));

@@ -28,6 +28,7 @@ pub mod opened;
 pub mod patch;
 pub mod quota;
 pub mod repair;
+pub mod restore;
 pub mod seal;
 pub mod selection;
 pub(crate) mod sizes;

@@ -110,7 +110,8 @@ impl PathHistory {
             | AuditProcedure::Discard
             | AuditProcedure::Apply
             | AuditProcedure::Publish
-            | AuditProcedure::Refuse => false,
+            | AuditProcedure::Refuse
+            | AuditProcedure::Restore => false,
             AuditProcedure::Remove | AuditProcedure::Rmdir => {
                 self.is_there |= path == self.asked;
                 false

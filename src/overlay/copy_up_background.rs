@@ -83,6 +83,11 @@ impl Copies {
         if state.lost.len() < MAX_LOST_NOTED { state.lost.insert(ino) } else { true }
     }
 
+    /// Each loss is logged again: files may have other content now.
+    pub fn forget_losses(&self) {
+        self.state().lost.clear();
+    }
+
     /// Whether the next piece, of at most `bytes`, must be synced. Bounds the data that a COMMIT
     /// waits for.
     fn is_sync_due(&self, bytes: u64) -> bool {
@@ -238,7 +243,14 @@ fn step(core: &Core, txn: &mut dyn WriteTxn, from: Ino) -> Result<CopyOutcome> {
 }
 
 /// Copies the next piece of a file; returns whether that was the last one.
-pub(super) fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow) -> Result<bool> {
+pub(super) fn copy_piece(core: &Core, txn: &mut dyn WriteTxn, row: InodeRow) -> Result<bool> {
+    txn.put_copied(Some(row.ino))?;
+    let done = copy_chunks(core, txn, row);
+    txn.put_copied(None)?;
+    done
+}
+
+fn copy_chunks(core: &Core, txn: &mut dyn WriteTxn, mut row: InodeRow) -> Result<bool> {
     let Some(pending) = row.copy_up else { return Ok(true) };
     let before = row.clone();
     let chunk = txn.chunk_bytes();

@@ -347,6 +347,13 @@ impl<'a> Edit<'a> {
         Ok(self.txn.record(&AuditRow { note: Some(note), ..row })?)
     }
 
+    /// Writes the audit row of a restore of the whole tree; `last_op` is the last row before the
+    /// checkpoint.
+    pub fn record_restore(&mut self, last_op: u64, note: String) -> Result<()> {
+        let row = self.audit_row(AuditProcedure::Restore, FileId::ROOT, MergedPath::root());
+        Ok(self.txn.record(&AuditRow { offset: Some(last_op), note: Some(note), ..row })?)
+    }
+
     /// An audit row with the caller, the time and one path.
     fn audit_row(&self, procedure: AuditProcedure, fileid: FileId, path: MergedPath) -> AuditRow {
         AuditRow {

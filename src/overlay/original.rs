@@ -37,6 +37,11 @@ pub(super) struct OriginalsTotal {
 }
 
 impl OriginalsTotal {
+    /// Counts again before the next original: rows were replaced.
+    pub fn count_again(&self) {
+        self.is_counted.store(false, Relaxed);
+    }
+
     /// Subtracts deleted content, in bytes.
     pub fn forget(&self, freed: u64) {
         let less = |kept: u64| Some(kept.saturating_sub(freed));

@@ -6,7 +6,7 @@ use std::process::Output;
 use super::program::{Serving, run};
 use crate::support::world::World;
 
-fn ask(world: &World, words: &str) -> Output {
+pub fn ask(world: &World, words: &str) -> Output {
     let session = world.session();
     let mut words: Vec<_> = words.split(' ').collect();
     for word in &mut words {
@@ -19,7 +19,7 @@ fn ask(world: &World, words: &str) -> Output {
 
 /// What a command prints; it ends with `code`.
 #[track_caller]
-fn said(world: &World, code: i32, words: &str) -> String {
+pub fn said(world: &World, code: i32, words: &str) -> String {
     let output = ask(world, words);
     let all = [&output.stdout[..], &output.stderr].concat();
     let all = String::from_utf8(all).unwrap();
@@ -217,11 +217,9 @@ fn a_tool_call_begins_with_a_checkpoint() {
         let session = world.session();
         let args = [session.to_str().unwrap()];
         let server = is_served.then(|| Serving::start(world.scratch(), 1, &args));
-        said(&world, 0, "tool run SESSION idle -- true");
-        assert!(said(&world, 1, "checkpoint ls SESSION").contains("no checkpoints"));
-        said(&world, 0, "mkdir SESSION dir");
         said(&world, 0, "tool run SESSION none --no-checkpoint -- true");
         assert!(said(&world, 1, "checkpoint ls SESSION").contains("no checkpoints"));
+        said(&world, 0, "mkdir SESSION dir");
         said(&world, 0, "tool run SESSION edit -- true");
         said(&world, 0, "tool run SESSION look -- true");
         let listed = said(&world, 0, "checkpoint ls SESSION");

@@ -113,7 +113,7 @@ fn bash_completes_values_of_options() {
         // bash takes `=` for a word of its own, and none for the one that begins behind it.
         (&["apply", "work.db", "--take", "=", "s"], &["session"]),
         (&["apply", "work.db", "--take", "=", "base", "/do"], &["/docs/"]),
-        (&["log", "work.db", "--op", "re"], &["remove", "rename", "refuse"]),
+        (&["log", "work.db", "--op", "re"], &["remove", "rename", "refuse", "restore"]),
         (&["log", "work.db", "--op", "REN"], &["RENAME"]),
         (&["log", "work.db", "--op", "write,ren"], &["write,rename"]),
     ] {

@@ -185,7 +185,8 @@ fn unknown_commands_are_told_alike() {
 
 #[test]
 fn commands_of_other_programs_lead_to_ours() {
-    for (name, ours) in [("undo", "discard"), ("restore", "discard"), ("rename", "acetate mv")] {
+    for (name, ours) in [("rewind", "acetate undo"), ("reset", "discard"), ("rename", "acetate mv")]
+    {
         let said = failure(Path::new("."), &[name, "s.db"]);
         assert!(
             said.starts_with(&format!("error: there is no command `{name}`\nhint: ")),

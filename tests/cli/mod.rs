@@ -51,6 +51,7 @@ mod pretended;
 mod program;
 mod quota;
 mod reference;
+mod restore;
 mod run;
 #[cfg(target_os = "linux")]
 mod sandbox;

@@ -383,7 +383,8 @@ fn an_automatic_checkpoint_is_made_after_changes_alone_and_not_kept_for_ever() {
     let ask = |writer: &mut dyn Writer, secs: i64| {
         change(writer, |txn| txn.create_checkpoint(&automatic(secs)).unwrap())
     };
-    assert_eq!(ask(&mut *writer, 1), MadeCheckpoint::Unneeded);
+    let begin = made(ask(&mut *writer, 1));
+    assert_eq!(ask(&mut *writer, 1), MadeCheckpoint::Reused(begin));
     let logged = |writer: &mut dyn Writer, procedure: AuditProcedure| {
         let row = AuditRow { procedure, ..log_row() };
         change(writer, |txn| txn.record(&row).unwrap());

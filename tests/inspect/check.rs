@@ -154,7 +154,9 @@ pub const DAMAGE: &[&str] = &[
        INSERT INTO acetate_opaque VALUES (1, 0)",
     "W3: INSERT OR REPLACE INTO acetate_meta VALUES ('format_version', 2);
        INSERT INTO acetate_opaque SELECT delta_ino, 0 FROM acetate_redirect",
-    "M1: INSERT INTO acetate_opaque VALUES (@made, 0)",
+    "M1: UPDATE acetate_meta SET value = 1 WHERE key = 'format_version'",
+    "M1: UPDATE acetate_meta SET value = 1 WHERE key = 'format_version';
+       INSERT INTO acetate_opaque VALUES (@made, 0)",
     "M1: UPDATE acetate_meta SET value = 0 WHERE key = 'format_version'",
     "M1: DELETE FROM acetate_meta WHERE key = 'format_version'",
     "M1: UPDATE acetate_meta SET value = 'an id' WHERE key = 'session_id'",
@@ -170,7 +172,8 @@ pub const DAMAGE: &[&str] = &[
     "M6: INSERT INTO acetate_meta (key, value) VALUES ('audit_dropped', -1)",
     "M6: INSERT INTO acetate_meta (key, value) VALUES ('audit_since', 'ever')",
     "M5: INSERT INTO acetate_meta (key, value) VALUES ('max_file_bytes', 'large')",
-    "M1: INSERT INTO acetate_meta (key, value) VALUES ('hide', '.env')",
+    "M1: UPDATE acetate_meta SET value = 1 WHERE key = 'format_version';
+       INSERT INTO acetate_meta (key, value) VALUES ('hide', '.env')",
     "M7: INSERT OR REPLACE INTO acetate_meta VALUES ('format_version', 2);
        INSERT INTO acetate_meta (key, value) VALUES ('hide', 'a/')",
     "O1: DELETE FROM fs_origin WHERE delta_ino = @small",
@@ -366,4 +369,23 @@ fn a_moved_directory_of_which_the_base_has_nothing_any_more_is_noted() {
     fs::create_dir(base.join(".acetate-apply")).unwrap();
     fs::write(base.join(".acetate-apply/journal"), "").unwrap();
     assert_eq!(all(&check(&world.session(), None, &OPTIONS).unwrap()), [""; 0]);
+}
+
+/// Each of the things that format 1 does not know breaks M1 alone.
+#[test]
+fn a_session_of_the_first_format_has_nothing_of_later_ones() {
+    let later = [
+        "INSERT INTO acetate_opaque SELECT ino, 0 FROM fs_dentry",
+        "INSERT INTO acetate_meta (key, value) VALUES ('hide', '.env')",
+        "CREATE TABLE acetate_checkpoint (id INTEGER PRIMARY KEY, name, kind, time, time_nsec,
+           labels, last_op, next_ino, saved_rows, saved_bytes)",
+    ];
+    for statement in later {
+        let mut world = World::new("");
+        world.mkdir("dir").unwrap();
+        world.close();
+        let damaged = damaged(&world, statement);
+        let sound = check(&damaged, None, &OPTIONS).unwrap();
+        assert!(rules(&sound).contains(&"M1"), "{statement}: {:#?}", all(&sound));
+    }
 }

@@ -16,7 +16,7 @@ use acetate::vfs::{CreateHow, FileKind, SetAttr, Time};
 use crate::support::random::Random;
 use crate::support::world::World;
 
-fn create(world: &World) -> Checkpoint {
+pub fn create(world: &World) -> Checkpoint {
     let new = NewCheckpoint {
         name: None,
         kind: CheckpointKind::Manual,
@@ -30,7 +30,7 @@ fn create(world: &World) -> Checkpoint {
     }
 }
 
-fn open_at(world: &World, at: Option<&Checkpoint>) -> OpenSession {
+pub fn open_at(world: &World, at: Option<&Checkpoint>) -> OpenSession {
     let host = acetate::delta::sqlite::Host::current().unwrap();
     let mut session = Session::open(&world.session(), OpenMode::Inspect, &host).unwrap();
     if let Some(at) = at {
@@ -40,12 +40,12 @@ fn open_at(world: &World, at: Option<&Checkpoint>) -> OpenSession {
 }
 
 /// Each object's path, number, type, mode, owner, times and content, at a checkpoint or now.
-fn tree(world: &World, at: Option<&Checkpoint>) -> BTreeMap<String, String> {
+pub fn tree(world: &World, at: Option<&Checkpoint>) -> BTreeMap<String, String> {
     all(&open_at(world, at), true)
 }
 
 /// The same; without `exact`, without what no difference shows.
-fn all(opened: &OpenSession, exact: bool) -> BTreeMap<String, String> {
+pub fn all(opened: &OpenSession, exact: bool) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     opened
         .with_tree(|view| {
@@ -134,7 +134,7 @@ fn check_differences(world: &World, from: &Checkpoint, until: Option<&Checkpoint
 }
 
 /// One random change by a client.
-fn step(world: &World, random: &mut Random) {
+pub fn step(world: &World, random: &mut Random) {
     let (one, other) = (random.path(), random.path());
     let is_in_dir = |path: &str| {
         let above = path.rsplit_once('/').map_or("", |(above, _)| above);

@@ -2,7 +2,7 @@
 
 mod apply;
 mod check;
-mod checkpoints;
+pub mod checkpoints;
 mod compact;
 mod cookbook;
 mod cycles;
@@ -18,6 +18,7 @@ mod original;
 mod patch;
 mod removed;
 mod repair;
+mod restore;
 mod seal;
 mod selection;
 mod snapshot;

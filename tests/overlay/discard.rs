@@ -416,3 +416,18 @@ fn what_a_client_removed_before_the_base_got_it_stays_removed() {
     assert!(!world.exists("born") && !world.exists("renamed"));
     assert_eq!(world.ls("newdir"), [""; 0]);
 }
+
+/// What came along with a moved directory cannot come back without it.
+#[test]
+fn what_moved_with_a_directory_comes_back_with_it() {
+    let mut world = World::new(BASE);
+    world.mkdir("new").unwrap();
+    world.rename("dir", "new/moved").unwrap();
+    world.write("new/moved/a", 0, b"A").unwrap();
+    let extent = discard(&world, &["new/moved/sub/c"]).unwrap();
+    let gone_with = Some(path("new/moved"));
+    assert_eq!(extent.idle, [Idle { path: path("new/moved/sub/c"), gone_with }]);
+    assert_eq!(given_up(&discard(&world, &["new/moved/a"]).unwrap()), ["/new/moved/a"]);
+    assert_eq!(discard(&world, &["other"]).unwrap().idle[0].gone_with, None);
+    world.close();
+}

@@ -10,8 +10,9 @@ use std::time::Instant;
 use acetate::base::BasePath;
 use acetate::delta::{
     AuditRow, CheckpointId, Compacted, CopyUp, Ino, InodeRow, Limits, MadeCheckpoint, MergedPath,
-    NewCheckpoint, Original, PendingCopies, Poison, ReadTxn, Reader, Result, Store, StoreError,
-    UnacknowledgedOp, UsageDelta, Whiteouts, WriteTxn, Writer,
+    NewCheckpoint, Original, PendingCopies, Poison, ReadTxn, Reader, RestoreOutcome,
+    RestoreRequest, Result, Store, StoreError, UnacknowledgedOp, UsageDelta, Whiteouts, WriteTxn,
+    Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
@@ -357,6 +358,8 @@ changes! {
     show_origins(shown: bool) -> ();
     create_checkpoint(new: &NewCheckpoint) -> MadeCheckpoint;
     remove_checkpoint(id: CheckpointId) -> bool;
+    put_copied(file: Option<Ino>) -> ();
+    restore(restore: &RestoreRequest) -> RestoreOutcome;
     put_limits(limits: Limits) -> ();
     prune_audit(upto: i64, now: Time, most: u32) -> u64;
     record(row: &AuditRow) -> ();

@@ -6,7 +6,8 @@ use std::ops::Range;
 use acetate::base::BasePath;
 use acetate::delta::{
     AuditRow, CheckpointId, CopyUp, Ino, InodeRow, Limits, MadeCheckpoint, MergedPath,
-    NewCheckpoint, Original, PendingCopies, ReadTxn, StoreError, UsageDelta, Whiteouts, WriteTxn,
+    NewCheckpoint, Original, PendingCopies, ReadTxn, RestoreOutcome, RestoreRequest, StoreError,
+    UsageDelta, Whiteouts, WriteTxn,
 };
 use acetate::vfs::{FileId, Name, Time};
 
@@ -280,6 +281,14 @@ impl WriteTxn for Rows {
     }
 
     fn create_checkpoint(&mut self, _: &NewCheckpoint) -> Result<MadeCheckpoint> {
+        unimplemented!()
+    }
+
+    fn put_copied(&mut self, _: Option<Ino>) -> Result<()> {
+        unimplemented!()
+    }
+
+    fn restore(&mut self, _: &RestoreRequest) -> Result<RestoreOutcome> {
         unimplemented!()
     }
 

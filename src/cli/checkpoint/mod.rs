@@ -93,7 +93,7 @@ pub(super) fn before_command(session: &Path, label: (&str, &str)) {
 }
 
 /// How messages call a checkpoint.
-fn called(checkpoint: &Checkpoint) -> String {
+pub(super) fn called(checkpoint: &Checkpoint) -> String {
     match &checkpoint.name {
         Some(name) => format!("{} ({})", checkpoint.id, text::name(name.as_bytes())),
         None => checkpoint.id.to_string(),

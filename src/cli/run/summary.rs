@@ -14,6 +14,7 @@ use crate::cli::shell_words::quoted;
 use crate::cli::{diff, output, text};
 use crate::delta::MergedPath;
 use crate::inspect::apply::last_apply;
+use crate::inspect::checkpoint::checkpoints;
 use crate::inspect::counts::ChangeCounts;
 use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff as compare};
 use crate::inspect::fold::each_path;
@@ -67,9 +68,10 @@ impl SessionBefore {
         let of_run: Vec<_> =
             all.into_iter().filter(|d| is_of_run(&touched, d) || is_gone(d)).collect();
         let this_run = ChangeCounts::of(&of_run);
-        let can_undo = last_apply(opened.session()).is_some_and(|last| !last.is_undone);
-        self.print(&lines, this_run, in_all, touched.is_complete);
-        if can_undo && in_all.sum() > 0 {
+        let was_applied = last_apply(opened.session()).is_some_and(|last| !last.is_undone);
+        let can_undo = !checkpoints(opened.session())?.is_empty();
+        self.print(&lines, this_run, in_all, (touched.is_complete, can_undo));
+        if was_applied && in_all.sum() > 0 {
             let session = quoted(&self.session.to_string_lossy());
             output::line(format_args!(
                 "            acetate apply --undo {session}   (the last apply)"
@@ -97,7 +99,7 @@ impl SessionBefore {
         lines: &[String],
         this_run: ChangeCounts,
         in_all: ChangeCounts,
-        is_complete: bool,
+        (is_complete, can_undo): (bool, bool),
     ) {
         let shown = self.session.display();
         for line in lines.iter().take(MAX_SHOWN) {
@@ -123,7 +125,12 @@ impl SessionBefore {
         let session = quoted(&self.session.to_string_lossy());
         output::line(format_args!("  look      acetate diff {session}"));
         output::line(format_args!("  keep      acetate apply {session}"));
-        output::line(format_args!("  go back   acetate discard {session} PATH"));
+        if this_run.sum() > 0 && can_undo {
+            output::line(format_args!("  go back   acetate undo {session}"));
+            output::line(format_args!("            acetate discard {session} PATH"));
+        } else {
+            output::line(format_args!("  go back   acetate discard {session} PATH"));
+        }
     }
 }
 

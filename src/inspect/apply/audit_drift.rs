@@ -148,11 +148,11 @@ fn read(
     options: LogOptions,
     each: &mut dyn FnMut(&AuditRow) -> ControlFlow<()>,
 ) -> Result<()> {
-    let mut log = match AuditLog::open(opened.session(), options) {
+    let log = match AuditLog::open(opened.session(), options) {
         Err(InspectError::NoAudit { .. }) => return Ok(()),
         log => log?,
     };
-    log.read_with_past(each)
+    log.read_for_tree(each)
 }
 
 /// The state of a search of the log from its end.
@@ -178,7 +178,7 @@ impl ChangeHistory {
     /// Undoes a row; rows come newest first.
     fn undo_row(&mut self, row: &AuditRow) {
         match row.procedure {
-            AuditProcedure::Refuse => {}
+            AuditProcedure::Refuse | AuditProcedure::Restore => {}
             // The path that shows the base again is not known, but is below this one.
             AuditProcedure::Discard | AuditProcedure::Apply if row.is_shortened() => {}
             AuditProcedure::Discard => self.shows(&row.path, true),

@@ -82,9 +82,21 @@ impl Overlay {
         caller: &Caller,
         mut f: impl FnMut(&mut Edit<'_>) -> Result<T> + Send + 'static,
     ) -> std::result::Result<T, FsError> {
-        let change = self.change(caller, Cost::Offload, 0, true, move |edit| {
+        self.change_synced(caller, move |edit| {
             // It frees space, or follows the base: no quota refuses it.
             edit.is_unlimited = true;
+            f(edit)
+        })
+        .await
+    }
+
+    /// Makes a change for a command, synced before this returns.
+    pub(super) async fn change_synced<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        mut f: impl FnMut(&mut Edit<'_>) -> Result<T> + Send + 'static,
+    ) -> std::result::Result<T, FsError> {
+        let change = self.change(caller, Cost::Offload, 0, true, move |edit| {
             let done = edit.check_writable().and_then(|()| f(edit));
             Outcome { result: done.map_err(|error| error.into_fs()), context: () }
         });

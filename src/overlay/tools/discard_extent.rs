@@ -12,6 +12,7 @@ use crate::vfs::{FileKind, FsError};
 use super::changes::{Change, DeniedChange};
 use super::tree::{TreeObject, TreeView};
 use crate::overlay::moved_out::recorded_dir;
+use crate::overlay::node::Node;
 
 /// Extent of a discard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,7 +30,8 @@ pub struct DiscardExtent {
 pub struct Idle {
     /// The requested path.
     pub path: MergedPath,
-    /// The ancestor that no longer shows its base directory and must be discarded instead.
+    /// The directory above that must be discarded instead: it no longer shows its base directory,
+    /// or was moved with all in it.
     pub gone_with: Option<MergedPath>,
 }
 
@@ -54,13 +56,16 @@ impl TreeView<'_> {
         let touched = touched(&all);
         let (mut chosen, mut idle) = (HashSet::new(), Vec::new());
         for path in asked {
-            let found = self.idle(path)?;
+            let mut found = self.idle(path)?;
             let is_alone = found.gone_with.is_none();
             let is_touched = match *path == MergedPath::root() {
                 true => !all.is_empty() || self.has_other_top()?,
                 false => touched.contains(path),
             };
             if !(is_alone && is_touched) {
+                if is_alone {
+                    found.gone_with = self.moved_with(path).map_err(|error| error.into_fs())?;
+                }
                 idle.push(found);
             } else {
                 chosen.insert(path.clone());
@@ -176,6 +181,30 @@ impl TreeView<'_> {
             }
         }
         Ok(Idle { path: path.clone(), gone_with })
+    }
+
+    /// The outermost moved directory with which an object of the base came to this path.
+    fn moved_with(&self, path: &MergedPath) -> crate::overlay::error::Result<Option<MergedPath>> {
+        let found = match self.find(path) {
+            Err(FsError::NotDirectory) => None,
+            found => found?,
+        };
+        let from = found.as_ref().and_then(|object| match &object.node {
+            Node::Base { path, .. } => Some(MergedPath::of_base(path)),
+            Node::Delta(_) => None,
+        });
+        let mut outermost = None;
+        if from.is_some_and(|from| from != *path) {
+            for above in path.above() {
+                let dir = self.find(&above)?.map(|dir| self.view.place(&dir.node)).transpose()?;
+                if let Some(place) = dir
+                    && place.base.as_ref().is_some_and(|base| MergedPath::of_base(base) != above)
+                {
+                    outermost = Some(above);
+                }
+            }
+        }
+        Ok(outermost)
     }
 
     /// Whether the base has an object at this path, ignoring renames.

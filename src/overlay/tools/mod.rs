@@ -33,6 +33,7 @@ mod rebase_moves;
 mod rebase_originals;
 pub(super) mod rebase_part;
 pub(super) mod rebase_unchanged;
+mod restore;
 mod row_paths;
 pub(super) mod seal;
 pub(super) mod tree;

@@ -22,6 +22,11 @@ pub(super) fn run(seen: &mut Seen) {
     seen.run(dir, 0, &["checkpoint", "create", "s.db", "named", "--label", "key=value"]);
     seen.run(dir, 0, &["checkpoint", "create", "s.db"]);
     seen.run(dir, 0, &["checkpoint", "ls", "s.db"]);
+    seen.run(dir, 0, &["mkdir", "s.db", "later"]);
+    seen.run(dir, 0, &["restore", "s.db", "@-1", "--dry-run"]);
+    seen.run(dir, 0, &["restore", "s.db", "named", "--yes"]);
+    seen.run(dir, 0, &["undo", "s.db", "--yes"]);
+    seen.run(dir, 0, &["log", "s.db", "--op", "restore"]);
     seen.run(dir, 0, &["checkpoint", "prune", "s.db", "--keep", "0"]);
     seen.run(dir, 0, &["checkpoint", "rm", "s.db", "named"]);
     seen.run(dir, 0, &["quota", "s.db", "--bytes", "1GiB"]);

@@ -4,7 +4,8 @@
 //! The reference (`reference.rs`) knows nothing of layers: paths lead to numbers, numbers to
 //! objects. After every few steps the whole tree is compared, with every object's handle and
 //! attributes since it was first seen; at every reopening the session's invariants, the base,
-//! and the view of a reader that knows only the specification.
+//! and the view of a reader that knows only the specification. Of a checkpoint, the reference is a
+//! copy.
 //!
 //! A plain run does [`CASES`] fixed cases. `ACETATE_MODEL_CASES=20000 cargo test model` does as
 //! many random ones; a failing case is printed shrunk, as a list of operations.
@@ -22,7 +23,7 @@ const CASES: u32 = 48;
 const MAX_OPS: usize = 60;
 
 /// Attempts to make a failing case smaller.
-const MAX_SHRINK_STEPS: u32 = 1000;
+const MAX_SHRINK_STEPS: u32 = 60;
 
 /// One operation. Objects and names are picked by number, modulo what there is at that time.
 #[derive(Debug, Clone)]
@@ -57,6 +58,9 @@ enum Op {
     Reopen,
     /// For AgentFS or not.
     Seal(bool),
+    Checkpoint,
+    Restore(u16),
+    RemoveCheckpoint(u16),
     Compare,
 }
 
@@ -109,8 +113,29 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// An operation with checkpoints among them. Sealing ends a session's life with clients, so it is
+/// not one of these.
+fn op_of_checkpoints() -> impl Strategy<Value = Op> {
+    let any = any::<u16>;
+    prop_oneof![
+        12 => op().prop_filter("no seal", |op| !matches!(op, Op::Seal(_))),
+        1 => Just(Op::Checkpoint),
+        1 => any().prop_map(Op::Restore),
+        1 => (0..4u16).prop_map(Op::RemoveCheckpoint),
+    ]
+}
+
 #[test]
 fn random_operations_match_the_reference() {
+    check(op(), run::run);
+}
+
+#[test]
+fn random_restores_match_the_reference() {
+    check(op_of_checkpoints(), run::run_restores);
+}
+
+fn check(op: impl Strategy<Value = Op>, run: fn(&[Op])) {
     let asked = std::env::var("ACETATE_MODEL_CASES").ok();
     let cases = asked.as_ref().map_or(CASES, |cases| cases.parse().expect("a number of cases"));
     let (failure_persistence, max_shrink_iters) = (None, MAX_SHRINK_STEPS);
@@ -122,9 +147,9 @@ fn random_operations_match_the_reference() {
             TestRunner::new_with_rng(config, rng)
         }
     };
-    let ops = prop::collection::vec(op(), 1..MAX_OPS);
+    let ops = prop::collection::vec(op, 1..MAX_OPS);
     let outcome = runner.run(&ops, |ops| {
-        run::run(&ops);
+        run(&ops);
         Ok::<(), TestCaseError>(())
     });
     if let Err(error) = outcome {

@@ -25,7 +25,7 @@ pub struct Reference {
     pub names: BTreeMap<Vec<u8>, Id>,
     pub nodes: BTreeMap<Id, Node>,
     /// Handles of objects that are gone.
-    pub dead: Vec<Locator>,
+    pub dead: BTreeMap<Id, Locator>,
     next: Id,
 }
 
@@ -71,6 +71,22 @@ impl Reference {
         self.nodes.insert(id, node);
         self.names.insert(path.to_vec(), id);
         id
+    }
+
+    /// Becomes a copy of its own past; what both have are the same objects.
+    pub fn become_of(&mut self, then: Self) {
+        let now = std::mem::replace(self, then);
+        self.next = self.next.max(now.next);
+        let mut handles = std::mem::take(&mut self.dead);
+        handles.extend(now.dead);
+        handles.extend(now.nodes.into_iter().filter_map(|(id, node)| Some((id, node.handle?))));
+        for (id, node) in &mut self.nodes {
+            node.handle = node.handle.take().or(handles.remove(id));
+            // Which of them changed in between is not known here.
+            node.attr = None;
+        }
+        handles.retain(|id, _| !self.nodes.contains_key(id));
+        self.dead = handles;
     }
 
     pub fn node(&mut self, path: &[u8]) -> &mut Node {
@@ -182,7 +198,8 @@ impl Reference {
         if self.names.values().any(|other| *other == id) {
             self.nodes.get_mut(&id).unwrap().changed = true;
         } else {
-            self.dead.extend(self.nodes.remove(&id).unwrap().handle);
+            let handle = self.nodes.remove(&id).unwrap().handle;
+            self.dead.extend(handle.map(|handle| (id, handle)));
         }
     }
 

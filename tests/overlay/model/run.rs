@@ -1,9 +1,14 @@
 //! Runs a case on both sides.
 
+use std::collections::BTreeMap;
+
+use acetate::delta::{
+    CheckpointId, CheckpointKind, MadeCheckpoint, NewCheckpoint, RestoreOutcome, RestoreRequest,
+};
 use acetate::inspect::opened::OpenSession;
 use acetate::inspect::seal::{SealPlan, plan, seal};
 use acetate::overlay::CopyLimits;
-use acetate::vfs::{Attr, CreateHow, FileKind, FsError, Locator, Stability};
+use acetate::vfs::{Attr, CreateHow, FileKind, FsError, Locator, Stability, Time};
 
 use super::reference::{Reference, join};
 use super::{Op, Pick, Place};
@@ -35,30 +40,13 @@ struct Case {
     /// The tree before anything has changed.
     base: Tree,
     reference: Reference,
+    /// The checkpoints, with the reference at their moments.
+    checkpoints: Vec<(CheckpointId, Reference)>,
 }
 
 /// Runs the operations; panics where the sides differ.
 pub fn run(ops: &[Op]) {
-    let large = LARGE.iter().map(|(path, bytes)| {
-        let content: String = (0..*bytes).map(|i| char::from(b'a' + (i / 100) as u8)).collect();
-        format!("{path} \"{content}\"\n")
-    });
-    let base = Some(FEW_NAMES.to_owned() + &large.collect::<String>());
-    let setup = Setup { base, chunk_bytes: CHUNK_BYTES, copy_up: COPY_UP, ..Setup::default() };
-    let world = World::with(setup);
-    let base = read_tree(&world);
-    let reference = Reference::new(base.clone(), LINKED);
-    let mut case = Case { world, base, reference };
-    case.compare();
-    case.world.wait(case.world.overlay.set_limits(|_| AMPLE)).unwrap();
-    for op in ops {
-        case.step(op);
-        assert_counted(&case.world);
-    }
-    case.compare();
-    assert_eq!(case.world.finish_copies(), 0);
-    case.reopen();
-    case.compare();
+    let mut case = ran(ops);
     if ops.len().is_multiple_of(2) {
         case.seal(ops.len().is_multiple_of(4));
     }
@@ -75,6 +63,44 @@ pub fn run(ops: &[Op]) {
     } else {
         case.give_up(ops.len());
     }
+}
+
+/// Runs operations with checkpoints; at the end, each checkpoint is restored.
+pub fn run_restores(ops: &[Op]) {
+    let mut case = ran(ops);
+    for index in (0..case.checkpoints.len()).rev() {
+        case.restore(index);
+        assert_counted(&case.world);
+    }
+    let world = &case.world;
+    patched::assert_applies(&world.session(), &world.base(), &read_tree(world));
+    applied::assert_makes_merged(&world.session(), &world.base());
+    case.reopen();
+}
+
+/// Both sides after the operations.
+fn ran(ops: &[Op]) -> Case {
+    let large = LARGE.iter().map(|(path, bytes)| {
+        let content: String = (0..*bytes).map(|i| char::from(b'a' + (i / 100) as u8)).collect();
+        format!("{path} \"{content}\"\n")
+    });
+    let base = Some(FEW_NAMES.to_owned() + &large.collect::<String>());
+    let setup = Setup { base, chunk_bytes: CHUNK_BYTES, copy_up: COPY_UP, ..Setup::default() };
+    let world = World::with(setup);
+    let base = read_tree(&world);
+    let reference = Reference::new(base.clone(), LINKED);
+    let mut case = Case { world, base, reference, checkpoints: Vec::new() };
+    case.compare();
+    case.world.wait(case.world.overlay.set_limits(|_| AMPLE)).unwrap();
+    for op in ops {
+        case.step(op);
+        assert_counted(&case.world);
+    }
+    case.compare();
+    assert_eq!(case.world.finish_copies(), 0);
+    case.reopen();
+    case.compare();
+    case
 }
 
 impl Case {
@@ -166,6 +192,14 @@ impl Case {
             Op::Copy(pieces) => drop(self.world.copy_pieces(usize::from(*pieces))),
             Op::Reopen => self.reopen(),
             Op::Seal(for_agentfs) => self.seal(*for_agentfs),
+            Op::Checkpoint => self.checkpoint(),
+            Op::Restore(index) => self.restore(usize::from(*index)),
+            Op::RemoveCheckpoint(index) if !self.checkpoints.is_empty() => {
+                let at = usize::from(*index) % self.checkpoints.len();
+                let (id, _) = self.checkpoints.remove(at);
+                assert!(self.world.wait(self.world.overlay.remove_checkpoint(id)).unwrap());
+            }
+            Op::RemoveCheckpoint(_) => {}
             Op::Compare => self.compare(),
         }
     }
@@ -257,6 +291,37 @@ impl Case {
         self.compare();
     }
 
+    fn checkpoint(&mut self) {
+        let new = NewCheckpoint {
+            name: None,
+            kind: CheckpointKind::Manual,
+            labels: BTreeMap::new(),
+            time: Time::default(),
+            reuses: false,
+        };
+        match self.world.wait(self.world.overlay.create_checkpoint(new)).unwrap() {
+            MadeCheckpoint::Made(made) => {
+                self.checkpoints.push((made.id, self.reference.clone()));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn restore(&mut self, index: usize) {
+        if self.checkpoints.is_empty() {
+            return;
+        }
+        let (to, then) = self.checkpoints[index % self.checkpoints.len()].clone();
+        let restore = RestoreRequest { to, seen: None, time: Time::default() };
+        let done = self.world.wait(self.world.overlay.restore(&self.world.caller, restore));
+        let RestoreOutcome::Restored(restored) = done.unwrap() else { panic!("not restored") };
+        if self.checkpoints.iter().all(|(known, _)| *known != restored.before) {
+            self.checkpoints.push((restored.before, self.reference.clone()));
+        }
+        self.reference.become_of(then);
+        self.compare();
+    }
+
     /// Compares the trees, and each object with what was seen of it before.
     fn compare(&mut self) {
         let tree = read_tree(&self.world);
@@ -278,7 +343,7 @@ impl Case {
             node.attr = Some(self.world.find(path).unwrap().attr);
             node.changed = false;
         }
-        for handle in &self.reference.dead {
+        for handle in self.reference.dead.values() {
             let ours = self.world.getattr(handle);
             assert_eq!(ours, Err(FsError::Stale), "{handle:?} of a deleted object");
         }

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::delta::{
-    Checkpoint, CheckpointId, CheckpointKind, Ino, MadeCheckpoint, NewCheckpoint, Result, surplus,
+    Checkpoint, CheckpointId, CheckpointKind, Ino, NewCheckpoint, RestoredRows, Result, surplus,
 };
 use crate::vfs::Time;
 
-use super::{meta, old_rows, schema, value};
+use super::{meta, old_restore, old_rows, past, schema, undone_rows, value};
 
 const TABLE: &str = "
 CREATE TABLE IF NOT EXISTS acetate_checkpoint (
@@ -52,6 +52,7 @@ pub fn has_name(conn: &Connection, name: Option<&str>) -> Result<bool> {
 /// Creates the tables, if they are missing, in the caller's transaction.
 pub fn create_tables(conn: &Connection) -> Result<()> {
     conn.execute_batch(TABLE)?;
+    meta::require_format(conn, meta::CHECKPOINT_FORMAT)?;
     old_rows::create(conn)
 }
 
@@ -79,24 +80,67 @@ pub fn insert(conn: &Connection, new: &NewCheckpoint, next_ino: Ino) -> Result<C
     Ok(Checkpoint { id, name, kind, time, labels, last_op, next_ino, saved: None })
 }
 
-/// What takes the place of a new checkpoint, if nothing changed since the newest one, or at all.
-/// `has_any` says whether there is one. Without a log, it is not known whether anything changed.
-pub fn unchanged(conn: &Connection, has_any: bool) -> Result<Option<MadeCheckpoint>> {
+/// How often the session's changes were applied to the base after the row `last_op`: APPLY rows
+/// that follow each other are one apply. Rows that a later restore took back do not count. `None`
+/// if rows after `last_op` were deleted.
+pub fn applies_since(conn: &Connection, last_op: i64) -> Result<Option<u64>> {
+    if !schema::has_table(conn, "acetate_op")? {
+        return Ok(Some(0));
+    }
+    if is_cut(conn, last_op)? {
+        return Ok(None);
+    }
+    let undone = undone_rows::load(conn)?;
+    let mut applied = conn.prepare_cached(
+        "SELECT id FROM acetate_op WHERE id > ?1 AND procedure = 'APPLY' ORDER BY id",
+    )?;
+    let mut rows = applied.query([last_op])?;
+    let (mut applies, mut last) = (0, None);
+    while let Some(row) = rows.next()? {
+        let id: i64 = row.get(0)?;
+        if !undone.has(id) {
+            applies += u64::from(last != id.checked_sub(1));
+            last = Some(id);
+        }
+    }
+    Ok(Some(applies))
+}
+
+/// Whether rows of the log after `last_op` were deleted.
+fn is_cut(conn: &Connection, last_op: i64) -> Result<bool> {
+    let first = "SELECT ifnull(min(id), 0) > ?1 + 1 FROM acetate_op";
+    Ok(conn.prepare_cached(first)?.query_row([last_op], |row| row.get(0))?)
+}
+
+/// Whether a row after `seen` changed anything.
+pub fn is_changed_since(conn: &Connection, seen: i64) -> Result<bool> {
+    let later = "SELECT 1 FROM acetate_op WHERE id > ?1 AND procedure <> 'REFUSE'";
+    Ok(schema::has_table(conn, "acetate_op")? && conn.prepare_cached(later)?.exists([seen])?)
+}
+
+/// Makes the tree's rows those of a checkpoint.
+pub fn restore(
+    conn: &Connection,
+    to: &Checkpoint,
+    now: Time,
+    entry_id: &mut dyn FnMut() -> Result<i64>,
+) -> Result<RestoredRows> {
+    if schema::has_table(conn, "acetate_op")? && is_cut(conn, to.last_op)? {
+        // What was kept of the deleted rows is of the tree that goes.
+        past::note_incomplete(conn)?;
+    }
+    old_restore::restore(conn, to, now, entry_id)
+}
+
+/// The newest checkpoint, if nothing changed since. Without a log, it is not known whether anything
+/// changed.
+pub fn unchanged(conn: &Connection) -> Result<Option<Checkpoint>> {
     if !schema::has_table(conn, "acetate_op")? {
         return Ok(None);
     }
-    let last = "SELECT ifnull(max(id), 0) FROM acetate_op WHERE procedure <> 'REFUSE'";
-    let last: i64 = conn.prepare_cached(last)?.query_row([], |row| row.get(0))?;
-    // Rows that were pruned may have been later ones.
-    let kept = "SELECT ifnull(min(id), 1) FROM acetate_op";
-    let kept: i64 = conn.prepare_cached(kept)?.query_row([], |row| row.get(0))?;
-    if !has_any {
-        let is_unchanged = last == 0 && meta::get::<i64>(conn, meta::AUDIT_DROPPED)?.is_none();
-        return Ok(is_unchanged.then_some(MadeCheckpoint::Unneeded));
-    }
-    let is_unchanged = |newest: &Checkpoint| newest.last_op >= last.max(kept - 1);
-    let newest = all(conn)?.pop().filter(is_unchanged);
-    Ok(newest.map(MadeCheckpoint::Reused))
+    let Some(newest) = all(conn)?.pop() else { return Ok(None) };
+    let is_changed = is_changed_since(conn, newest.last_op)? || is_cut(conn, newest.last_op)?;
+    Ok((!is_changed).then_some(newest))
 }
 
 /// Removes the oldest automatic checkpoints that are not kept, [`MAX_REMOVED`] at most.

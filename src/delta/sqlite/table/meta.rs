@@ -17,6 +17,10 @@ pub const OPAQUE_FORMAT: i64 = 2;
 /// The format of a session that hides, or hid, paths of the base.
 pub const HIDE_FORMAT: i64 = 2;
 
+/// The format of a session that has, or had, a checkpoint: an older program would change rows
+/// without saving them, and take the changes before a restore for the tree's.
+pub const CHECKPOINT_FORMAT: i64 = 2;
+
 /// The session's format, from [`FIRST_FORMAT`] to [`FORMAT_VERSION`].
 pub const FORMAT: &str = "format_version";
 /// The session's id, 32 hexadecimal digits.

@@ -15,6 +15,10 @@ use super::{schema, value};
 
 pub(super) const TABLE: &str = "acetate_old_piece";
 
+/// Of rows `m` of `fs_data`, while [`show_at`]'s table is there: no piece is saved.
+pub(super) const NO_PIECES: &str = "AND NOT EXISTS (SELECT 1 FROM temp.whole_chunk w
+     WHERE w.ino = m.ino AND w.chunk_index = m.chunk_index)";
+
 /// Size of a piece, in bytes; the last of a chunk may be shorter.
 const PIECE_BYTES: usize = 4096;
 

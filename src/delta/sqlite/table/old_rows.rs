@@ -18,16 +18,16 @@ use crate::vfs::Name;
 use super::{old_pieces, schema, value};
 
 /// A table whose rows make up the tree.
-struct TreeTable {
-    name: &'static str,
+pub(super) struct TreeTable {
+    pub name: &'static str,
     /// The columns that identify a row.
-    key: &'static [&'static str],
+    pub key: &'static [&'static str],
     /// The column of the key with an inode number; `None` for keys of the base.
-    number: Option<&'static str>,
+    pub number: Option<&'static str>,
     /// Columns in which a difference is no change of the tree.
     ignored: &'static [&'static str],
     /// A column that may be large: it is read only if the row is saved.
-    large: Option<&'static str>,
+    pub large: Option<&'static str>,
 }
 
 const fn of_inodes(name: &'static str, key: &'static [&'static str]) -> TreeTable {
@@ -38,10 +38,10 @@ const fn of_base(name: &'static str, key: &'static [&'static str]) -> TreeTable 
     TreeTable { name, key, number: None, ignored: &[], large: None }
 }
 
-const TREE_TABLES: [TreeTable; 13] = [
+pub(super) const TREE_TABLES: [TreeTable; 13] = [
     TreeTable { ignored: &["atime", "atime_nsec"], ..of_inodes(INODES, &["ino"]) },
     TreeTable { ignored: &["subdirs"], ..of_inodes("acetate_inode", &["ino"]) },
-    of_inodes("acetate_copy_up", &["delta_ino"]),
+    of_inodes(PENDING, &["delta_ino"]),
     of_inodes("acetate_origin", &["delta_ino"]),
     of_inodes("fs_origin", &["delta_ino"]),
     of_inodes(DENTRIES, &["parent_ino", "name"]),
@@ -57,6 +57,9 @@ const TREE_TABLES: [TreeTable; 13] = [
 /// The beginning of the names of the tables with old rows.
 const OLD: &str = "acetate_old_";
 
+/// The table with the content that is still to be copied up.
+const PENDING: &str = "acetate_copy_up";
+
 /// The table with the objects.
 const INODES: &str = "fs_inode";
 
@@ -67,18 +70,19 @@ const DENTRIES: &str = "fs_dentry";
 const WHITEOUTS: &str = "fs_whiteout";
 
 /// The table with content. Pieces of its rows are saved too.
-const CONTENT: &str = "fs_data";
-
-/// Of rows `m` of that table: no piece is saved.
-const NO_PIECES: &str = "AND NOT EXISTS (SELECT 1 FROM temp.whole_chunk w
-     WHERE w.ino = m.ino AND w.chunk_index = m.chunk_index)";
+pub(super) const CONTENT: &str = "fs_data";
 
 /// The newest checkpoint, as the triggers see it.
 const NEWEST: &str = "acetate_checkpoint c WHERE c.id = (SELECT max(id) FROM acetate_checkpoint)";
 
+/// The same for content: none while no content is saved.
+const NEWEST_OF_CONTENT: &str =
+    "acetate_checkpoint c WHERE c.id = (SELECT max(id) FROM acetate_checkpoint)
+     AND NOT EXISTS (SELECT 1 FROM temp.old_unsaved)";
+
 impl TreeTable {
     /// The name of the table with the old rows.
-    fn old(&self) -> String {
+    pub fn old(&self) -> String {
         format!("{OLD}{}", self.name)
     }
 
@@ -88,8 +92,18 @@ impl TreeTable {
         schema::columns(self.name)
     }
 
+    /// The columns' names.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.columns().into_iter().map(|(column, _)| column).collect()
+    }
+
+    /// The columns in which a difference is a change of the tree.
+    pub fn compared(&self) -> Vec<&'static str> {
+        self.names().into_iter().filter(|column| !self.ignored.contains(column)).collect()
+    }
+
     /// The condition that the rows `a` and `b` have the same key.
-    fn same_key(&self, a: &str, b: &str) -> String {
+    pub fn same_key(&self, a: &str, b: &str) -> String {
         let same = self.key.iter().map(|key| format!("{a}.{key} = {b}.{key}"));
         same.collect::<Vec<_>>().join(" AND ")
     }
@@ -126,10 +140,8 @@ impl TreeTable {
     /// Creates the triggers on the connection.
     fn watch(&self, conn: &Connection) -> Result<()> {
         let (name, old, key) = (self.name, self.old(), self.key.join(", "));
-        let columns: Vec<_> = self.columns().into_iter().map(|(column, _)| column).collect();
-        let of = |row: &str, some: &[&str]| {
-            some.iter().map(|column| format!("{row}.{column}")).collect::<Vec<_>>().join(", ")
-        };
+        let columns = self.names();
+        let newest = if name == CONTENT { NEWEST_OF_CONTENT } else { NEWEST };
         // A large value is read from the table, where the row still is before the change.
         let (time, from, rows) = match self.large {
             Some(_) => ("BEFORE", format!("{name} t, "), of("t", &columns)),
@@ -139,22 +151,18 @@ impl TreeTable {
         let all = columns.join(", ");
         let save = format!(
             "INSERT INTO {old} (checkpoint, present, {all}) SELECT c.id, 1, {rows}
-             FROM {from}{NEWEST} {at}AND {};",
+             FROM {from}{newest} {at}AND {};",
             self.is_unsaved("OLD")
         );
         let (new_key, is_unsaved) = (of("NEW", self.key), self.is_unsaved("NEW"));
         let absent = format!(
             "INSERT INTO {old} (checkpoint, present, {key})
-             SELECT c.id, 0, {new_key} FROM {NEWEST} AND {is_unsaved}"
+             SELECT c.id, 0, {new_key} FROM {newest} AND {is_unsaved}"
         );
-        let compared: Vec<_> = columns
-            .iter()
-            .filter(|column| !self.ignored.contains(column) && self.large.is_none())
-            .copied()
-            .collect();
-        let is_change = match compared.is_empty() {
-            true => String::new(),
-            false => format!("WHEN ({}) IS NOT ({})", of("OLD", &compared), of("NEW", &compared)),
+        let compared = self.compared();
+        let is_change = match self.large {
+            Some(_) => String::new(),
+            None => format!("WHEN ({}) IS NOT ({})", of("OLD", &compared), of("NEW", &compared)),
         };
         let moved = format!("({}) IS NOT ({})", of("OLD", self.key), of("NEW", self.key));
         // The row that a moved one replaces is saved before.
@@ -168,41 +176,45 @@ impl TreeTable {
         ))?)
     }
 
-    /// Replaces the table on this connection by a temporary one with the rows at a checkpoint.
-    fn show_at(&self, conn: &Connection, (at, next_ino): (CheckpointId, Ino)) -> Result<()> {
+    /// Creates the temporary table `first_…` with the keys that were saved for a checkpoint or
+    /// later ones, and of each the oldest of these checkpoints.
+    pub fn find_first(&self, conn: &Connection, at: CheckpointId) -> Result<()> {
         let (name, old, key) = (self.name, self.old(), self.key.join(", "));
-        let columns: Vec<_> = self.columns().into_iter().map(|(column, _)| column).collect();
-        let all = columns.join(", ");
-        let of = |row: &str| {
-            columns.iter().map(|column| format!("{row}.{column}")).collect::<Vec<_>>().join(", ")
-        };
-        let is_older = self.number.map(|n| format!("AND m.{n} < {}", next_ino.0.cast_signed()));
-        let is_older = is_older.unwrap_or_default();
-        let same = self.same_key("s", "m");
-        let first = format!("temp.first_{name}");
-        conn.execute_batch(&format!(
+        Ok(conn.execute_batch(&format!(
             "CREATE TEMP TABLE first_{name} AS
                SELECT {key}, min(checkpoint) AS checkpoint FROM main.{old}
                WHERE checkpoint >= {at} GROUP BY {key};
              CREATE UNIQUE INDEX temp.first_{name}_key ON first_{name} ({key});"
-        ))?;
+        ))?)
+    }
+
+    /// Replaces the table on this connection by a temporary one with the rows at a checkpoint.
+    fn show_at(&self, conn: &Connection, (at, next_ino): (CheckpointId, Ino)) -> Result<()> {
+        let (name, old, columns) = (self.name, self.old(), self.names());
+        let all = columns.join(", ");
+        let is_older = self.number.map(|n| format!("AND m.{n} < {}", next_ino.0.cast_signed()));
+        let is_older = is_older.unwrap_or_default();
+        let same = self.same_key("s", "m");
+        let first = format!("temp.first_{name}");
+        self.find_first(conn, at)?;
         let now = format!(
             "SELECT {} FROM main.{name} m
              WHERE NOT EXISTS (SELECT 1 FROM {first} s WHERE {same}) {is_older}",
-            of("m")
+            of("m", &columns)
         );
         let then = format!(
             "SELECT {} FROM {first} s
              JOIN main.{old} m ON {same} AND m.checkpoint = s.checkpoint
              WHERE m.present {is_older}",
-            of("m")
+            of("m", &columns)
         );
         if self.large.is_some() {
             // Content stays where it is.
             let (apart, pieced) = match name == CONTENT {
-                true => {
-                    (NO_PIECES, " UNION ALL SELECT ino, chunk_index, data FROM temp.whole_chunk")
-                }
+                true => (
+                    old_pieces::NO_PIECES,
+                    " UNION ALL SELECT ino, chunk_index, data FROM temp.whole_chunk",
+                ),
                 false => ("", ""),
             };
             return Ok(conn.execute_batch(&format!(
@@ -219,6 +231,11 @@ impl TreeTable {
     }
 }
 
+/// Some columns of a row, as SQL lists them.
+pub(super) fn of(row: &str, columns: &[&str]) -> String {
+    columns.iter().map(|column| format!("{row}.{column}")).collect::<Vec<_>>().join(", ")
+}
+
 /// Creates the tables with the old rows, in the caller's transaction.
 pub fn create(conn: &Connection) -> Result<()> {
     for table in &TREE_TABLES {
@@ -232,6 +249,7 @@ pub fn watch(conn: &Connection) -> Result<()> {
     unwatch(conn)?;
     // `INSERT OR REPLACE` otherwise removes rows without a trigger.
     conn.pragma_update(None, "recursive_triggers", true)?;
+    conn.execute_batch("CREATE TEMP TABLE old_unsaved (id INTEGER PRIMARY KEY)")?;
     TREE_TABLES.iter().try_for_each(|table| table.watch(conn))
 }
 
@@ -245,6 +263,26 @@ pub fn unwatch(conn: &Connection) -> Result<()> {
              DROP TRIGGER IF EXISTS temp.old_{name}_insert;"
         ))?;
     }
+    Ok(conn.execute_batch("DROP TABLE IF EXISTS temp.old_unsaved")?)
+}
+
+/// Whether chunks that the connection stores next are saved as absent; they are at first. Those of
+/// an unfinished copy-up, of the file `copied`, need not be: where the content is pending at a
+/// checkpoint, a stored chunk comes first, and equals the base's. They are saved all the same if
+/// the content was not pending, or less of it, at some checkpoint.
+pub fn put_saving_content(conn: &Connection, copied: Option<Ino>) -> Result<()> {
+    let Some(copied) = copied else {
+        conn.prepare_cached("DELETE FROM temp.old_unsaved")?.execute([])?;
+        return Ok(());
+    };
+    let unless_needed = format!(
+        "INSERT OR IGNORE INTO temp.old_unsaved SELECT 1 WHERE NOT EXISTS
+           (SELECT 1 FROM {OLD}{PENDING} o JOIN main.{PENDING} m ON m.delta_ino = o.delta_ino
+            WHERE o.delta_ino = ?1
+              AND (NOT o.present OR o.next_byte > m.next_byte OR o.end_byte < m.end_byte))"
+    );
+    let mut unless_needed = conn.prepare_cached(&unless_needed)?;
+    unless_needed.execute([copied.0.cast_signed()])?;
     Ok(())
 }
 

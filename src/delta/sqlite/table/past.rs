@@ -17,7 +17,7 @@ use crate::base::DELTA_IDS;
 use crate::delta::{AuditProcedure, Result};
 
 use super::value::{self, Bytes, keys};
-use super::{meta, schema};
+use super::{meta, schema, undone_rows};
 
 /// The table and its indexes.
 const TABLE: &str = "
@@ -79,9 +79,10 @@ pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
     }
     let oldest = format!("SELECT {COLUMNS} FROM acetate_op WHERE id <= ?1 ORDER BY id");
     let mut statement = conn.prepare_cached(&oldest)?;
+    let undone = undone_rows::load(conn)?;
     let mut rows = statement.query([last])?;
     while let Some(row) = rows.next()? {
-        let Some(row) = decode(row)? else { continue };
+        let Some(row) = decode(row)?.filter(|row| !undone.has(row.id)) else { continue };
         if drop_superseded(conn, &row)? {
             let copy = format!(
                 "INSERT OR IGNORE INTO acetate_past ({COLUMNS})
@@ -127,7 +128,7 @@ fn drop_superseded(conn: &Connection, row: &PastRow) -> Result<bool> {
         return Ok(true);
     }
     match row.procedure {
-        AuditProcedure::Refuse => Ok(false),
+        AuditProcedure::Refuse | AuditProcedure::Restore => Ok(false),
         AuditProcedure::Write | AuditProcedure::Setattr | AuditProcedure::Publish => {
             let mention = last_mention(conn, &row.path)?;
             let is_known = row.is_own && mention.is_none();

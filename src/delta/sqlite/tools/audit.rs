@@ -19,8 +19,8 @@ use super::audit_filter::AuditFilter;
 use crate::delta::sqlite::file::connect::{self, Role};
 use crate::delta::sqlite::file::lock::SessionLock;
 use crate::delta::sqlite::file::session::{OpenMode, Session, open_read_only};
-use crate::delta::sqlite::table::audit_bound;
-use crate::delta::sqlite::table::{prune, schema};
+use crate::delta::sqlite::table::undone_rows::{self, UndoneRows};
+use crate::delta::sqlite::table::{audit_bound, prune, schema};
 
 /// Maximum number of rows per page.
 const PAGE_ROWS: usize = 1000;
@@ -174,15 +174,24 @@ impl AuditReader {
         read
     }
 
+    /// The rows of the log that no longer say anything of the tree.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn undone_rows(&self) -> Result<UndoneRows> {
+        undone_rows::load(&self.conn)
+    }
+
     /// Calls `each` for the rows of `acetate_past`, which were kept for `apply` when the log was
-    /// pruned. They have the time, procedure, paths and object of the original rows.
+    /// pruned, with their ids. They have the time, procedure, paths and object of the original
+    /// rows.
     ///
     /// # Errors
     /// The session cannot be read.
     pub fn past(
         &self,
         order: Order,
-        each: &mut dyn FnMut(&AuditRow) -> ControlFlow<()>,
+        each: &mut dyn FnMut(i64, &AuditRow) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         if !schema::has_table(&self.conn, "acetate_past")? {
             return Ok(ControlFlow::Continue(()));
@@ -195,8 +204,9 @@ impl AuditReader {
         ))?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
+            let id = row.get(0)?;
             if let Ok(row) = decode(row)
-                && each(&row).is_break()
+                && each(id, &row).is_break()
             {
                 return Ok(ControlFlow::Break(()));
             }

@@ -31,6 +31,23 @@ impl Session {
         checkpoint::all(&open_read_only(&self.path)?)
     }
 
+    /// Whether anything changed after a row of the audit log.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn is_changed_since(&self, last_op: i64) -> Result<bool> {
+        checkpoint::is_changed_since(&open_read_only(&self.path)?, last_op)
+    }
+
+    /// How often the session's changes were applied to the base after a checkpoint; `None` if the
+    /// log does not have all rows since.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn applies_since(&self, checkpoint: &Checkpoint) -> Result<Option<u64>> {
+        checkpoint::applies_since(&open_read_only(&self.path)?, checkpoint.last_op)
+    }
+
     /// Where rows of the tree changed after the checkpoint `from`, and before `until` or now.
     ///
     /// # Errors

@@ -5,8 +5,8 @@ use rusqlite::Connection;
 use crate::base::BasePath;
 use crate::delta::{
     AuditRow, CheckpointId, CheckpointKind, CopyUp, Ino, InodeRow, Limits, MadeCheckpoint,
-    MergedPath, NewCheckpoint, Original, Result, StoreError, Usage, UsageDelta, WriteTxn,
-    whiteout_files,
+    MergedPath, NewCheckpoint, Original, RestoreOutcome, RestoreRequest, RestoredTree, Result,
+    StoreError, Usage, UsageDelta, WriteTxn, whiteout_files,
 };
 use crate::vfs::{FileId, Name, Time};
 
@@ -18,8 +18,8 @@ use crate::delta::sqlite::table::dentry_ids::DentryIds;
 use crate::delta::sqlite::table::inode_numbers::InodeNumbers;
 use crate::delta::sqlite::table::op::{ClientTexts, LastAuditRow};
 use crate::delta::sqlite::table::{
-    checkpoint, copy_up, dentry, inode, link, old_rows, opaque, origin, original, prune, quota,
-    redirect, symlink, whiteout,
+    checkpoint, copy_up, dentry, inode, link, old_restore, old_rows, opaque, origin, original,
+    prune, quota, redirect, symlink, whiteout,
 };
 use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
 
@@ -129,6 +129,11 @@ impl OpenBatch {
         if let Some(growth) = &mut self.growth {
             *growth += after.since(before);
         }
+    }
+
+    /// The session's whole usage; `None` while usage is not counted.
+    fn counted_usage(&self) -> Result<Option<UsageDelta>> {
+        self.growth.map(|_| quota::count(&self.conn, self.chunk_bytes)).transpose()
     }
 
     /// Usage of the whiteouts below some directories; zero while usage is not counted.
@@ -316,10 +321,13 @@ impl WriteTxn for OpenBatch {
         if had_any && checkpoint::has_name(&self.conn, new.name.as_deref())? {
             return Ok(MadeCheckpoint::NameTaken);
         }
-        if new.reuses
-            && let Some(unchanged) = checkpoint::unchanged(&self.conn, had_any)?
+        // A session in memory has no log that tells.
+        if had_any
+            && new.reuses
+            && !self.disk_reserve.is_in_memory()
+            && let Some(newest) = checkpoint::unchanged(&self.conn)?
         {
-            return Ok(unchanged);
+            return Ok(MadeCheckpoint::Reused(newest));
         }
         // A later WRITE is a row of its own.
         self.last_audit = LastAuditRow::default();
@@ -329,13 +337,54 @@ impl WriteTxn for OpenBatch {
                 old_rows::watch(conn)?;
             }
             let made = checkpoint::insert(conn, new, next_ino)?;
-            if made.kind != CheckpointKind::Manual {
+            // The one before a restore must not take the restored one away.
+            if matches!(made.kind, CheckpointKind::Tool | CheckpointKind::Idle) {
                 checkpoint::remove_surplus(conn, made.time)?;
             }
             Ok(MadeCheckpoint::Made(made))
         });
         self.has_checkpoint = None;
         made
+    }
+
+    fn put_copied(&mut self, file: Option<Ino>) -> Result<()> {
+        match self.has_checkpoint()? {
+            true => self.change(|conn| old_rows::put_saving_content(conn, file)),
+            false => Ok(()),
+        }
+    }
+
+    fn restore(&mut self, restore: &RestoreRequest) -> Result<RestoreOutcome> {
+        let Some(to) = checkpoint::get(&self.conn, restore.to)? else {
+            return Ok(RestoreOutcome::NoCheckpoint);
+        };
+        if let Some(seen) = restore.seen
+            && checkpoint::is_changed_since(&self.conn, seen)?
+        {
+            return Ok(RestoreOutcome::ChangedSince);
+        }
+        let safety = NewCheckpoint::before_restore(to.id, restore.time);
+        let before = match self.create_checkpoint(&safety)? {
+            MadeCheckpoint::Made(made) | MadeCheckpoint::Reused(made) => made.id,
+            MadeCheckpoint::NameTaken => to.id,
+        };
+        let content = old_restore::content_bytes(&self.conn, &to)?;
+        self.disk_reserve.add(&self.conn, usize::try_from(content).unwrap_or(usize::MAX))?;
+        let usage = self.counted_usage()?;
+        let mut dentry_ids = std::mem::replace(&mut self.dentry_ids, DentryIds::load(&self.conn)?);
+        let rows = self.change(|conn| {
+            let mut entry_id = || dentry_ids.allocate(conn);
+            checkpoint::restore(conn, &to, restore.time, &mut entry_id)
+        });
+        self.dentry_ids = dentry_ids;
+        let rows = rows?;
+        self.negative.clear();
+        self.last_audit = LastAuditRow::default();
+        if let (Some(growth), Some(before)) = (&mut self.growth, usage) {
+            *growth += quota::count(&self.conn, self.chunk_bytes)?;
+            *growth += -before;
+        }
+        Ok(RestoreOutcome::Restored(RestoredTree { to, before, rows }))
     }
 
     fn remove_checkpoint(&mut self, id: CheckpointId) -> Result<bool> {

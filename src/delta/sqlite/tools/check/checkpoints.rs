@@ -1,13 +1,20 @@
-//! K1: rows saved for checkpoints, as far as the file alone shows violations.
+//! K1: rows saved for checkpoints, as far as the file alone shows violations; their format (M1).
+
+use rusqlite::types::Value;
 
 use crate::delta::Result;
 
 use super::CheckedFile;
 use super::found::{BreachSubject, RuleFindings};
-use crate::delta::sqlite::table::{checkpoint, old_rows};
+use crate::delta::sqlite::table::{checkpoint, meta, old_rows};
 
 pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Result<()> {
     if checkpoint::is_used(subject.conn)? {
+        let format = meta::get::<Value>(subject.conn, meta::FORMAT)?;
+        if format == Some(Value::Integer(meta::FIRST_FORMAT)) {
+            let what = "format_version is 1, and there was a checkpoint";
+            found.add("M1", BreachSubject::Session, what.to_owned());
+        }
         for (table, id) in old_rows::without_checkpoint(subject.conn)? {
             let what = format!("{table} has rows of the checkpoint {id}, which does not exist");
             found.add("K1", BreachSubject::Session, what);

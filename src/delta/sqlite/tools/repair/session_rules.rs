@@ -50,8 +50,8 @@ pub(super) fn before(conn: &Connection) -> Result<Vec<(&'static str, &'static st
     conn.execute(&odd, [])?;
     let of_later = "SELECT 1 FROM acetate_opaque
          UNION ALL SELECT 1 FROM acetate_meta WHERE key = 'hide'";
-    let is_later = conn.prepare(of_later)?.exists([])?;
-    let later = meta::OPAQUE_FORMAT.max(meta::HIDE_FORMAT);
+    let is_later = conn.prepare(of_later)?.exists([])? || checkpoint::is_used(conn)?;
+    let later = meta::OPAQUE_FORMAT.max(meta::HIDE_FORMAT).max(meta::CHECKPOINT_FORMAT);
     let least = if is_later { later } else { meta::FIRST_FORMAT };
     let known = least..=meta::FORMAT_VERSION;
     if !meta::get::<i64>(conn, meta::FORMAT)?.is_some_and(|format| known.contains(&format)) {

@@ -1,0 +1,262 @@
+//! `acetate restore` and `acetate undo`: makes the tree that of a checkpoint again.
+
+use super::change::with_session_changer;
+use super::error::CliError;
+use super::output::{self, Out};
+use super::source::SessionSource;
+use super::{Ending, asking, checkpoint, diff, text};
+use crate::control::{Answer, Request, RestoreAnswer};
+use crate::delta::Checkpoint;
+use crate::inspect::apply::{check_finished, last_apply};
+use crate::inspect::checkpoint::checkpoints;
+use crate::inspect::counts::ChangeCounts;
+use crate::inspect::diff::{DiffOptions, Difference};
+use crate::inspect::fold::each_path;
+use crate::inspect::opened::OpenSession;
+use crate::inspect::restore::{RestorePlan, crosses_apply, plan_restore, undo_targets};
+
+/// The most lines of the plan that are shown before the question.
+const MAX_SHOWN: usize = 20;
+
+/// The most checkpoints that an undo compares with.
+const MAX_TRIED: usize = 100;
+
+/// Go back to a checkpoint, also while clients have the tree mounted.
+///
+/// Everything that the session changed since is taken back, whatever changed it; what was deleted
+/// since returns. The base is not touched. The tree as it is gets a checkpoint first, so `acetate
+/// undo` brings it back. On a terminal, the command shows what changes, and asks; without one, it
+/// needs --yes. Exits with 1 if nothing differs.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: SessionSource,
+
+    /// The checkpoint: an id, a name, `@-1` for the newest, or a moment.
+    #[arg(value_name = "CHECKPOINT")]
+    checkpoint: String,
+
+    #[command(flatten)]
+    how: How,
+}
+
+/// Take back the last step: go back to the newest other checkpoint.
+///
+/// `acetate run` and `acetate tool run` make a checkpoint before the command, and `acetate restore`
+/// and `acetate undo` one before they change the tree. So this takes back the last of these, and a
+/// second undo brings it back. Later changes by others go with it. On a terminal, the command shows
+/// what changes, and asks; without one, it needs --yes. Exits with 1 if there is nothing to undo.
+#[derive(Debug, clap::Args)]
+pub(super) struct UndoArgs {
+    #[command(flatten)]
+    source: SessionSource,
+
+    #[command(flatten)]
+    how: How,
+}
+
+/// How to go back.
+#[derive(Debug, clap::Args)]
+struct How {
+    /// Do not ask.
+    #[arg(short, long, conflicts_with = "dry_run")]
+    yes: bool,
+
+    /// Only show what would change.
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+
+    /// Go back also across an apply, or over a part of the log that was deleted.
+    ///
+    /// After an apply, the base is not what the checkpoint showed through: paths that the session
+    /// had not changed at the checkpoint keep what was applied.
+    #[arg(long)]
+    force: bool,
+
+    /// Print a JSON object for each path that changes, as `acetate diff` does; and a last one:
+    /// session, checkpoint, name, before (the checkpoint of the tree as it was), changes.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `acetate restore`.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let opened = open(&args.source)?;
+    let to = checkpoint::find(opened.session(), &args.checkpoint)?;
+    let plan = plan(&args.source, &args.how, &opened, &to)?;
+    if plan.differences.is_empty() {
+        let called = checkpoint::called(&to);
+        output::line(format_args!("nothing differs from checkpoint {called}"));
+        return Ok(Ending::Findings);
+    }
+    go_back(&args.source, &args.how, opened, &to, &plan)
+}
+
+/// Runs `acetate undo`.
+pub(super) fn undo(args: &UndoArgs) -> Result<Ending, CliError> {
+    let opened = open(&args.source)?;
+    // What changed after a checkpoint may have been changed back.
+    for to in undo_targets(opened.session())?.into_iter().take(MAX_TRIED) {
+        let plan = plan(&args.source, &args.how, &opened, &to)?;
+        if !plan.differences.is_empty() {
+            output::line(format_args!("going back to {}", described(&to)));
+            return go_back(&args.source, &args.how, opened, &to, &plan);
+        }
+    }
+    output::line(format_args!("nothing to undo: no checkpoint has another tree"));
+    if checkpoints(opened.session())?.is_empty() {
+        let session = args.source.session.display();
+        output::line(format_args!(
+            "the session has no checkpoint; `acetate discard {session} /` discards all its changes"
+        ));
+    }
+    Ok(Ending::Findings)
+}
+
+fn open(source: &SessionSource) -> Result<OpenSession, CliError> {
+    let opened = source.open()?;
+    check_finished(&opened)?;
+    Ok(opened)
+}
+
+/// A checkpoint with its time, kind and labels.
+fn described(checkpoint: &Checkpoint) -> String {
+    let labels = checkpoint.labels.iter().map(|(key, value)| format!(", {key} {value}"));
+    let labels: String = labels.collect();
+    format!(
+        "checkpoint {} of {} ({}{})",
+        checkpoint::called(checkpoint),
+        text::time_short(checkpoint.time),
+        checkpoint.kind.as_str(),
+        text::printable(&labels)
+    )
+}
+
+/// What would change, unless an apply is in the way.
+fn plan(
+    source: &SessionSource,
+    how: &How,
+    opened: &OpenSession,
+    to: &Checkpoint,
+) -> Result<RestorePlan, CliError> {
+    let is_undone = last_apply(opened.session()).is_some_and(|last| last.is_undone);
+    if !how.force && crosses_apply(opened.session(), to, is_undone)? {
+        return Err(after_apply(source));
+    }
+    Ok(plan_restore(opened, source.base.as_deref(), to)?)
+}
+
+/// Shows what changes, asks, and goes back.
+fn go_back(
+    source: &SessionSource,
+    how: &How,
+    opened: OpenSession,
+    to: &Checkpoint,
+    plan: &RestorePlan,
+) -> Result<Ending, CliError> {
+    output::tell_of_denied(&plan.denied, "compared");
+    let each = each_path(&opened, &DiffOptions::default(), plan.differences.clone())?;
+    let counts = ChangeCounts::of(&each);
+    if how.dry_run {
+        show_plan(how, (&opened, plan), &each, usize::MAX)?;
+        return end(source, how, to, (counts, None));
+    }
+    if !how.yes {
+        if how.json || !asking::can_ask() {
+            let what = CliError::new("cannot ask without a terminal: nothing changed");
+            return Err(what.with_hint("--yes goes back, --dry-run shows what would change"));
+        }
+        show_plan(how, (&opened, plan), &each, MAX_SHOWN)?;
+        let question = format!("restore checkpoint {}?", checkpoint::called(to));
+        if !asking::ask(&format_args!("{}: {question}", text::changes(counts)))? {
+            output::line(format_args!("nothing changed"));
+            return Ok(Ending::Findings);
+        }
+    } else if how.json {
+        show_plan(how, (&opened, plan), &each, usize::MAX)?;
+    }
+    drop(opened);
+    // The plan has looked for one, and nothing may have changed since.
+    let request = Request::Restore { to: to.id.0, seen: plan.seen };
+    match with_session_changer(source, |changer| changer.ask(request))? {
+        Answer::Restored(RestoreAnswer::Done { before, .. }) => {
+            end(source, how, to, (counts, Some(before)))
+        }
+        Answer::Restored(RestoreAnswer::NoCheckpoint) => {
+            Err(CliError::new("the checkpoint was removed: nothing changed"))
+        }
+        Answer::Restored(RestoreAnswer::ChangedSince) => {
+            let what = "the session changed since this was shown: nothing was restored";
+            Err(CliError::new(what).with_hint("look again, with the same command"))
+        }
+        _ => Err(CliError::new("unexpected reply from the session's server")),
+    }
+}
+
+fn after_apply(source: &SessionSource) -> CliError {
+    let what = "changes were applied to the base since the checkpoint, or the log does not tell \
+                any more: nothing was restored";
+    let session = source.session.display();
+    CliError::new(what).with_hint(format_args!(
+        "`acetate apply --undo {session}` undoes the last apply; --force restores over the base as \
+         it is"
+    ))
+}
+
+/// Shows the paths that change: in lines on stderr before the question, else on stdout.
+fn show_plan(
+    how: &How,
+    (opened, plan): (&OpenSession, &RestorePlan),
+    each: &[Difference],
+    most: usize,
+) -> Result<(), CliError> {
+    let mut out = Out::new();
+    if how.json {
+        each.iter().try_for_each(|difference| out.json(diff::json(difference)))?;
+        return out.end();
+    }
+    let lines = diff::lines(opened, false, plan.differences.clone())?;
+    for line in lines.iter().take(most) {
+        match how.dry_run {
+            true => out.line(format_args!("{line}"))?,
+            false => output::line(format_args!("{line}")),
+        }
+    }
+    if let more @ 1.. = lines.len().saturating_sub(most) {
+        output::line(format_args!("and {more} more"));
+    }
+    out.end()
+}
+
+/// Says what was done; `before` is the checkpoint of the tree before.
+fn end(
+    source: &SessionSource,
+    how: &How,
+    to: &Checkpoint,
+    (counts, before): (ChangeCounts, Option<i64>),
+) -> Result<Ending, CliError> {
+    let session = source.session.display();
+    if how.json {
+        let mut json = text::json("restore");
+        json.insert("session".to_owned(), session.to_string().into());
+        json.insert("checkpoint".to_owned(), to.id.0.into());
+        json.insert("name".to_owned(), to.name.clone().into());
+        json.insert("before".to_owned(), before.into());
+        json.insert("changes".to_owned(), counts.sum().into());
+        let mut out = Out::new();
+        out.json(json)?;
+        out.end()?;
+        return Ok(Ending::Done);
+    }
+    let (called, changes) = (checkpoint::called(to), text::changes(counts));
+    match before {
+        None => output::line(format_args!("would restore checkpoint {called}: {changes}")),
+        Some(before) => {
+            output::line(format_args!("restored checkpoint {called}: {changes}"));
+            output::line(format_args!(
+                "the tree before is checkpoint {before}: `acetate undo {session}` brings it back"
+            ));
+        }
+    }
+    Ok(Ending::Done)
+}

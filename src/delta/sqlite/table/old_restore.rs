@@ -1,0 +1,240 @@
+//! Makes the tree's rows those of a checkpoint again.
+//!
+//! Only keys with saved rows are looked at, and objects that were made since. What changes is saved
+//! for the newest checkpoint by the triggers, as with any other change ([`old_rows`]).
+//!
+//! [`old_rows`]: super::old_rows
+
+use rusqlite::{Connection, params};
+
+use crate::delta::{Checkpoint, Ino, RestoredRows, Result};
+use crate::vfs::Time;
+
+use super::old_rows::{CONTENT, TREE_TABLES, TreeTable, of};
+use super::{meta, old_pieces, value};
+
+/// Sets the tree's rows to those of the checkpoint `to`, in the caller's transaction. Objects that
+/// change get a ctime of `now`, or a later one than before. `entry_id` returns a free
+/// `fs_dentry.id`.
+pub fn restore(
+    conn: &Connection,
+    to: &Checkpoint,
+    now: Time,
+    entry_id: &mut dyn FnMut() -> Result<i64>,
+) -> Result<RestoredRows> {
+    drop_temporary(conn)?;
+    // All is found before anything changes: from then on more rows are saved.
+    old_pieces::show_at(conn, (to.id, to.next_ino))?;
+    for table in &TREE_TABLES {
+        table.find_then(conn, to)?;
+    }
+    advance_ctimes(conn, now)?;
+    let objects = count_objects(conn, to.next_ino)?;
+    for table in &TREE_TABLES {
+        table.delete_changed(conn, to.next_ino)?;
+    }
+    free_entry_ids(conn, entry_id)?;
+    for table in &TREE_TABLES {
+        table.insert_then(conn, to.next_ino)?;
+    }
+    forget_counts(conn)?;
+    follow_seal(conn)?;
+    let dirs = changed_dirs(conn)?;
+    drop_temporary(conn)?;
+    Ok(RestoredRows { objects, dirs })
+}
+
+/// How many bytes of content a restore writes, at least.
+pub fn content_bytes(conn: &Connection, to: &Checkpoint) -> Result<u64> {
+    let sum = "SELECT ifnull(sum(length(data)), 0) FROM acetate_old_fs_data WHERE checkpoint >= ?1";
+    Ok(conn.prepare_cached(sum)?.query_row([to.id.0], |row| value::unsigned(row, 0))?)
+}
+
+impl TreeTable {
+    /// Creates the temporary tables `first_…` with the keys of saved rows and, unless it holds
+    /// content, `then_…` with the rows at the checkpoint. Rows that are the same now are in
+    /// neither.
+    fn find_then(&self, conn: &Connection, to: &Checkpoint) -> Result<()> {
+        self.find_first(conn, to.id)?;
+        if self.large.is_some() {
+            return Ok(());
+        }
+        let (name, old, key) = (self.name, self.old(), self.key.join(", "));
+        let (compared, same) = (self.compared(), self.same_key("s", "m"));
+        conn.execute_batch(&format!(
+            "CREATE TEMP TABLE then_{name} AS SELECT {} FROM temp.first_{name} s
+               CROSS JOIN main.{old} m ON {same} AND m.checkpoint = s.checkpoint
+               WHERE m.present {};
+             CREATE UNIQUE INDEX temp.then_{name}_key ON then_{name} ({key});
+             DELETE FROM temp.first_{name} AS s WHERE EXISTS (SELECT 1 FROM temp.then_{name} t
+               CROSS JOIN main.{name} m ON {} WHERE {} AND ({}) IS ({}));
+             DELETE FROM temp.then_{name} AS t WHERE NOT EXISTS
+               (SELECT 1 FROM temp.first_{name} s WHERE {});",
+            of("m", &self.names()),
+            self.is_older("m", to.next_ino),
+            self.same_key("t", "m"),
+            self.same_key("t", "s"),
+            of("t", &compared),
+            of("m", &compared),
+            self.same_key("t", "s"),
+        ))?;
+        Ok(())
+    }
+
+    /// A condition that is to be appended: the object of a row is older than `next_ino`.
+    fn is_older(&self, row: &str, next_ino: Ino) -> String {
+        let number = self.number.map(|n| format!("AND {row}.{n} < {}", next_ino.0.cast_signed()));
+        number.unwrap_or_default()
+    }
+
+    /// Deletes the rows that are different at the checkpoint, and those of later objects.
+    fn delete_changed(&self, conn: &Connection, next_ino: Ino) -> Result<()> {
+        let name = self.name;
+        conn.execute_batch(&format!(
+            "DELETE FROM main.{name} WHERE rowid IN (SELECT m.rowid FROM temp.first_{name} s
+               CROSS JOIN main.{name} m ON {})",
+            self.same_key("s", "m")
+        ))?;
+        if name == CONTENT {
+            conn.execute_batch(&format!(
+                "DELETE FROM main.{name} WHERE rowid IN (SELECT m.rowid FROM temp.whole_chunk w
+                   CROSS JOIN main.{name} m ON {})",
+                self.same_key("w", "m")
+            ))?;
+        }
+        if let Some(number) = self.number {
+            let later = format!("DELETE FROM main.{name} WHERE {number} >= ?1");
+            conn.execute(&later, [next_ino.0.cast_signed()])?;
+        }
+        Ok(())
+    }
+
+    /// Inserts the rows at the checkpoint.
+    fn insert_then(&self, conn: &Connection, next_ino: Ino) -> Result<()> {
+        let (name, old, names) = (self.name, self.old(), self.names());
+        let all = names.join(", ");
+        if self.large.is_none() {
+            let copy =
+                format!("INSERT INTO main.{name} ({all}) SELECT {all} FROM temp.then_{name}");
+            return Ok(conn.execute_batch(&copy)?);
+        }
+        // A number that was given to another row since is replaced by a free one.
+        let taken = format!("(SELECT 1 FROM main.{name} x WHERE x.id = m.id)");
+        let value = |column: &&str| match *column {
+            "id" => format!("CASE WHEN EXISTS {taken} THEN NULL ELSE m.id END"),
+            column => format!("m.{column}"),
+        };
+        let values: Vec<_> = names.iter().map(value).collect();
+        let unless_pieced = match name {
+            CONTENT => old_pieces::NO_PIECES,
+            _ => "",
+        };
+        conn.execute_batch(&format!(
+            "INSERT INTO main.{name} ({all}) SELECT {} FROM temp.first_{name} s
+               CROSS JOIN main.{old} m ON {} AND m.checkpoint = s.checkpoint
+               WHERE m.present {} {unless_pieced}",
+            values.join(", "),
+            self.same_key("s", "m"),
+            self.is_older("m", next_ino),
+        ))?;
+        if name == CONTENT {
+            conn.execute_batch(
+                "INSERT INTO main.fs_data (ino, chunk_index, data)
+                 SELECT ino, chunk_index, data FROM temp.whole_chunk",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives each restored object the time `now` as ctime, or the first one after those that it had.
+fn advance_ctimes(conn: &Connection, now: Time) -> Result<()> {
+    let mut ahead = conn.prepare(
+        "SELECT t.ino, t.ctime, t.ctime_nsec, ifnull(m.ctime, t.ctime),
+           ifnull(m.ctime_nsec, t.ctime_nsec)
+         FROM temp.then_fs_inode t LEFT JOIN main.fs_inode m ON m.ino = t.ino
+         WHERE (t.ctime, t.ctime_nsec) >= (?1, ?2) OR (m.ctime, m.ctime_nsec) >= (?1, ?2)",
+    )?;
+    let ahead = ahead.query_map(params![now.secs, now.nanos], |row| {
+        let last = value::time(row, 1, 2)?.max(value::time(row, 3, 4)?);
+        Ok((row.get::<_, i64>(0)?, last.next()))
+    })?;
+    let ahead = ahead.collect::<rusqlite::Result<Vec<_>>>()?;
+    let all = "UPDATE temp.then_fs_inode SET ctime = ?1, ctime_nsec = ?2";
+    conn.execute(all, params![now.secs, now.nanos])?;
+    let mut one =
+        conn.prepare("UPDATE temp.then_fs_inode SET ctime = ?2, ctime_nsec = ?3 WHERE ino = ?1")?;
+    for (ino, time) in ahead {
+        one.execute(params![ino, time.secs, time.nanos])?;
+    }
+    Ok(())
+}
+
+/// How many objects change: with other attributes or content, or that are there only at one of both
+/// moments.
+fn count_objects(conn: &Connection, next_ino: Ino) -> Result<u64> {
+    let changed = "SELECT (SELECT count(*) FROM temp.first_fs_inode WHERE ino < ?1)
+       + (SELECT count(*) FROM main.fs_inode WHERE ino >= ?1)";
+    Ok(conn.query_row(changed, [next_ino.0.cast_signed()], |row| value::unsigned(row, 0))?)
+}
+
+/// Gives entries other numbers whose own is taken.
+fn free_entry_ids(conn: &Connection, entry_id: &mut dyn FnMut() -> Result<i64>) -> Result<()> {
+    let mut taken = conn.prepare(
+        "SELECT t.rowid FROM temp.then_fs_dentry t
+         WHERE EXISTS (SELECT 1 FROM main.fs_dentry d WHERE d.id = t.id)",
+    )?;
+    let taken = taken.query_map([], |row| row.get::<_, i64>(0))?;
+    let taken = taken.collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut give = conn.prepare("UPDATE temp.then_fs_dentry SET id = ?2 WHERE rowid = ?1")?;
+    for row in taken {
+        give.execute([row, entry_id()?])?;
+    }
+    Ok(())
+}
+
+/// Forgets the subdirectory counts of changed directories, which are not saved, and the verifiers
+/// of files that exclusive creates made: no retransmission of these is meant any more.
+fn forget_counts(conn: &Connection) -> Result<()> {
+    const CHANGED: &str = "ino IN (SELECT ino FROM temp.first_fs_inode
+       UNION ALL SELECT ino FROM temp.first_acetate_inode)";
+    Ok(conn.execute_batch(&format!(
+        "UPDATE acetate_inode SET subdirs = NULL, create_verifier = NULL
+           WHERE {CHANGED} AND (subdirs IS NOT NULL OR create_verifier IS NOT NULL);
+         DELETE FROM acetate_inode WHERE {CHANGED} AND holes = 0;"
+    ))?)
+}
+
+/// Shows or hides the restored origins for other implementations as the session's seal says now
+/// (invariant O1).
+fn follow_seal(conn: &Connection) -> Result<()> {
+    let follow = match meta::get::<String>(conn, meta::SEALED_FOR)? {
+        Some(_) => {
+            "DELETE FROM fs_origin WHERE delta_ino IN (SELECT delta_ino FROM temp.then_fs_origin)"
+        }
+        None => {
+            "INSERT OR IGNORE INTO fs_origin (delta_ino, base_ino)
+             SELECT delta_ino, base_ino FROM temp.then_acetate_origin"
+        }
+    };
+    Ok(conn.execute_batch(follow)?)
+}
+
+/// The directories that changed and are there now.
+fn changed_dirs(conn: &Connection) -> Result<Vec<Ino>> {
+    let mut dirs =
+        conn.prepare("SELECT ino FROM temp.then_fs_inode WHERE mode & 61440 = 16384 ORDER BY ino")?;
+    let dirs = dirs.query_map([], |row| Ok(Ino(value::unsigned(row, 0)?)))?;
+    Ok(dirs.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Drops the temporary tables, also those that an interrupted restore left.
+fn drop_temporary(conn: &Connection) -> Result<()> {
+    conn.execute_batch("DROP TABLE IF EXISTS temp.whole_chunk")?;
+    for TreeTable { name, .. } in &TREE_TABLES {
+        conn.execute_batch(&format!(
+            "DROP TABLE IF EXISTS temp.first_{name}; DROP TABLE IF EXISTS temp.then_{name};"
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! Rows of the audit log whose changes a restore took back.
+//!
+//! After a RESTORE row the tree is that of the last row before the checkpoint. The rows between say
+//! what happened, and nothing of the tree.
+
+use std::ops::RangeInclusive;
+
+use rusqlite::Connection;
+
+use crate::delta::Result;
+
+use super::{checkpoint, schema, value};
+
+/// Which rows those are.
+#[derive(Debug, Default)]
+pub struct UndoneRows {
+    /// Ranges of ids, the last one first. A range ends with its RESTORE row.
+    ranges: Vec<RangeInclusive<i64>>,
+}
+
+impl UndoneRows {
+    /// Whether the row with this id is one of them.
+    pub fn has(&self, id: i64) -> bool {
+        let at = self.ranges.partition_point(|range| *range.start() > id);
+        self.ranges.get(at).is_some_and(|range| range.contains(&id))
+    }
+
+    /// Takes a RESTORE row, newest first, and the last row before its checkpoint.
+    fn take(&mut self, id: i64, last_op: i64) {
+        // A later restore took this one back.
+        if self.ranges.last().is_none_or(|later| id < *later.start()) {
+            self.ranges.push(last_op.saturating_add(1)..=id);
+        }
+    }
+}
+
+/// Reads them from the log. A session that never had a checkpoint has none.
+pub fn load(conn: &Connection) -> Result<UndoneRows> {
+    let mut undone = UndoneRows::default();
+    if !checkpoint::is_used(conn)? || !schema::has_table(conn, "acetate_op")? {
+        return Ok(undone);
+    }
+    let mut restores = conn.prepare_cached(
+        "SELECT id, ifnull(offset, 0) FROM acetate_op WHERE procedure = 'RESTORE' ORDER BY id DESC",
+    )?;
+    let mut rows = restores.query([])?;
+    while let Some(row) = rows.next()? {
+        undone.take(row.get(0)?, value::int(row, 1)?);
+    }
+    Ok(undone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::UndoneRows;
+
+    #[test]
+    fn rows_after_the_checkpoint_are_undone_up_to_the_restore() {
+        let mut undone = UndoneRows::default();
+        // 10 goes back to 5, 15 takes that back, 30 goes back to 20.
+        for (id, last_op) in [(30, 20), (15, 9), (10, 5)] {
+            undone.take(id, last_op);
+        }
+        let all: Vec<_> = (0..35).filter(|id| undone.has(*id)).collect();
+        assert_eq!(all, (10..=15).chain(21..=30).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,73 @@
+//! What a restore of a checkpoint would change, and where an undo leads.
+
+use std::path::Path;
+
+use super::between::Moments;
+use super::checkpoint::checkpoints;
+use super::diff::{DiffOptions, Difference};
+use super::error::{InspectError, Result};
+use super::logged_changes::last_change;
+use super::opened::{OpenSession, open_session};
+use crate::delta::sqlite::Session;
+use crate::delta::{Checkpoint, MergedPath, StoreError};
+
+/// What a restore would change.
+#[derive(Debug)]
+pub struct RestorePlan {
+    /// The differences between the tree now and that of the checkpoint, sorted by path.
+    pub differences: Vec<Difference>,
+    /// What the base denies access to.
+    pub denied: Vec<MergedPath>,
+    /// The last row of the audit log that the plan has seen.
+    pub seen: i64,
+}
+
+/// Compares the tree as it is with that of a checkpoint, over the same base.
+///
+/// # Errors
+/// The session or the base cannot be read.
+pub fn plan_restore(
+    now: &OpenSession,
+    base: Option<&Path>,
+    to: &Checkpoint,
+) -> Result<RestorePlan> {
+    // Before the comparison: a later change is noticed then.
+    let seen = last_change(now.session())?;
+    let mut session = open_session(now.session().path())?;
+    session.show_at(to);
+    let then = OpenSession::over(session, base)?;
+    let moments = Moments { old: now, new: &then, from: to, until: None };
+    let found = moments.differences(&DiffOptions { times: true, ..DiffOptions::default() })?;
+    Ok(RestorePlan { differences: found.all, denied: found.denied, seen })
+}
+
+/// The checkpoints after which anything changed, the newest first.
+///
+/// # Errors
+/// The session cannot be read.
+pub fn undo_targets(session: &Session) -> Result<Vec<Checkpoint>> {
+    let mut all = checkpoints(session)?;
+    while let Some(newest) = all.last() {
+        let is_changed = session.is_changed_since(newest.last_op);
+        if is_changed.map_err(|source| failed(session, source))? {
+            break;
+        }
+        all.pop();
+    }
+    all.reverse();
+    Ok(all)
+}
+
+/// Whether the session's changes were applied to the base after a checkpoint, or the log does not
+/// tell any more. One apply that was undone since does not count.
+///
+/// # Errors
+/// The session cannot be read.
+pub fn crosses_apply(session: &Session, to: &Checkpoint, last_is_undone: bool) -> Result<bool> {
+    let applies = session.applies_since(to).map_err(|source| failed(session, source))?;
+    Ok(!matches!((applies, last_is_undone), (Some(0), _) | (Some(1), true)))
+}
+
+fn failed(session: &Session, source: StoreError) -> InspectError {
+    InspectError::Store { session: session.path().to_owned(), source }
+}

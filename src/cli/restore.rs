@@ -59,6 +59,8 @@ pub(super) struct UndoArgs {
 #[derive(Debug, clap::Args)]
 struct How {
     /// Do not ask.
+    ///
+    /// What others change until it is done is taken back too.
     #[arg(short, long, conflicts_with = "dry_run")]
     yes: bool,
 
@@ -83,6 +85,15 @@ struct How {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = open(&args.source)?;
     let to = checkpoint::find(opened.session(), &args.checkpoint)?;
+    if args.how.yes && !args.how.json {
+        // A plan, which takes longer than the restore, would be for no reader.
+        check_apply(&args.source, &args.how, &opened, &to)?;
+        drop(opened);
+        let (before, objects) = restore(&args.source, &to, None)?;
+        let changes = text::count(objects, "object");
+        tell_restored(&args.source, &to, (&changes, before));
+        return Ok(Ending::Done);
+    }
     let plan = plan(&args.source, &args.how, &opened, &to)?;
     if plan.differences.is_empty() {
         let called = checkpoint::called(&to);
@@ -132,17 +143,34 @@ fn described(checkpoint: &Checkpoint) -> String {
     )
 }
 
-/// What would change, unless an apply is in the way.
+/// Refuses to go back across an apply.
+fn check_apply(
+    source: &SessionSource,
+    how: &How,
+    opened: &OpenSession,
+    to: &Checkpoint,
+) -> Result<(), CliError> {
+    let is_undone = last_apply(opened.session()).is_some_and(|last| last.is_undone);
+    if how.force || !crosses_apply(opened.session(), to, is_undone)? {
+        return Ok(());
+    }
+    let what = "changes were applied to the base since the checkpoint, or the log does not tell \
+                any more: nothing was restored";
+    let session = source.session.display();
+    Err(CliError::new(what).with_hint(format_args!(
+        "`acetate apply --undo {session}` undoes the last apply; --force restores over the base as \
+         it is"
+    )))
+}
+
+/// What would change.
 fn plan(
     source: &SessionSource,
     how: &How,
     opened: &OpenSession,
     to: &Checkpoint,
 ) -> Result<RestorePlan, CliError> {
-    let is_undone = last_apply(opened.session()).is_some_and(|last| last.is_undone);
-    if !how.force && crosses_apply(opened.session(), to, is_undone)? {
-        return Err(after_apply(source));
-    }
+    check_apply(source, how, opened, to)?;
     Ok(plan_restore(opened, source.base.as_deref(), to)?)
 }
 
@@ -176,12 +204,21 @@ fn go_back(
         show_plan(how, (&opened, plan), &each, usize::MAX)?;
     }
     drop(opened);
-    // The plan has looked for one, and nothing may have changed since.
-    let request = Request::Restore { to: to.id.0, seen: plan.seen };
+    // Without a question, what others change until it is done is taken back too.
+    let (before, _) = restore(source, to, (!how.yes).then_some(plan.seen))?;
+    end(source, how, to, (counts, Some(before)))
+}
+
+/// Goes back, unless a row of the log after `seen` changed anything. Returns the checkpoint of the
+/// tree before, and how many objects changed.
+fn restore(
+    source: &SessionSource,
+    to: &Checkpoint,
+    seen: Option<i64>,
+) -> Result<(i64, u64), CliError> {
+    let request = Request::Restore { to: to.id.0, seen };
     match with_session_changer(source, |changer| changer.ask(request))? {
-        Answer::Restored(RestoreAnswer::Done { before, .. }) => {
-            end(source, how, to, (counts, Some(before)))
-        }
+        Answer::Restored(RestoreAnswer::Done { before, objects }) => Ok((before, objects)),
         Answer::Restored(RestoreAnswer::NoCheckpoint) => {
             Err(CliError::new("the checkpoint was removed: nothing changed"))
         }
@@ -191,16 +228,6 @@ fn go_back(
         }
         _ => Err(CliError::new("unexpected reply from the session's server")),
     }
-}
-
-fn after_apply(source: &SessionSource) -> CliError {
-    let what = "changes were applied to the base since the checkpoint, or the log does not tell \
-                any more: nothing was restored";
-    let session = source.session.display();
-    CliError::new(what).with_hint(format_args!(
-        "`acetate apply --undo {session}` undoes the last apply; --force restores over the base as \
-         it is"
-    ))
 }
 
 /// Shows the paths that change: in lines on stderr before the question, else on stdout.
@@ -251,12 +278,15 @@ fn end(
     let (called, changes) = (checkpoint::called(to), text::changes(counts));
     match before {
         None => output::line(format_args!("would restore checkpoint {called}: {changes}")),
-        Some(before) => {
-            output::line(format_args!("restored checkpoint {called}: {changes}"));
-            output::line(format_args!(
-                "the tree before is checkpoint {before}: `acetate undo {session}` brings it back"
-            ));
-        }
+        Some(before) => tell_restored(source, to, (&changes, before)),
     }
     Ok(Ending::Done)
+}
+
+fn tell_restored(source: &SessionSource, to: &Checkpoint, (changes, before): (&str, i64)) {
+    let (called, session) = (checkpoint::called(to), source.session.display());
+    output::line(format_args!("restored checkpoint {called}: {changes}"));
+    output::line(format_args!(
+        "the tree before is checkpoint {before}: `acetate undo {session}` brings it back"
+    ));
 }

@@ -134,9 +134,9 @@ async fn restore(
     overlay: &Overlay,
     caller: &Caller,
     to: CheckpointId,
-    seen: i64,
+    seen: Option<i64>,
 ) -> Result<Answer, Refusal> {
-    let restore = RestoreRequest { to, seen: Some(seen), time: Time::default() };
+    let restore = RestoreRequest { to, seen, time: Time::default() };
     let done = overlay.restore(caller, restore).await;
     done.map(|done| Answer::Restored(done.into())).map_err(of_session)
 }

@@ -172,7 +172,7 @@ pub enum Request {
         /// The checkpoint's id.
         to: i64,
         /// Refuse it if a row of the log after this one changed anything.
-        seen: i64,
+        seen: Option<i64>,
     },
     /// Changes the session's own limits.
     SetQuota {

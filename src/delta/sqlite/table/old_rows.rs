@@ -268,18 +268,22 @@ pub fn unwatch(conn: &Connection) -> Result<()> {
 
 /// Whether chunks that the connection stores next are saved as absent; they are at first. Those of
 /// an unfinished copy-up, of the file `copied`, need not be: where the content is pending at a
-/// checkpoint, a stored chunk comes first, and equals the base's. They are saved all the same if
-/// the content was not pending, or less of it, at some checkpoint.
+/// checkpoint, a stored chunk comes first, and equals the base's. They are saved all the same if at
+/// some checkpoint less of the content was pending, or the file had another size.
 pub fn put_saving_content(conn: &Connection, copied: Option<Ino>) -> Result<()> {
     let Some(copied) = copied else {
         conn.prepare_cached("DELETE FROM temp.old_unsaved")?.execute([])?;
         return Ok(());
     };
     let unless_needed = format!(
-        "INSERT OR IGNORE INTO temp.old_unsaved SELECT 1 WHERE NOT EXISTS
+        "INSERT OR IGNORE INTO temp.old_unsaved SELECT 1
+         WHERE NOT EXISTS
            (SELECT 1 FROM {OLD}{PENDING} o JOIN main.{PENDING} m ON m.delta_ino = o.delta_ino
             WHERE o.delta_ino = ?1
-              AND (NOT o.present OR o.next_byte > m.next_byte OR o.end_byte < m.end_byte))"
+              AND (NOT o.present OR o.next_byte > m.next_byte OR o.end_byte < m.end_byte))
+         AND NOT EXISTS
+           (SELECT 1 FROM {OLD}{INODES} o JOIN main.{INODES} m ON m.ino = o.ino
+            WHERE o.ino = ?1 AND (NOT o.present OR o.size <> m.size))"
     );
     let mut unless_needed = conn.prepare_cached(&unless_needed)?;
     unless_needed.execute([copied.0.cast_signed()])?;

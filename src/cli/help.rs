@@ -244,10 +244,11 @@ const EXAMPLES: &[(&[&str], &str)] = &[
 /// Hints for names of commands that other programs have.
 const INSTEAD: &[(&[&str], &str)] = &[
     (
-        &["revert", "reset", "rollback", "rewind", "checkout"],
+        &["revert", "reset", "rollback", "rewind", "redo", "checkout"],
         "`acetate restore SESSION.db CHECKPOINT` goes back to a checkpoint, `acetate undo \
-         SESSION.db` takes back the last step; `acetate discard SESSION.db PATH` lets a path show \
-         the base again; `acetate apply --undo SESSION.db` undoes the last apply",
+         SESSION.db` takes back the last step, and a second one brings it back; `acetate discard \
+         SESSION.db PATH` lets a path show the base again; `acetate apply --undo SESSION.db` \
+         undoes the last apply",
     ),
     (&["rename", "move"], "`acetate mv SESSION.db FROM TO` renames in the tree"),
     (&["copy"], "`acetate cp SESSION.db FROM TO` copies into, out of and within the tree"),

@@ -13,7 +13,7 @@ use crate::inspect::counts::ChangeCounts;
 use crate::inspect::diff::{DiffOptions, Difference};
 use crate::inspect::fold::each_path;
 use crate::inspect::opened::OpenSession;
-use crate::inspect::restore::{RestorePlan, crosses_apply, plan_restore, undo_targets};
+use crate::inspect::restore::{RestorePlan, applies_since, plan_restore, undo_targets};
 
 /// The most lines of the plan that are shown before the question.
 const MAX_SHOWN: usize = 20;
@@ -26,7 +26,7 @@ const MAX_TRIED: usize = 100;
 /// Everything that the session changed since is taken back, whatever changed it; what was deleted
 /// since returns. The base is not touched. The tree as it is gets a checkpoint first, so `acetate
 /// undo` brings it back. On a terminal, the command shows what changes, and asks; without one, it
-/// needs --yes. Exits with 1 if nothing differs.
+/// needs --yes. Exits with 1 if nothing differs, or the answer is no.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub(super) struct Args {
     checkpoint: String,
 
     #[command(flatten)]
-    how: How,
+    how: RestoreOptions,
 }
 
 /// Take back the last step: go back to the newest other checkpoint.
@@ -45,19 +45,20 @@ pub(super) struct Args {
 /// `acetate run` and `acetate tool run` make a checkpoint before the command, and `acetate restore`
 /// and `acetate undo` one before they change the tree. So this takes back the last of these, and a
 /// second undo brings it back. Later changes by others go with it. On a terminal, the command shows
-/// what changes, and asks; without one, it needs --yes. Exits with 1 if there is nothing to undo.
+/// what changes, and asks; without one, it needs --yes. Exits with 1 if there is nothing to undo,
+/// or the answer is no.
 #[derive(Debug, clap::Args)]
 pub(super) struct UndoArgs {
     #[command(flatten)]
     source: SessionSource,
 
     #[command(flatten)]
-    how: How,
+    how: RestoreOptions,
 }
 
 /// How to go back.
 #[derive(Debug, clap::Args)]
-struct How {
+struct RestoreOptions {
     /// Do not ask.
     ///
     /// What others change until it is done is taken back too.
@@ -68,7 +69,7 @@ struct How {
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Go back also across an apply, or over a part of the log that was deleted.
+    /// Go back although changes were applied to the base since, or the log does not tell.
     ///
     /// After an apply, the base is not what the checkpoint showed through: paths that the session
     /// had not changed at the checkpoint keep what was applied.
@@ -76,7 +77,7 @@ struct How {
     force: bool,
 
     /// Print a JSON object for each path that changes, as `acetate diff` does; and a last one:
-    /// session, checkpoint, name, before (the checkpoint of the tree as it was), changes.
+    /// session, checkpoint, name, dry_run, safety_checkpoint (the tree as it was), changes.
     #[arg(long)]
     json: bool,
 }
@@ -98,6 +99,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if plan.differences.is_empty() {
         let called = checkpoint::called(&to);
         output::line(format_args!("nothing differs from checkpoint {called}"));
+        if args.how.json {
+            print_json(&args.source, &args.how, &to, (0, None))?;
+        }
         return Ok(Ending::Findings);
     }
     go_back(&args.source, &args.how, opened, &to, &plan)
@@ -107,12 +111,23 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 pub(super) fn undo(args: &UndoArgs) -> Result<Ending, CliError> {
     let opened = open(&args.source)?;
     // What changed after a checkpoint may have been changed back.
-    for to in undo_targets(opened.session())?.into_iter().take(MAX_TRIED) {
-        let plan = plan(&args.source, &args.how, &opened, &to)?;
+    let targets = undo_targets(opened.session())?;
+    for (at, to) in targets.iter().take(MAX_TRIED).enumerate() {
+        let plan = plan(&args.source, &args.how, &opened, to)?;
         if !plan.differences.is_empty() {
-            output::line(format_args!("going back to {}", described(&to)));
-            return go_back(&args.source, &args.how, opened, &to, &plan);
+            output::line(format_args!("undo: back to {}", describe(to)));
+            if let Some(older) = targets.get(at + 1) {
+                let (session, older) = (args.source.session.display(), older.id);
+                output::line(format_args!("further back: acetate restore {session} {older}"));
+            }
+            return go_back(&args.source, &args.how, opened, to, &plan);
         }
+    }
+    if let Some(older) = targets.get(MAX_TRIED) {
+        let (session, older) = (args.source.session.display(), older.id);
+        let what = format!("the newest {MAX_TRIED} checkpoints have this tree: nothing was undone");
+        return Err(CliError::new(what)
+            .with_hint(format_args!("further back: acetate restore {session} {older}")));
     }
     output::line(format_args!("nothing to undo: no checkpoint has another tree"));
     if checkpoints(opened.session())?.is_empty() {
@@ -131,7 +146,7 @@ fn open(source: &SessionSource) -> Result<OpenSession, CliError> {
 }
 
 /// A checkpoint with its time, kind and labels.
-fn described(checkpoint: &Checkpoint) -> String {
+fn describe(checkpoint: &Checkpoint) -> String {
     let labels = checkpoint.labels.iter().map(|(key, value)| format!(", {key} {value}"));
     let labels: String = labels.collect();
     format!(
@@ -146,27 +161,32 @@ fn described(checkpoint: &Checkpoint) -> String {
 /// Refuses to go back across an apply.
 fn check_apply(
     source: &SessionSource,
-    how: &How,
+    how: &RestoreOptions,
     opened: &OpenSession,
     to: &Checkpoint,
 ) -> Result<(), CliError> {
     let is_undone = last_apply(opened.session()).is_some_and(|last| last.is_undone);
-    if how.force || !crosses_apply(opened.session(), to, is_undone)? {
+    let applies = applies_since(opened.session(), to)?;
+    if how.force || matches!((applies, is_undone), (Some(0), _) | (Some(1), true)) {
         return Ok(());
     }
-    let what = "changes were applied to the base since the checkpoint, or the log does not tell \
-                any more: nothing was restored";
+    let Some(_) = applies else {
+        let what = "the log has lost changes since the checkpoint, so it does not tell whether \
+                    any were applied to the base";
+        return Err(CliError::new(what).with_hint("--force goes back all the same"));
+    };
     let session = source.session.display();
+    let what = "changes were applied to the base since the checkpoint";
     Err(CliError::new(what).with_hint(format_args!(
-        "`acetate apply --undo {session}` undoes the last apply; --force restores over the base as \
-         it is"
+        "`acetate apply --undo {session}` undoes the last apply; --force goes back over the base \
+         as it is"
     )))
 }
 
 /// What would change.
 fn plan(
     source: &SessionSource,
-    how: &How,
+    how: &RestoreOptions,
     opened: &OpenSession,
     to: &Checkpoint,
 ) -> Result<RestorePlan, CliError> {
@@ -177,7 +197,7 @@ fn plan(
 /// Shows what changes, asks, and goes back.
 fn go_back(
     source: &SessionSource,
-    how: &How,
+    how: &RestoreOptions,
     opened: OpenSession,
     to: &Checkpoint,
     plan: &RestorePlan,
@@ -187,11 +207,13 @@ fn go_back(
     let counts = ChangeCounts::of(&each);
     if how.dry_run {
         show_plan(how, (&opened, plan), &each, usize::MAX)?;
-        return end(source, how, to, (counts, None));
+        return print_result(source, how, to, (counts, None));
     }
     if !how.yes {
         if how.json || !asking::can_ask() {
-            let what = CliError::new("cannot ask without a terminal: nothing changed");
+            let why =
+                if how.json { "--json does not ask" } else { "cannot ask without a terminal" };
+            let what = CliError::new(format!("{why}: nothing changed"));
             return Err(what.with_hint("--yes goes back, --dry-run shows what would change"));
         }
         show_plan(how, (&opened, plan), &each, MAX_SHOWN)?;
@@ -206,7 +228,7 @@ fn go_back(
     drop(opened);
     // Without a question, what others change until it is done is taken back too.
     let (before, _) = restore(source, to, (!how.yes).then_some(plan.seen))?;
-    end(source, how, to, (counts, Some(before)))
+    print_result(source, how, to, (counts, Some(before)))
 }
 
 /// Goes back, unless a row of the log after `seen` changed anything. Returns the checkpoint of the
@@ -232,7 +254,7 @@ fn restore(
 
 /// Shows the paths that change: in lines on stderr before the question, else on stdout.
 fn show_plan(
-    how: &How,
+    how: &RestoreOptions,
     (opened, plan): (&OpenSession, &RestorePlan),
     each: &[Difference],
     most: usize,
@@ -256,23 +278,14 @@ fn show_plan(
 }
 
 /// Says what was done; `before` is the checkpoint of the tree before.
-fn end(
+fn print_result(
     source: &SessionSource,
-    how: &How,
+    how: &RestoreOptions,
     to: &Checkpoint,
     (counts, before): (ChangeCounts, Option<i64>),
 ) -> Result<Ending, CliError> {
-    let session = source.session.display();
     if how.json {
-        let mut json = text::json("restore");
-        json.insert("session".to_owned(), session.to_string().into());
-        json.insert("checkpoint".to_owned(), to.id.0.into());
-        json.insert("name".to_owned(), to.name.clone().into());
-        json.insert("before".to_owned(), before.into());
-        json.insert("changes".to_owned(), counts.sum().into());
-        let mut out = Out::new();
-        out.json(json)?;
-        out.end()?;
+        print_json(source, how, to, (counts.sum(), before))?;
         return Ok(Ending::Done);
     }
     let (called, changes) = (checkpoint::called(to), text::changes(counts));
@@ -281,6 +294,24 @@ fn end(
         Some(before) => tell_restored(source, to, (&changes, before)),
     }
     Ok(Ending::Done)
+}
+
+fn print_json(
+    source: &SessionSource,
+    how: &RestoreOptions,
+    to: &Checkpoint,
+    (changes, before): (u64, Option<i64>),
+) -> Result<(), CliError> {
+    let mut json = text::json("restore");
+    json.insert("session".to_owned(), source.session.display().to_string().into());
+    json.insert("checkpoint".to_owned(), to.id.0.into());
+    json.insert("name".to_owned(), to.name.clone().into());
+    json.insert("dry_run".to_owned(), how.dry_run.into());
+    json.insert("safety_checkpoint".to_owned(), before.into());
+    json.insert("changes".to_owned(), changes.into());
+    let mut out = Out::new();
+    out.json(json)?;
+    out.end()
 }
 
 fn tell_restored(source: &SessionSource, to: &Checkpoint, (changes, before): (&str, i64)) {

@@ -31,7 +31,14 @@ impl CheckpointText {
         let kind = CheckpointKind::from_name(&self.kind)
             .ok_or_else(|| Refusal::new(format!("{}: no kind of checkpoints", self.kind)))?;
         let (name, labels) = (self.name.clone(), self.labels.clone());
-        Ok(NewCheckpoint { name, kind, labels, time: Time::default(), reuses: self.reuses })
+        Ok(NewCheckpoint {
+            name,
+            kind,
+            labels,
+            time: Time::default(),
+            reuses: self.reuses,
+            needed: None,
+        })
     }
 }
 

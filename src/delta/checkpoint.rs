@@ -65,6 +65,8 @@ pub struct NewCheckpoint {
     pub time: Time,
     /// If nothing changed since the newest checkpoint, that one is used instead.
     pub reuses: bool,
+    /// A checkpoint that retention must not remove now.
+    pub needed: Option<CheckpointId>,
 }
 
 impl NewCheckpoint {
@@ -72,7 +74,7 @@ impl NewCheckpoint {
     pub fn before_restore(to: CheckpointId, time: Time) -> Self {
         let of = ("before".to_owned(), format!("restore {to}"));
         let (kind, labels) = (CheckpointKind::Safety, BTreeMap::from([of]));
-        Self { name: None, kind, labels, time, reuses: true }
+        Self { name: None, kind, labels, time, reuses: true, needed: Some(to) }
     }
 }
 

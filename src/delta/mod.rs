@@ -396,9 +396,12 @@ pub trait WriteTxn: ReadTxn {
     /// with `None`, that they no longer do. A checkpoint at which they were pending may show them.
     fn put_copied(&mut self, file: Option<Ino>) -> Result<()>;
 
-    /// Makes the tree that of a checkpoint, after a checkpoint of the tree as it is, unless nothing
-    /// changed since the newest. No cached fact about the tree is valid afterwards. The caller
-    /// writes the audit row.
+    /// Makes the checkpoint of the tree as it is that a restore needs, unless nothing changed since
+    /// the newest; or returns why there will be no restore.
+    fn prepare_restore(&mut self, restore: &RestoreRequest) -> Result<Option<RestoreOutcome>>;
+
+    /// Makes the tree that of a checkpoint, after [`Self::prepare_restore`]. No cached fact about
+    /// the tree is valid afterwards. The caller writes the audit row.
     fn restore(&mut self, restore: &RestoreRequest) -> Result<RestoreOutcome>;
 
     /// Removes a checkpoint, with what is saved for it alone; returns whether it was there.

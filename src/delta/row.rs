@@ -185,7 +185,7 @@ pub enum AuditProcedure {
     /// Content for a guarded file was refused; the file is unchanged.
     Refuse,
     /// The whole tree became that of a checkpoint. [`AuditRow::offset`] has the last row before the
-    /// checkpoint: later ones, up to this one, no longer say anything of the tree.
+    /// checkpoint: later ones, up to this one, are of changes that the restore took back.
     Restore,
 }
 

@@ -110,8 +110,9 @@ impl PathHistory {
             | AuditProcedure::Discard
             | AuditProcedure::Apply
             | AuditProcedure::Publish
-            | AuditProcedure::Refuse
-            | AuditProcedure::Restore => false,
+            | AuditProcedure::Refuse => false,
+            // It may have changed any path.
+            AuditProcedure::Restore => self.is_there || !self.rows.is_empty(),
             AuditProcedure::Remove | AuditProcedure::Rmdir => {
                 self.is_there |= path == self.asked;
                 false

@@ -58,14 +58,13 @@ pub fn undo_targets(session: &Session) -> Result<Vec<Checkpoint>> {
     Ok(all)
 }
 
-/// Whether the session's changes were applied to the base after a checkpoint, or the log does not
-/// tell any more. One apply that was undone since does not count.
+/// How often the session's changes were applied to the base after a checkpoint, or more often than
+/// that; `None` if the log does not have all rows since.
 ///
 /// # Errors
 /// The session cannot be read.
-pub fn crosses_apply(session: &Session, to: &Checkpoint, last_is_undone: bool) -> Result<bool> {
-    let applies = session.applies_since(to).map_err(|source| failed(session, source))?;
-    Ok(!matches!((applies, last_is_undone), (Some(0), _) | (Some(1), true)))
+pub fn applies_since(session: &Session, to: &Checkpoint) -> Result<Option<u64>> {
+    session.applies_since(to).map_err(|source| failed(session, source))
 }
 
 fn failed(session: &Session, source: StoreError) -> InspectError {

@@ -76,7 +76,7 @@ fn a_session_goes_back_and_forth() {
         assert!(listed.lines().nth(1).unwrap().contains("safety"), "{listed}");
         for expected in ["d\nnew\n", "c\nnew\nsrc\n", "d\nnew\n"] {
             let done = place.said(0, "undo SESSION --yes");
-            assert!(done.starts_with("going back to checkpoint "), "{done}");
+            assert!(done.starts_with("undo: back to checkpoint "), "{done}");
             assert_eq!(place.said(0, "ls SESSION"), expected);
         }
         let log = place.said(0, "log SESSION --op restore");
@@ -98,7 +98,7 @@ fn what_changed_back_is_no_step() {
     place.does("mkdir SESSION two");
     place.does("checkpoint create SESSION");
     let done = place.said(0, "undo SESSION --dry-run");
-    assert!(done.starts_with("D /two/\ngoing back to checkpoint 1 "), "{done}");
+    assert!(done.starts_with("D /two/\nundo: back to checkpoint 1 "), "{done}");
     let json = ask(&place.world, "undo SESSION --yes --json");
     let json = String::from_utf8(json.stdout).unwrap();
     let last: serde_json::Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
@@ -149,6 +149,29 @@ fn what_the_base_changed_is_noticed_across_a_restore() {
     place.end();
 }
 
+/// Pruning does not keep what a restore took back. An undo makes it the tree's again, so drift is
+/// assumed where only the log can tell.
+#[test]
+fn what_was_pruned_while_it_was_taken_back_counts_as_drifted() {
+    let mut place = Place::new("a \"a\"\n", false);
+    place.world.change_base();
+    place.does("checkpoint create SESSION early");
+    place.does("rm SESSION a");
+    place.does("restore SESSION early --yes");
+    forget_originals(&place);
+    place.world.open_again();
+    place.world.prune_log();
+    place.world.close();
+    let conn = rusqlite::Connection::open(place.world.session()).unwrap();
+    let kept = "SELECT count(*) FROM acetate_meta WHERE key = 'audit_kept'";
+    assert_eq!(conn.query_row(kept, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+    drop(conn);
+    place.does("undo SESSION --yes --force");
+    forget_originals(&place);
+    assert!(place.said(1, "apply SESSION --yes").contains("! /a: "));
+    place.end();
+}
+
 /// Leaves only the log to tell.
 fn forget_originals(place: &Place) {
     let conn = rusqlite::Connection::open(place.world.session()).unwrap();
@@ -170,7 +193,38 @@ fn an_apply_is_a_boundary() {
     assert!(base.join("a").exists() && !base.join("dir").exists());
     place.does("restore SESSION early --yes");
     assert_eq!(place.said(0, "ls SESSION"), "b\n");
+    // The restore took the apply back too, for the log: an undo of it is no boundary.
     place.does("undo SESSION --yes --force");
+    assert_eq!(place.said(0, "ls SESSION"), "a\nb\n");
+    place.end();
+}
+
+/// Of two applies, the undo of the last one leaves the other.
+#[test]
+fn two_applies_are_a_boundary_after_one_undo() {
+    let mut place = Place::new("a \"a\"\nb \"b\"\n", false);
+    place.world.change_base();
+    place.does("checkpoint create SESSION early");
+    place.does("rm SESSION a");
+    place.does("rm SESSION b");
+    place.does("apply SESSION a --yes");
+    place.does("apply SESSION b --yes");
+    place.does("apply --undo SESSION --yes");
+    let refused = place.said(2, "restore SESSION early --yes");
+    assert!(refused.contains("applied to the base"), "{refused}");
+    place.end();
+}
+
+#[test]
+fn the_log_of_a_path_has_the_restores() {
+    let place = Place::new("a \"a\"\n", false);
+    place.does("checkpoint create SESSION early");
+    place.does("rm SESSION a");
+    place.does("restore SESSION early --yes");
+    let log = place.said(0, "log SESSION a");
+    let lines: Vec<_> = log.lines().collect();
+    assert!(lines.len() == 2 && lines[0].contains("REMOVE"), "{log}");
+    assert!(lines[1].contains("RESTORE"), "{log}");
     place.end();
 }
 
@@ -185,7 +239,7 @@ fn a_log_that_was_cut_does_not_tell_of_an_apply() {
     place.world.prune_log();
     place.world.close();
     let refused = place.said(2, "restore SESSION early --yes");
-    assert!(refused.contains("the log does not tell"), "{refused}");
+    assert!(refused.contains("the log has lost changes"), "{refused}");
     place.does("restore SESSION early --yes --force");
     assert_eq!(place.said(0, "ls SESSION"), "a\none\n");
     place.end();

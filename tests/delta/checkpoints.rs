@@ -24,6 +24,7 @@ fn new(label: Option<&str>) -> NewCheckpoint {
         labels: BTreeMap::from([("key".to_owned(), "value".to_owned())]),
         time: time(7),
         reuses: false,
+        needed: None,
     }
 }
 
@@ -379,6 +380,7 @@ fn an_automatic_checkpoint_is_made_after_changes_alone_and_not_kept_for_ever() {
         name: None,
         time: time(secs),
         reuses: true,
+        needed: None,
     };
     let ask = |writer: &mut dyn Writer, secs: i64| {
         change(writer, |txn| txn.create_checkpoint(&automatic(secs)).unwrap())

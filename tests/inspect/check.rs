@@ -52,6 +52,7 @@ pub fn world() -> World {
         labels: BTreeMap::new(),
         time: Time::default(),
         reuses: false,
+        needed: None,
     };
     world.wait(world.overlay.create_checkpoint(new)).unwrap();
     world.chmod("empty", 0o600).unwrap();

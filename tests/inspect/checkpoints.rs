@@ -23,6 +23,7 @@ pub fn create(world: &World) -> Checkpoint {
         labels: BTreeMap::new(),
         time: Time::default(),
         reuses: false,
+        needed: None,
     };
     match world.wait(world.overlay.create_checkpoint(new)).unwrap() {
         MadeCheckpoint::Made(made) => made,

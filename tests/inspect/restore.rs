@@ -1,11 +1,12 @@
 //! Restoring checkpoints.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use acetate::delta::{
-    Checkpoint, CheckpointId, RestoreOutcome, RestoreRequest, RestoredTree, StoreError,
+    Checkpoint, CheckpointId, KEPT_CHECKPOINTS, MergedPath, RestoreOutcome, RestoreRequest,
+    RestoredTree, StoreError,
 };
-use acetate::inspect::diff::DifferenceKind;
+use acetate::inspect::diff::{Difference, DifferenceKind};
 use acetate::inspect::restore::plan_restore;
 use acetate::overlay::CopyLimits;
 use acetate::vfs::{CreateHow, FsError, Locator, SetAttr, Time};
@@ -39,19 +40,37 @@ fn assert_same(is: &BTreeMap<String, String>, expected: &BTreeMap<String, String
     }
 }
 
-/// Checks that a plan says what a restore of `to` changes.
+/// Checks that a plan lists each path that a restore of `to` brings, takes or changes.
 fn check_plan(world: &World, to: &Checkpoint) {
     let now = open_at(world, None);
     let plan = plan_restore(&now, None, to).unwrap();
     let (before, after) = (all(&now, false), all(&open_at(world, Some(to)), false));
-    let differences = plan.differences.iter();
-    let listed = |kind| differences.clone().any(|difference| difference.kind == kind);
-    for path in after.keys().filter(|path| !before.contains_key(*path)) {
-        let is_there = listed(DifferenceKind::Added) || listed(DifferenceKind::Renamed);
-        assert!(is_there, "{path} comes and is not listed: {:?}", plan.differences);
+    let mut listed = BTreeSet::new();
+    let mut moved = Vec::new();
+    for difference in &plan.differences {
+        let to = difference.path.display().to_string();
+        if let Some(old) = &difference.old {
+            let from = MergedPath::of_base(&old.path).display().to_string();
+            moved.push(from.clone());
+            listed.insert(from);
+        }
+        moved.push(to.clone());
+        listed.insert(to);
     }
-    if before != after {
-        assert!(!plan.differences.is_empty());
+    let is_listed = |path: &str| {
+        // What moved along with a directory has no line of its own.
+        let is_below =
+            |dir: &String| path.strip_prefix(dir.as_str()).is_some_and(|r| r.starts_with('/'));
+        listed.contains(path) || moved.iter().any(is_below)
+    };
+    for path in before.keys().chain(after.keys()) {
+        if before.get(path) != after.get(path) {
+            assert!(is_listed(path), "{path}: {:?}", plan.differences);
+        }
+    }
+    if before == after {
+        let is_time = |difference: &Difference| difference.kind == DifferenceKind::Modified;
+        assert!(plan.differences.iter().all(is_time), "{:?}", plan.differences);
     }
 }
 
@@ -268,4 +287,37 @@ fn restored_objects_have_later_ctimes() {
     restore(&world, &checkpoint);
     assert_eq!(world.read("file").unwrap(), b"then");
     assert!(world.stat("file").ctime > late);
+}
+
+/// Checkpoints before restores do not add up, and the one that is restored stays.
+#[test]
+fn checkpoints_before_restores_become_fewer() {
+    let world = World::new("");
+    world.mkdir("one").unwrap();
+    let first = create(&world);
+    for step in 0..120 {
+        world.mkdir(&format!("dir{step}")).unwrap();
+        restore(&world, &first);
+    }
+    let all = open_at(&world, None).session().checkpoints().unwrap();
+    // The newest hundred, one for the hour, and that of the test.
+    assert!(all.len() <= KEPT_CHECKPOINTS + 2, "{}", all.len());
+    assert_eq!(all[0].id, first.id);
+}
+
+/// A restore of a large file that changed in pieces holds no more than a chunk of it at once, and
+/// asks for the room that it takes.
+#[test]
+fn pieces_of_a_file_come_back() {
+    let mut world = World::new("");
+    let content: Vec<u8> = (0..1_000_000_u32).map(|at| (at / 4096) as u8).collect();
+    world.put("file", std::str::from_utf8(&[b'a'; 1000]).unwrap());
+    world.write("file", 0, &content).unwrap();
+    let checkpoint = create(&world);
+    for at in (0..1_000_000).step_by(70_000) {
+        world.write("file", at, b"changed").unwrap();
+    }
+    restore(&world, &checkpoint);
+    assert!(world.read("file").unwrap() == content);
+    world.close();
 }

@@ -359,6 +359,7 @@ changes! {
     create_checkpoint(new: &NewCheckpoint) -> MadeCheckpoint;
     remove_checkpoint(id: CheckpointId) -> bool;
     put_copied(file: Option<Ino>) -> ();
+    prepare_restore(restore: &RestoreRequest) -> Option<RestoreOutcome>;
     restore(restore: &RestoreRequest) -> RestoreOutcome;
     put_limits(limits: Limits) -> ();
     prune_audit(upto: i64, now: Time, most: u32) -> u64;

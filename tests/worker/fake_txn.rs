@@ -288,6 +288,10 @@ impl WriteTxn for Rows {
         unimplemented!()
     }
 
+    fn prepare_restore(&mut self, _: &RestoreRequest) -> Result<Option<RestoreOutcome>> {
+        unimplemented!()
+    }
+
     fn restore(&mut self, _: &RestoreRequest) -> Result<RestoreOutcome> {
         unimplemented!()
     }

@@ -22,13 +22,13 @@ use crate::vfs::Time;
 /// Make, list and remove checkpoints of a session.
 ///
 /// A checkpoint is a moment whose tree can be looked at later: `acetate ls`, `tree`, `cat`, `stat`,
-/// `find`, `du`, `diff` and `export` take `--at CHECKPOINT`, and `diff --from` shows what changed
-/// since. The session may be served at the same time. What the base shows through is the base as it
-/// is now.
+/// `find`, `du`, `diff` and `export` take `--at CHECKPOINT`, `diff --from` shows what changed
+/// since, and `acetate restore` goes back to it. The session may be served at the same time. What
+/// the base shows through is the base as it is now.
 ///
-/// `acetate run` and `acetate tool run` make one before the command, if anything changed since the
-/// newest. Of these the newest 100 are kept, one for each hour of the last day, and one for each
-/// day before.
+/// `acetate run` and `acetate tool run` make one before the command, `acetate restore` and `acetate
+/// undo` before they go back, if anything changed since the newest. Of these the newest 100 are
+/// kept, one for each hour of the last day, and one for each day before.
 ///
 /// A checkpoint is called by its id, its name, its place (`@-1` is the newest, `@-2` the one before
 /// it), or a moment, for the newest that was made by then.

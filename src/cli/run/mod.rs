@@ -87,7 +87,7 @@ pub(super) struct Args {
 
     /// Make no checkpoint before the command.
     ///
-    /// One is made if the session changed since the newest; `acetate checkpoint ls` lists it.
+    /// One is made unless nothing changed since the newest; `acetate checkpoint ls` lists it.
     #[arg(long, hide_short_help = true)]
     no_checkpoint: bool,
 
@@ -212,7 +212,7 @@ impl RunPlan<'_> {
             let program = self.command[0].to_string_lossy();
             checkpoint::before_command(&self.session, ("command", &program));
         }
-        SessionBefore::now(&self.session).map(Some)
+        SessionBefore::now(&self.session, !self.args.no_checkpoint).map(Some)
     }
 
     /// Shows the summary; returns the exit code. `begun` is `None` if the command never ran.

@@ -14,7 +14,6 @@ use crate::cli::shell_words::quoted;
 use crate::cli::{diff, output, text};
 use crate::delta::MergedPath;
 use crate::inspect::apply::last_apply;
-use crate::inspect::checkpoint::checkpoints;
 use crate::inspect::counts::ChangeCounts;
 use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind, diff as compare};
 use crate::inspect::fold::each_path;
@@ -30,13 +29,15 @@ pub(super) struct SessionBefore {
     session: PathBuf,
     /// The id of the last change before the run, in the audit log.
     last: i64,
+    /// Whether there is a checkpoint of this moment.
+    has_checkpoint: bool,
 }
 
 impl SessionBefore {
-    /// Looks at `session`, which is there.
-    pub(super) fn now(session: &Path) -> Result<Self, CliError> {
+    /// Looks at `session`, which is there. `has_checkpoint` says whether one was made now.
+    pub(super) fn now(session: &Path, has_checkpoint: bool) -> Result<Self, CliError> {
         let last = last_change(&open_session(session)?)?;
-        Ok(Self { session: session.to_owned(), last })
+        Ok(Self { session: session.to_owned(), last, has_checkpoint })
     }
 
     /// Shows what has changed since, on stderr, and writes it to the file `report` with the rights
@@ -69,8 +70,7 @@ impl SessionBefore {
             all.into_iter().filter(|d| is_of_run(&touched, d) || is_gone(d)).collect();
         let this_run = ChangeCounts::of(&of_run);
         let was_applied = last_apply(opened.session()).is_some_and(|last| !last.is_undone);
-        let can_undo = !checkpoints(opened.session())?.is_empty();
-        self.print(&lines, this_run, in_all, (touched.is_complete, can_undo));
+        self.print(&lines, this_run, in_all, touched.is_complete);
         if was_applied && in_all.sum() > 0 {
             let session = quoted(&self.session.to_string_lossy());
             output::line(format_args!(
@@ -99,7 +99,7 @@ impl SessionBefore {
         lines: &[String],
         this_run: ChangeCounts,
         in_all: ChangeCounts,
-        (is_complete, can_undo): (bool, bool),
+        is_complete: bool,
     ) {
         let shown = self.session.display();
         for line in lines.iter().take(MAX_SHOWN) {
@@ -125,9 +125,9 @@ impl SessionBefore {
         let session = quoted(&self.session.to_string_lossy());
         output::line(format_args!("  look      acetate diff {session}"));
         output::line(format_args!("  keep      acetate apply {session}"));
-        if this_run.sum() > 0 && can_undo {
+        if this_run.sum() > 0 && self.has_checkpoint {
             output::line(format_args!("  go back   acetate undo {session}"));
-            output::line(format_args!("            acetate discard {session} PATH"));
+            output::line(format_args!("            acetate discard {session} PATH   (one path)"));
         } else {
             output::line(format_args!("  go back   acetate discard {session} PATH"));
         }

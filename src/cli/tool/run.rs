@@ -34,7 +34,7 @@ pub(super) struct Args {
 
     /// Make no checkpoint before the command.
     ///
-    /// One is made if the session changed since the newest; `acetate checkpoint ls` lists it.
+    /// One is made unless nothing changed since the newest; `acetate checkpoint ls` lists it.
     #[arg(long)]
     no_checkpoint: bool,
 

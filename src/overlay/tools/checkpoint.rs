@@ -29,7 +29,7 @@ impl Overlay {
         self.change_rows(move |txn| txn.remove_checkpoint(id)).await
     }
 
-    async fn change_rows<T: Send + 'static>(
+    pub(super) async fn change_rows<T: Send + 'static>(
         &self,
         mut change: impl FnMut(&mut dyn WriteTxn) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, FsError> {

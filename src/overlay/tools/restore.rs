@@ -2,20 +2,21 @@
 //!
 //! Objects keep their numbers and handles: one that is there at both moments stays the same object,
 //! a deleted one returns under its old number, and one that was made since is stale. The rows of
-//! the session change; the base is not looked at.
+//! the session change, and the base does not.
 
-use crate::delta::{Checkpoint, NewCheckpoint, RestoreOutcome, RestoreRequest, RestoredRows};
+use crate::delta::{Checkpoint, RestoreOutcome, RestoreRequest, RestoredRows};
 use crate::vfs::{Caller, FsError};
 
 use super::discard::refuse_during_apply;
 use crate::overlay::Overlay;
 use crate::overlay::cache::Invalidation;
 use crate::overlay::edit::Edit;
-use crate::overlay::error::Result;
+use crate::overlay::error::{OpError, Result};
 
 impl Overlay {
     /// Makes the tree that of a checkpoint, in one change that is synced before this returns. The
-    /// tree as it is gets a checkpoint first, which stays also if the restore fails.
+    /// tree as it is gets a checkpoint first, in a change of its own: it stays also if the restore
+    /// fails for want of room.
     ///
     /// # Errors
     /// The session cannot be changed or read, or has no room: nothing has changed.
@@ -25,8 +26,10 @@ impl Overlay {
         caller: &Caller,
         restore: RestoreRequest,
     ) -> std::result::Result<RestoreOutcome, FsError> {
-        let safety = NewCheckpoint::before_restore(restore.to, restore.time);
-        self.create_checkpoint(safety).await?;
+        let restore = RestoreRequest { time: (self.core.clock)(), ..restore };
+        if let Some(refused) = self.change_rows(move |txn| txn.prepare_restore(&restore)).await? {
+            return Ok(refused);
+        }
         self.change_synced(caller, move |edit| {
             refuse_during_apply(edit)?;
             let done = edit.txn.restore(&RestoreRequest { time: edit.now, ..restore })?;
@@ -44,17 +47,17 @@ impl Overlay {
     }
 }
 
-/// Counts the subdirectories of changed directories.
+/// Counts the subdirectories of changed directories, which is no change of the tree. Where the base
+/// does not let it, they are counted whenever a client asks.
 fn count_subdirs(edit: &mut Edit<'_>, rows: &RestoredRows) -> Result<()> {
     for ino in &rows.dirs {
         let mut row = edit.view().inode(*ino)?;
-        let counted = edit.view().place_of_inode(*ino, row.fileid());
-        row.subdirs = match counted.and_then(|place| edit.view().count_subdirs(&place)) {
-            Ok(count) => Some(count),
-            // It is counted whenever a client asks.
+        let place = edit.view().place_of_inode(*ino, row.fileid());
+        row.subdirs = match place.and_then(|place| edit.view().count_subdirs(&place)) {
+            Err(OpError::Store(error)) => return Err(error.into()),
             Err(_) => continue,
+            Ok(count) => Some(count),
         };
-        // Not a change of the tree.
         edit.txn.put_inode(&row)?;
     }
     Ok(())

@@ -23,7 +23,7 @@ const CASES: u32 = 48;
 const MAX_OPS: usize = 60;
 
 /// Attempts to make a failing case smaller.
-const MAX_SHRINK_STEPS: u32 = 60;
+const MAX_SHRINK_STEPS: u32 = 1000;
 
 /// One operation. Objects and names are picked by number, modulo what there is at that time.
 #[derive(Debug, Clone)]

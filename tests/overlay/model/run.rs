@@ -298,6 +298,7 @@ impl Case {
             labels: BTreeMap::new(),
             time: Time::default(),
             reuses: false,
+            needed: None,
         };
         match self.world.wait(self.world.overlay.create_checkpoint(new)).unwrap() {
             MadeCheckpoint::Made(made) => {

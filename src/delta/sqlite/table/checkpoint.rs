@@ -2,7 +2,7 @@
 //!
 //! The table and those of the old rows exist from the first checkpoint on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -11,7 +11,8 @@ use crate::delta::{
 };
 use crate::vfs::Time;
 
-use super::{meta, old_restore, old_rows, past, schema, undone_rows, value};
+use super::old_restore::{self, RestoreNeeds};
+use super::{meta, old_rows, past, schema, value};
 
 const TABLE: &str = "
 CREATE TABLE IF NOT EXISTS acetate_checkpoint (
@@ -52,12 +53,13 @@ pub fn has_name(conn: &Connection, name: Option<&str>) -> Result<bool> {
 /// Creates the tables, if they are missing, in the caller's transaction.
 pub fn create_tables(conn: &Connection) -> Result<()> {
     conn.execute_batch(TABLE)?;
-    meta::require_format(conn, meta::CHECKPOINT_FORMAT)?;
     old_rows::create(conn)
 }
 
 /// Adds a checkpoint. `next_ino` is the number of the next object.
 pub fn insert(conn: &Connection, new: &NewCheckpoint, next_ino: Ino) -> Result<Checkpoint> {
+    // A checkpoint of an earlier version did not require it.
+    meta::require_format(conn, meta::CHECKPOINT_FORMAT)?;
     count_newest(conn)?;
     let last = "SELECT ifnull(max(id), 0) FROM acetate_op";
     let last_op: i64 = conn.prepare_cached(last)?.query_row([], |row| row.get(0))?;
@@ -75,14 +77,14 @@ pub fn insert(conn: &Connection, new: &NewCheckpoint, next_ino: Ino) -> Result<C
         last_op,
         next_ino.0.cast_signed(),
     ])?;
-    let NewCheckpoint { name, kind, labels, time, reuses: _ } = new.clone();
+    let NewCheckpoint { name, kind, labels, time, reuses: _, needed: _ } = new.clone();
     let id = CheckpointId(id);
     Ok(Checkpoint { id, name, kind, time, labels, last_op, next_ino, saved: None })
 }
 
-/// How often the session's changes were applied to the base after the row `last_op`: APPLY rows
-/// that follow each other are one apply. Rows that a later restore took back do not count. `None`
-/// if rows after `last_op` were deleted.
+/// How often the session's changes were applied to the base after the row `last_op`, or more often
+/// than that: rows of one time are of one apply, and a large apply has rows of several. A later
+/// restore does not take an apply back. `None` if rows after `last_op` were deleted.
 pub fn applies_since(conn: &Connection, last_op: i64) -> Result<Option<u64>> {
     if !schema::has_table(conn, "acetate_op")? {
         return Ok(Some(0));
@@ -90,20 +92,15 @@ pub fn applies_since(conn: &Connection, last_op: i64) -> Result<Option<u64>> {
     if is_cut(conn, last_op)? {
         return Ok(None);
     }
-    let undone = undone_rows::load(conn)?;
     let mut applied = conn.prepare_cached(
-        "SELECT id FROM acetate_op WHERE id > ?1 AND procedure = 'APPLY' ORDER BY id",
+        "SELECT time, time_nsec FROM acetate_op WHERE id > ?1 AND procedure = 'APPLY'",
     )?;
     let mut rows = applied.query([last_op])?;
-    let (mut applies, mut last) = (0, None);
+    let mut times = BTreeSet::new();
     while let Some(row) = rows.next()? {
-        let id: i64 = row.get(0)?;
-        if !undone.has(id) {
-            applies += u64::from(last != id.checked_sub(1));
-            last = Some(id);
-        }
+        times.insert(value::time(row, 0, 1)?);
     }
-    Ok(Some(applies))
+    Ok(Some(times.len() as u64))
 }
 
 /// Whether rows of the log after `last_op` were deleted.
@@ -123,13 +120,13 @@ pub fn restore(
     conn: &Connection,
     to: &Checkpoint,
     now: Time,
-    entry_id: &mut dyn FnMut() -> Result<i64>,
+    needs: &mut RestoreNeeds<'_>,
 ) -> Result<RestoredRows> {
     if schema::has_table(conn, "acetate_op")? && is_cut(conn, to.last_op)? {
         // What was kept of the deleted rows is of the tree that goes.
         past::note_incomplete(conn)?;
     }
-    old_restore::restore(conn, to, now, entry_id)
+    old_restore::restore(conn, to, now, needs)
 }
 
 /// The newest checkpoint, if nothing changed since. Without a log, it is not known whether anything
@@ -143,10 +140,12 @@ pub fn unchanged(conn: &Connection) -> Result<Option<Checkpoint>> {
     Ok((!is_changed).then_some(newest))
 }
 
-/// Removes the oldest automatic checkpoints that are not kept, [`MAX_REMOVED`] at most.
-pub fn remove_surplus(conn: &Connection, now: Time) -> Result<()> {
+/// Removes the oldest automatic checkpoints that are not kept, [`MAX_REMOVED`] at most, and not
+/// `needed`.
+pub fn remove_surplus(conn: &Connection, now: Time, needed: Option<CheckpointId>) -> Result<()> {
+    let mut surplus = surplus(&all(conn)?, now);
+    surplus.retain(|id| Some(*id) != needed);
     // Newest first: each then hands over the least.
-    let surplus = surplus(&all(conn)?, now);
     surplus.into_iter().take(MAX_REMOVED).rev().try_for_each(|id| remove(conn, id).map(drop))
 }
 

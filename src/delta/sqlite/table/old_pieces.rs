@@ -15,10 +15,6 @@ use super::{schema, value};
 
 pub(super) const TABLE: &str = "acetate_old_piece";
 
-/// Of rows `m` of `fs_data`, while [`show_at`]'s table is there: no piece is saved.
-pub(super) const NO_PIECES: &str = "AND NOT EXISTS (SELECT 1 FROM temp.whole_chunk w
-     WHERE w.ino = m.ino AND w.chunk_index = m.chunk_index)";
-
 /// Size of a piece, in bytes; the last of a chunk may be shorter.
 const PIECE_BYTES: usize = 4096;
 
@@ -102,6 +98,44 @@ pub(super) fn show_at(conn: &Connection, (at, next_ino): (CheckpointId, Ino)) ->
         if let Some(data) = chunk_at(conn, at, (ino, index))? {
             put.execute(params![ino, index, data])?;
         }
+    }
+    Ok(())
+}
+
+/// Creates the temporary table `pieced` with the keys of the chunks that pieces make up at a
+/// checkpoint.
+pub(super) fn find_chunks(conn: &Connection, (at, next_ino): (CheckpointId, Ino)) -> Result<()> {
+    conn.execute_batch(
+        "CREATE TEMP TABLE pieced (ino INTEGER NOT NULL, chunk_index INTEGER NOT NULL,
+           PRIMARY KEY (ino, chunk_index)) WITHOUT ROWID",
+    )?;
+    conn.execute(
+        "INSERT INTO temp.pieced SELECT DISTINCT ino, chunk_index FROM main.acetate_old_piece
+         WHERE checkpoint >= ?1 AND ino < ?2",
+        params![at.0, next_ino.0.cast_signed()],
+    )?;
+    Ok(())
+}
+
+/// Makes those chunks what they were, one by one, and takes them out of `first_fs_data`: no more of
+/// them than one is in memory.
+pub(super) fn restore_chunks(conn: &Connection, at: CheckpointId) -> Result<()> {
+    let mut keys = conn.prepare("SELECT ino, chunk_index FROM temp.pieced")?;
+    let mut rows = keys.query([])?;
+    let mut delete =
+        conn.prepare("DELETE FROM main.fs_data WHERE ino = ?1 AND chunk_index = ?2")?;
+    let mut insert =
+        conn.prepare("INSERT INTO main.fs_data (ino, chunk_index, data) VALUES (?1, ?2, ?3)")?;
+    let mut done =
+        conn.prepare("DELETE FROM temp.first_fs_data WHERE ino = ?1 AND chunk_index = ?2")?;
+    while let Some(row) = rows.next()? {
+        let (ino, index): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let data = chunk_at(conn, at, (ino, index))?;
+        delete.execute(params![ino, index])?;
+        if let Some(data) = data {
+            insert.execute(params![ino, index, data])?;
+        }
+        done.execute(params![ino, index])?;
     }
     Ok(())
 }

@@ -10,44 +10,62 @@ use rusqlite::{Connection, params};
 use crate::delta::{Checkpoint, Ino, RestoredRows, Result};
 use crate::vfs::Time;
 
-use super::old_rows::{CONTENT, TREE_TABLES, TreeTable, of};
+use super::old_rows::{TREE_TABLES, TreeTable, of};
 use super::{meta, old_pieces, value};
 
 /// Sets the tree's rows to those of the checkpoint `to`, in the caller's transaction. Objects that
-/// change get a ctime of `now`, or a later one than before. `entry_id` returns a free
-/// `fs_dentry.id`.
+/// change get a ctime of `now`, or a later one than before.
 pub fn restore(
     conn: &Connection,
     to: &Checkpoint,
     now: Time,
-    entry_id: &mut dyn FnMut() -> Result<i64>,
+    needs: &mut RestoreNeeds<'_>,
 ) -> Result<RestoredRows> {
     drop_temporary(conn)?;
     // All is found before anything changes: from then on more rows are saved.
-    old_pieces::show_at(conn, (to.id, to.next_ino))?;
+    old_pieces::find_chunks(conn, (to.id, to.next_ino))?;
     for table in &TREE_TABLES {
         table.find_then(conn, to)?;
     }
+    (needs.room)(content_bytes(conn, to)?)?;
     advance_ctimes(conn, now)?;
     let objects = count_objects(conn, to.next_ino)?;
+    old_pieces::restore_chunks(conn, to.id)?;
     for table in &TREE_TABLES {
         table.delete_changed(conn, to.next_ino)?;
     }
-    free_entry_ids(conn, entry_id)?;
+    renumber_taken_entries(conn, needs.allocate_id)?;
     for table in &TREE_TABLES {
         table.insert_then(conn, to.next_ino)?;
     }
-    forget_counts(conn)?;
-    follow_seal(conn)?;
+    forget_unsaved(conn)?;
+    sync_fs_origin(conn)?;
     let dirs = changed_dirs(conn)?;
     drop_temporary(conn)?;
     Ok(RestoredRows { objects, dirs })
 }
 
-/// How many bytes of content a restore writes, at least.
-pub fn content_bytes(conn: &Connection, to: &Checkpoint) -> Result<u64> {
-    let sum = "SELECT ifnull(sum(length(data)), 0) FROM acetate_old_fs_data WHERE checkpoint >= ?1";
-    Ok(conn.prepare_cached(sum)?.query_row([to.id.0], |row| value::unsigned(row, 0))?)
+/// What a restore asks its caller for.
+pub struct RestoreNeeds<'a> {
+    /// Returns a free `fs_dentry.id`.
+    pub allocate_id: &'a mut dyn FnMut() -> Result<i64>,
+    /// Checks that the disk has room for this many bytes.
+    pub room: &'a mut dyn FnMut(u64) -> Result<()>,
+}
+
+/// How many bytes of content a restore writes: what it brings back, and what it saves of the
+/// content that goes.
+fn content_bytes(conn: &Connection, to: &Checkpoint) -> Result<u64> {
+    let sum = "SELECT
+       (SELECT ifnull(sum(length(o.data)), 0) FROM temp.first_fs_data s
+        CROSS JOIN acetate_old_fs_data o ON o.ino = s.ino AND o.chunk_index = s.chunk_index
+          AND o.checkpoint = s.checkpoint WHERE o.present AND o.ino < ?1)
+       + (SELECT ifnull(sum(length(m.data)), 0) FROM temp.first_fs_data s
+          CROSS JOIN main.fs_data m ON m.ino = s.ino AND m.chunk_index = s.chunk_index)
+       + (SELECT ifnull(sum(length(data)), 0) FROM main.fs_data WHERE ino >= ?1)
+       + 2 * (SELECT ifnull(sum(length(m.data)), 0) FROM temp.pieced p
+          CROSS JOIN main.fs_data m ON m.ino = p.ino AND m.chunk_index = p.chunk_index)";
+    Ok(conn.query_row(sum, [to.next_ino.0.cast_signed()], |row| value::unsigned(row, 0))?)
 }
 
 impl TreeTable {
@@ -95,13 +113,6 @@ impl TreeTable {
                CROSS JOIN main.{name} m ON {})",
             self.same_key("s", "m")
         ))?;
-        if name == CONTENT {
-            conn.execute_batch(&format!(
-                "DELETE FROM main.{name} WHERE rowid IN (SELECT m.rowid FROM temp.whole_chunk w
-                   CROSS JOIN main.{name} m ON {})",
-                self.same_key("w", "m")
-            ))?;
-        }
         if let Some(number) = self.number {
             let later = format!("DELETE FROM main.{name} WHERE {number} >= ?1");
             conn.execute(&later, [next_ino.0.cast_signed()])?;
@@ -125,24 +136,14 @@ impl TreeTable {
             column => format!("m.{column}"),
         };
         let values: Vec<_> = names.iter().map(value).collect();
-        let unless_pieced = match name {
-            CONTENT => old_pieces::NO_PIECES,
-            _ => "",
-        };
         conn.execute_batch(&format!(
             "INSERT INTO main.{name} ({all}) SELECT {} FROM temp.first_{name} s
                CROSS JOIN main.{old} m ON {} AND m.checkpoint = s.checkpoint
-               WHERE m.present {} {unless_pieced}",
+               WHERE m.present {}",
             values.join(", "),
             self.same_key("s", "m"),
             self.is_older("m", next_ino),
         ))?;
-        if name == CONTENT {
-            conn.execute_batch(
-                "INSERT INTO main.fs_data (ino, chunk_index, data)
-                 SELECT ino, chunk_index, data FROM temp.whole_chunk",
-            )?;
-        }
         Ok(())
     }
 }
@@ -179,7 +180,10 @@ fn count_objects(conn: &Connection, next_ino: Ino) -> Result<u64> {
 }
 
 /// Gives entries other numbers whose own is taken.
-fn free_entry_ids(conn: &Connection, entry_id: &mut dyn FnMut() -> Result<i64>) -> Result<()> {
+fn renumber_taken_entries(
+    conn: &Connection,
+    allocate_id: &mut dyn FnMut() -> Result<i64>,
+) -> Result<()> {
     let mut taken = conn.prepare(
         "SELECT t.rowid FROM temp.then_fs_dentry t
          WHERE EXISTS (SELECT 1 FROM main.fs_dentry d WHERE d.id = t.id)",
@@ -188,14 +192,14 @@ fn free_entry_ids(conn: &Connection, entry_id: &mut dyn FnMut() -> Result<i64>) 
     let taken = taken.collect::<rusqlite::Result<Vec<_>>>()?;
     let mut give = conn.prepare("UPDATE temp.then_fs_dentry SET id = ?2 WHERE rowid = ?1")?;
     for row in taken {
-        give.execute([row, entry_id()?])?;
+        give.execute([row, allocate_id()?])?;
     }
     Ok(())
 }
 
 /// Forgets the subdirectory counts of changed directories, which are not saved, and the verifiers
 /// of files that exclusive creates made: no retransmission of these is meant any more.
-fn forget_counts(conn: &Connection) -> Result<()> {
+fn forget_unsaved(conn: &Connection) -> Result<()> {
     const CHANGED: &str = "ino IN (SELECT ino FROM temp.first_fs_inode
        UNION ALL SELECT ino FROM temp.first_acetate_inode)";
     Ok(conn.execute_batch(&format!(
@@ -207,7 +211,7 @@ fn forget_counts(conn: &Connection) -> Result<()> {
 
 /// Shows or hides the restored origins for other implementations as the session's seal says now
 /// (invariant O1).
-fn follow_seal(conn: &Connection) -> Result<()> {
+fn sync_fs_origin(conn: &Connection) -> Result<()> {
     let follow = match meta::get::<String>(conn, meta::SEALED_FOR)? {
         Some(_) => {
             "DELETE FROM fs_origin WHERE delta_ino IN (SELECT delta_ino FROM temp.then_fs_origin)"
@@ -230,7 +234,7 @@ fn changed_dirs(conn: &Connection) -> Result<Vec<Ino>> {
 
 /// Drops the temporary tables, also those that an interrupted restore left.
 fn drop_temporary(conn: &Connection) -> Result<()> {
-    conn.execute_batch("DROP TABLE IF EXISTS temp.whole_chunk")?;
+    conn.execute_batch("DROP TABLE IF EXISTS temp.pieced")?;
     for TreeTable { name, .. } in &TREE_TABLES {
         conn.execute_batch(&format!(
             "DROP TABLE IF EXISTS temp.first_{name}; DROP TABLE IF EXISTS temp.then_{name};"

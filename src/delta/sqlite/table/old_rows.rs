@@ -72,6 +72,10 @@ const WHITEOUTS: &str = "fs_whiteout";
 /// The table with content. Pieces of its rows are saved too.
 pub(super) const CONTENT: &str = "fs_data";
 
+/// Of rows `m` of that table: no piece is saved.
+const NO_PIECES: &str = "AND NOT EXISTS (SELECT 1 FROM temp.whole_chunk w
+     WHERE w.ino = m.ino AND w.chunk_index = m.chunk_index)";
+
 /// The newest checkpoint, as the triggers see it.
 const NEWEST: &str = "acetate_checkpoint c WHERE c.id = (SELECT max(id) FROM acetate_checkpoint)";
 
@@ -211,10 +215,9 @@ impl TreeTable {
         if self.large.is_some() {
             // Content stays where it is.
             let (apart, pieced) = match name == CONTENT {
-                true => (
-                    old_pieces::NO_PIECES,
-                    " UNION ALL SELECT ino, chunk_index, data FROM temp.whole_chunk",
-                ),
+                true => {
+                    (NO_PIECES, " UNION ALL SELECT ino, chunk_index, data FROM temp.whole_chunk")
+                }
                 false => ("", ""),
             };
             return Ok(conn.execute_batch(&format!(

@@ -5,8 +5,8 @@
 //! last showed the base; a removal or rename of a base object; an apply or discard of a path named
 //! here; the creation of an object that still exists. So the table has a few rows per object of the
 //! session and per base object that it touched, no matter how often ([decision 0049]). It is
-//! emptied when the log is pruned while the session holds no change. It is created when the log is
-//! first pruned.
+//! emptied when the log is pruned while the session holds no change and has no checkpoint. It is
+//! created when the log is first pruned.
 //!
 //! [decision 0049]: ../../../../docs/decisions/0049-pruning-the-audit-log.md
 
@@ -17,7 +17,7 @@ use crate::base::DELTA_IDS;
 use crate::delta::{AuditProcedure, Result};
 
 use super::value::{self, Bytes, keys};
-use super::{meta, schema, undone_rows};
+use super::{checkpoint, meta, schema, undone_rows};
 
 /// The table and its indexes.
 const TABLE: &str = "
@@ -80,9 +80,14 @@ pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
     let oldest = format!("SELECT {COLUMNS} FROM acetate_op WHERE id <= ?1 ORDER BY id");
     let mut statement = conn.prepare_cached(&oldest)?;
     let undone = undone_rows::load(conn)?;
+    let mut passes_undone = false;
     let mut rows = statement.query([last])?;
     while let Some(row) = rows.next()? {
-        let Some(row) = decode(row)?.filter(|row| !undone.has(row.id)) else { continue };
+        let Some(row) = decode(row)? else { continue };
+        if undone.has(row.id) {
+            passes_undone = true;
+            continue;
+        }
         if drop_superseded(conn, &row)? {
             let copy = format!(
                 "INSERT OR IGNORE INTO acetate_past ({COLUMNS})
@@ -91,7 +96,11 @@ pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
             conn.prepare_cached(&copy)?.execute([row.id])?;
         }
     }
-    if holds_nothing(conn)? {
+    // A restore can make these rows the tree's again.
+    if passes_undone {
+        note_incomplete(conn)?;
+    }
+    if holds_nothing(conn)? && !checkpoint::any(conn)? {
         conn.execute("DELETE FROM acetate_past WHERE path <> '/'", [])?;
     }
     Ok(())

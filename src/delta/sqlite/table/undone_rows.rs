@@ -1,7 +1,6 @@
 //! Rows of the audit log whose changes a restore took back.
 //!
-//! After a RESTORE row the tree is that of the last row before the checkpoint. The rows between say
-//! what happened, and nothing of the tree.
+//! After a RESTORE row, the tree is what it was after the last row before the checkpoint.
 
 use std::ops::RangeInclusive;
 
@@ -11,7 +10,7 @@ use crate::delta::Result;
 
 use super::{checkpoint, schema, value};
 
-/// Which rows those are.
+/// The ids of those rows.
 #[derive(Debug, Default)]
 pub struct UndoneRows {
     /// Ranges of ids, the last one first. A range ends with its RESTORE row.
@@ -19,14 +18,14 @@ pub struct UndoneRows {
 }
 
 impl UndoneRows {
-    /// Whether the row with this id is one of them.
+    /// Whether a restore took back the change of the row with this id.
     pub fn has(&self, id: i64) -> bool {
         let at = self.ranges.partition_point(|range| *range.start() > id);
         self.ranges.get(at).is_some_and(|range| range.contains(&id))
     }
 
-    /// Takes a RESTORE row, newest first, and the last row before its checkpoint.
-    fn take(&mut self, id: i64, last_op: i64) {
+    /// Adds a RESTORE row with the last row before its checkpoint; the newest comes first.
+    fn add_restore(&mut self, id: i64, last_op: i64) {
         // A later restore took this one back.
         if self.ranges.last().is_none_or(|later| id < *later.start()) {
             self.ranges.push(last_op.saturating_add(1)..=id);
@@ -34,7 +33,7 @@ impl UndoneRows {
     }
 }
 
-/// Reads them from the log. A session that never had a checkpoint has none.
+/// Reads the RESTORE rows of the log. A session that never had a checkpoint has none.
 pub fn load(conn: &Connection) -> Result<UndoneRows> {
     let mut undone = UndoneRows::default();
     if !checkpoint::is_used(conn)? || !schema::has_table(conn, "acetate_op")? {
@@ -45,7 +44,7 @@ pub fn load(conn: &Connection) -> Result<UndoneRows> {
     )?;
     let mut rows = restores.query([])?;
     while let Some(row) = rows.next()? {
-        undone.take(row.get(0)?, value::int(row, 1)?);
+        undone.add_restore(row.get(0)?, value::int(row, 1)?);
     }
     Ok(undone)
 }
@@ -59,9 +58,16 @@ mod tests {
         let mut undone = UndoneRows::default();
         // 10 goes back to 5, 15 takes that back, 30 goes back to 20.
         for (id, last_op) in [(30, 20), (15, 9), (10, 5)] {
-            undone.take(id, last_op);
+            undone.add_restore(id, last_op);
         }
         let all: Vec<_> = (0..35).filter(|id| undone.has(*id)).collect();
         assert_eq!(all, (10..=15).chain(21..=30).collect::<Vec<_>>());
+        // 30 goes back to before 15, which is then no restore any more.
+        let mut undone = UndoneRows::default();
+        for (id, last_op) in [(30, 12), (15, 9), (11, 3)] {
+            undone.add_restore(id, last_op);
+        }
+        let all: Vec<_> = (0..35).filter(|id| undone.has(*id)).collect();
+        assert_eq!(all, (4..=11).chain(13..=30).collect::<Vec<_>>());
     }
 }

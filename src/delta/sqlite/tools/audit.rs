@@ -174,7 +174,7 @@ impl AuditReader {
         read
     }
 
-    /// The rows of the log that no longer say anything of the tree.
+    /// The rows of the log whose changes a restore took back.
     ///
     /// # Errors
     /// The session cannot be read.

@@ -4,9 +4,9 @@ use rusqlite::Connection;
 
 use crate::base::BasePath;
 use crate::delta::{
-    AuditRow, CheckpointId, CheckpointKind, CopyUp, Ino, InodeRow, Limits, MadeCheckpoint,
-    MergedPath, NewCheckpoint, Original, RestoreOutcome, RestoreRequest, RestoredTree, Result,
-    StoreError, Usage, UsageDelta, WriteTxn, whiteout_files,
+    AuditRow, Checkpoint, CheckpointId, CheckpointKind, CopyUp, Ino, InodeRow, Limits,
+    MadeCheckpoint, MergedPath, NewCheckpoint, Original, RestoreOutcome, RestoreRequest,
+    RestoredTree, Result, StoreError, Usage, UsageDelta, WriteTxn, whiteout_files,
 };
 use crate::vfs::{FileId, Name, Time};
 
@@ -16,10 +16,11 @@ use crate::delta::sqlite::table::audit_bound::{self, AuditBound};
 use crate::delta::sqlite::table::chunk::Chunks;
 use crate::delta::sqlite::table::dentry_ids::DentryIds;
 use crate::delta::sqlite::table::inode_numbers::InodeNumbers;
+use crate::delta::sqlite::table::old_restore::RestoreNeeds;
 use crate::delta::sqlite::table::op::{ClientTexts, LastAuditRow};
 use crate::delta::sqlite::table::{
-    checkpoint, copy_up, dentry, inode, link, old_restore, old_rows, opaque, origin, original,
-    prune, quota, redirect, symlink, whiteout,
+    checkpoint, copy_up, dentry, inode, link, old_rows, opaque, origin, original, prune, quota,
+    redirect, symlink, whiteout,
 };
 use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
 
@@ -128,6 +129,30 @@ impl OpenBatch {
     fn count(&mut self, before: Usage, after: Usage) {
         if let Some(growth) = &mut self.growth {
             *growth += after.since(before);
+        }
+    }
+
+    /// The checkpoint to be restored, or why it is not.
+    fn check_restore(
+        &self,
+        restore: &RestoreRequest,
+    ) -> Result<std::result::Result<Checkpoint, RestoreOutcome>> {
+        let Some(to) = checkpoint::get(&self.conn, restore.to)? else {
+            return Ok(Err(RestoreOutcome::NoCheckpoint));
+        };
+        if let Some(seen) = restore.seen
+            && checkpoint::is_changed_since(&self.conn, seen)?
+        {
+            return Ok(Err(RestoreOutcome::ChangedSince));
+        }
+        Ok(Ok(to))
+    }
+
+    fn create_safety_checkpoint(&mut self, restore: &RestoreRequest) -> Result<CheckpointId> {
+        let safety = NewCheckpoint::before_restore(restore.to, restore.time);
+        match self.create_checkpoint(&safety)? {
+            MadeCheckpoint::Made(made) | MadeCheckpoint::Reused(made) => Ok(made.id),
+            MadeCheckpoint::NameTaken => Err(StoreError::corrupt("a checkpoint without a name")),
         }
     }
 
@@ -337,9 +362,8 @@ impl WriteTxn for OpenBatch {
                 old_rows::watch(conn)?;
             }
             let made = checkpoint::insert(conn, new, next_ino)?;
-            // The one before a restore must not take the restored one away.
-            if matches!(made.kind, CheckpointKind::Tool | CheckpointKind::Idle) {
-                checkpoint::remove_surplus(conn, made.time)?;
+            if made.kind != CheckpointKind::Manual {
+                checkpoint::remove_surplus(conn, made.time, new.needed)?;
             }
             Ok(MadeCheckpoint::Made(made))
         });
@@ -354,29 +378,31 @@ impl WriteTxn for OpenBatch {
         }
     }
 
-    fn restore(&mut self, restore: &RestoreRequest) -> Result<RestoreOutcome> {
-        let Some(to) = checkpoint::get(&self.conn, restore.to)? else {
-            return Ok(RestoreOutcome::NoCheckpoint);
-        };
-        if let Some(seen) = restore.seen
-            && checkpoint::is_changed_since(&self.conn, seen)?
-        {
-            return Ok(RestoreOutcome::ChangedSince);
+    fn prepare_restore(&mut self, restore: &RestoreRequest) -> Result<Option<RestoreOutcome>> {
+        match self.check_restore(restore)? {
+            Ok(_) => self.create_safety_checkpoint(restore).map(|_| None),
+            Err(refused) => Ok(Some(refused)),
         }
-        let safety = NewCheckpoint::before_restore(to.id, restore.time);
-        let before = match self.create_checkpoint(&safety)? {
-            MadeCheckpoint::Made(made) | MadeCheckpoint::Reused(made) => made.id,
-            MadeCheckpoint::NameTaken => to.id,
+    }
+
+    fn restore(&mut self, restore: &RestoreRequest) -> Result<RestoreOutcome> {
+        let to = match self.check_restore(restore)? {
+            Ok(to) => to,
+            Err(refused) => return Ok(refused),
         };
-        let content = old_restore::content_bytes(&self.conn, &to)?;
-        self.disk_reserve.add(&self.conn, usize::try_from(content).unwrap_or(usize::MAX))?;
+        // Something may have changed since the preparation.
+        let before = self.create_safety_checkpoint(restore)?;
         let usage = self.counted_usage()?;
-        let mut dentry_ids = std::mem::replace(&mut self.dentry_ids, DentryIds::load(&self.conn)?);
-        let rows = self.change(|conn| {
-            let mut entry_id = || dentry_ids.allocate(conn);
-            checkpoint::restore(conn, &to, restore.time, &mut entry_id)
-        });
-        self.dentry_ids = dentry_ids;
+        self.has_changed = true;
+        let (conn, dentry_ids, disk) = (&self.conn, &mut self.dentry_ids, &mut self.disk_reserve);
+        let mut needs = RestoreNeeds {
+            allocate_id: &mut || dentry_ids.allocate(conn),
+            room: &mut |bytes| disk.add(conn, usize::try_from(bytes).unwrap_or(usize::MAX)),
+        };
+        let rows = checkpoint::restore(conn, &to, restore.time, &mut needs);
+        if let Err(error) = &rows {
+            self.failure = Some(error.clone());
+        }
         let rows = rows?;
         self.negative.clear();
         self.last_audit = LastAuditRow::default();

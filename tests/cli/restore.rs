@@ -154,9 +154,11 @@ fn what_the_base_changed_is_noticed_across_a_restore() {
 #[test]
 fn what_was_pruned_while_it_was_taken_back_counts_as_drifted() {
     let mut place = Place::new("a \"a\"\n", false);
-    place.world.change_base();
+    let base = place.world.change_base();
     place.does("checkpoint create SESSION early");
     place.does("rm SESSION a");
+    pause();
+    fs::write(base.join("a"), "edited by hand").unwrap();
     place.does("restore SESSION early --yes");
     forget_originals(&place);
     place.world.open_again();

@@ -296,7 +296,7 @@ fn checkpoints_before_restores_become_fewer() {
     world.mkdir("one").unwrap();
     let first = create(&world);
     for step in 0..120 {
-        world.mkdir(&format!("dir{step}")).unwrap();
+        world.mkdir(format!("dir{step}")).unwrap();
         restore(&world, &first);
     }
     let all = open_at(&world, None).session().checkpoints().unwrap();

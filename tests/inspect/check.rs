@@ -1,15 +1,14 @@
 //! Each rule of docs/SCHEMA.md is checked: a session that is damaged in just that way is found
 //! out, and a sound one is not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use acetate::delta::sqlite::{Broken, CheckOptions, INTEGRITY, RULES};
-use acetate::delta::{CheckpointKind, NewCheckpoint};
 use acetate::inspect::check::{Soundness, check};
 use acetate::overlay::CopyLimits;
-use acetate::vfs::{CreateHow, CreateVerifier, Device, NewNode, SetAttr, Time};
+use acetate::vfs::{CreateHow, CreateVerifier, Device, NewNode, SetAttr};
 
 use crate::delta::Place;
 use crate::support::world::{Setup, World};
@@ -46,15 +45,7 @@ pub fn world() -> World {
     world.remove("gone").unwrap();
     world.write("small", 0, b"S").unwrap();
     world.write("second", 0, b"S").unwrap();
-    let new = NewCheckpoint {
-        name: None,
-        kind: CheckpointKind::Manual,
-        labels: BTreeMap::new(),
-        time: Time::default(),
-        reuses: false,
-        needed: None,
-    };
-    world.wait(world.overlay.create_checkpoint(new)).unwrap();
+    world.checkpoint();
     world.chmod("empty", 0o600).unwrap();
     world.write("dir/large", 3 * CHUNK + 7, b"!").unwrap();
     world.close();
@@ -372,7 +363,7 @@ fn a_moved_directory_of_which_the_base_has_nothing_any_more_is_noted() {
     assert_eq!(all(&check(&world.session(), None, &OPTIONS).unwrap()), [""; 0]);
 }
 
-/// Each of the things that format 1 does not know breaks M1 alone.
+/// Each of the things that format 1 does not know breaks M1 by itself.
 #[test]
 fn a_session_of_the_first_format_has_nothing_of_later_ones() {
     let later = [

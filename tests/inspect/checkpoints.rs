@@ -3,33 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use acetate::delta::sqlite::{OpenMode, Session};
-use acetate::delta::{
-    Checkpoint, CheckpointId, CheckpointKind, MadeCheckpoint, MergedPath, NewCheckpoint,
-};
+use acetate::delta::{Checkpoint, CheckpointId, MergedPath};
 use acetate::inspect::between::Moments;
 use acetate::inspect::diff::{DiffOptions, DifferenceKind};
 use acetate::inspect::opened::OpenSession;
 use acetate::inspect::walk::{WalkControl, walk};
 use acetate::overlay::BlobDigest;
-use acetate::vfs::{CreateHow, FileKind, SetAttr, Time};
+use acetate::vfs::{CreateHow, FileKind, SetAttr};
 
 use crate::support::random::Random;
 use crate::support::world::World;
-
-pub fn create(world: &World) -> Checkpoint {
-    let new = NewCheckpoint {
-        name: None,
-        kind: CheckpointKind::Manual,
-        labels: BTreeMap::new(),
-        time: Time::default(),
-        reuses: false,
-        needed: None,
-    };
-    match world.wait(world.overlay.create_checkpoint(new)).unwrap() {
-        MadeCheckpoint::Made(made) => made,
-        other => panic!("{other:?}"),
-    }
-}
 
 pub fn open_at(world: &World, at: Option<&Checkpoint>) -> OpenSession {
     let host = acetate::delta::sqlite::Host::current().unwrap();
@@ -185,7 +168,7 @@ fn each_checkpoint_shows_its_tree() {
                     known.remove(&id);
                 }
                 _ => {
-                    let made = create(&world);
+                    let made = world.checkpoint();
                     known.insert(made.id, (made, tree(&world, None)));
                 }
             }

@@ -9,9 +9,9 @@ use acetate::delta::{
 use acetate::inspect::diff::{Difference, DifferenceKind};
 use acetate::inspect::restore::plan_restore;
 use acetate::overlay::CopyLimits;
-use acetate::vfs::{CreateHow, FsError, Locator, SetAttr, Time};
+use acetate::vfs::{CreateHow, CreateVerifier, FsError, Locator, SetAttr, Time};
 
-use super::checkpoints::{all, create, open_at, step, tree};
+use super::checkpoints::{all, open_at, step, tree};
 use crate::support::random::Random;
 use crate::support::world::{Setup, World};
 
@@ -121,7 +121,7 @@ fn a_restored_tree_is_that_of_its_moment() {
                     known.entry(safety.id).or_insert((safety, before));
                 }
                 _ => {
-                    let made = create(&world);
+                    let made = world.checkpoint();
                     known.insert(made.id, (made, tree(&world, None)));
                 }
             }
@@ -146,7 +146,7 @@ fn handles_stay_valid_across_a_restore() {
     }
     world.write("base", 0, b"BASE").unwrap();
     let (own, goes, base) = (found("own"), found("goes"), found("base"));
-    let checkpoint = create(&world);
+    let checkpoint = world.checkpoint();
     world.write("own", 0, b"changed since").unwrap();
     world.remove("goes").unwrap();
     world.truncate("base", 0).unwrap();
@@ -177,7 +177,7 @@ fn handles_stay_valid_across_a_restore() {
 fn a_restore_is_of_what_was_shown() {
     let world = World::new("");
     world.mkdir("one").unwrap();
-    let checkpoint = create(&world);
+    let checkpoint = world.checkpoint();
     world.mkdir("two").unwrap();
     let seen = plan_restore(&open_at(&world, None), None, &checkpoint).unwrap().seen;
     world.mkdir("three").unwrap();
@@ -197,7 +197,7 @@ fn content_that_was_copied_in_the_background_stays() {
     let copy_up = CopyLimits::of(1000, 1024);
     let mut world = World::with(Setup { base, chunk_bytes: 512, copy_up, ..Setup::default() });
     world.write("large", 0, b"!").unwrap();
-    let checkpoint = create(&world);
+    let checkpoint = world.checkpoint();
     world.finish_copies();
     world.write("large", 3000, b"changed").unwrap();
     std::fs::write(world.change_base().join("large"), "other").unwrap();
@@ -215,13 +215,13 @@ fn a_hole_stays_a_hole_after_a_restore_and_a_copy() {
     let copy_up = CopyLimits::of(1000, 1024);
     let mut world = World::with(Setup { base, chunk_bytes: 512, copy_up, ..Setup::default() });
     world.chmod("large", 0o600).unwrap();
-    let pending = create(&world);
+    let pending = world.checkpoint();
     world.truncate("large", 100).unwrap();
     world.truncate("large", 4000).unwrap();
-    let with_hole = create(&world);
+    let with_hole = world.checkpoint();
     let then = tree(&world, None);
     restore(&world, &pending);
-    let later = create(&world);
+    let later = world.checkpoint();
     world.finish_copies();
     assert_eq!(world.read("large").unwrap(), content.as_bytes());
     assert!(world.wait(world.overlay.remove_checkpoint(later.id)).unwrap());
@@ -238,7 +238,7 @@ fn a_restore_that_fails_changes_nothing() {
     for (method, call) in [("restore", 1), ("put_inode", 1), ("record", 1), ("commit", 2)] {
         let mut world = World::new("dir/sub/a \"a\"\nb \"b\"\n");
         world.mkdir("dir/new").unwrap();
-        let checkpoint = create(&world);
+        let checkpoint = world.checkpoint();
         let then = tree(&world, None);
         world.remove("b").unwrap();
         world.rename("dir", "moved").unwrap();
@@ -265,7 +265,7 @@ fn a_restore_that_fails_changes_nothing() {
 fn a_session_that_is_only_read_is_not_restored() {
     let mut world = World::new("");
     world.mkdir("one").unwrap();
-    let checkpoint = create(&world);
+    let checkpoint = world.checkpoint();
     world.mkdir("two").unwrap();
     world.reopen_read_only();
     let to = RestoreRequest { to: checkpoint.id, seen: None, time: Time::default() };
@@ -279,7 +279,7 @@ fn a_session_that_is_only_read_is_not_restored() {
 fn restored_objects_have_later_ctimes() {
     let world = World::new("");
     world.put("file", "then");
-    let checkpoint = create(&world);
+    let checkpoint = world.checkpoint();
     world.tick(100);
     world.write("file", 0, b"late").unwrap();
     let late = world.stat("file").ctime;
@@ -294,7 +294,7 @@ fn restored_objects_have_later_ctimes() {
 fn checkpoints_before_restores_become_fewer() {
     let world = World::new("");
     world.mkdir("one").unwrap();
-    let first = create(&world);
+    let first = world.checkpoint();
     for step in 0..120 {
         world.mkdir(format!("dir{step}")).unwrap();
         restore(&world, &first);
@@ -305,19 +305,31 @@ fn checkpoints_before_restores_become_fewer() {
     assert_eq!(all[0].id, first.id);
 }
 
-/// A restore of a large file that changed in pieces holds no more than a chunk of it at once, and
-/// asks for the room that it takes.
+/// A file that changed in pieces comes back whole.
 #[test]
 fn pieces_of_a_file_come_back() {
     let mut world = World::new("");
     let content: Vec<u8> = (0..1_000_000_u32).map(|at| (at / 4096) as u8).collect();
-    world.put("file", std::str::from_utf8(&[b'a'; 1000]).unwrap());
+    world.put("file", "");
     world.write("file", 0, &content).unwrap();
-    let checkpoint = create(&world);
+    let checkpoint = world.checkpoint();
     for at in (0..1_000_000).step_by(70_000) {
         world.write("file", at, b"changed").unwrap();
     }
     restore(&world, &checkpoint);
     assert!(world.read("file").unwrap() == content);
     world.close();
+}
+
+/// The verifier of an exclusive CREATE does not come back with its file.
+#[test]
+fn an_exclusive_create_from_before_is_not_known_again() {
+    let world = World::new("");
+    let how = || CreateHow::Exclusive(CreateVerifier([7; 8]));
+    world.create("file", how()).unwrap();
+    let checkpoint = world.checkpoint();
+    assert!(world.create("file", how()).is_ok(), "a retransmission");
+    world.remove("file").unwrap();
+    restore(&world, &checkpoint);
+    assert_eq!(world.create("file", how()).unwrap_err(), FsError::Exists);
 }

@@ -3,6 +3,7 @@
 //! The clock stands still until a test moves it. Every mutation goes through [`Client`], which
 //! checks on the way what holds for all of them (see there).
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
@@ -13,10 +14,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::Poll;
 
 use acetate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
-use acetate::delta::Store;
 use acetate::delta::sqlite::{
     CheckOptions, ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session,
 };
+use acetate::delta::{Checkpoint, CheckpointKind, MadeCheckpoint, NewCheckpoint, Store};
 use acetate::inspect::check::check;
 use acetate::overlay::{CopyLimits, Group};
 use acetate::vfs::Time;
@@ -225,6 +226,23 @@ impl World {
     /// Whether a server has the session.
     pub fn is_open(&self) -> bool {
         self.open.is_some()
+    }
+
+    /// Makes a checkpoint without a name.
+    #[track_caller]
+    pub fn checkpoint(&self) -> Checkpoint {
+        let new = NewCheckpoint {
+            name: None,
+            kind: CheckpointKind::Manual,
+            labels: BTreeMap::new(),
+            time: Time::default(),
+            reuses: false,
+            needed: None,
+        };
+        match self.wait(self.overlay.create_checkpoint(new)).unwrap() {
+            MadeCheckpoint::Made(made) => made,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Prunes the audit log to its last row, as if long after the last change.

@@ -1,10 +1,6 @@
 //! Runs a case on both sides.
 
-use std::collections::BTreeMap;
-
-use acetate::delta::{
-    CheckpointId, CheckpointKind, MadeCheckpoint, NewCheckpoint, RestoreOutcome, RestoreRequest,
-};
+use acetate::delta::{CheckpointId, RestoreOutcome, RestoreRequest};
 use acetate::inspect::opened::OpenSession;
 use acetate::inspect::seal::{SealPlan, plan, seal};
 use acetate::overlay::CopyLimits;
@@ -292,20 +288,8 @@ impl Case {
     }
 
     fn checkpoint(&mut self) {
-        let new = NewCheckpoint {
-            name: None,
-            kind: CheckpointKind::Manual,
-            labels: BTreeMap::new(),
-            time: Time::default(),
-            reuses: false,
-            needed: None,
-        };
-        match self.world.wait(self.world.overlay.create_checkpoint(new)).unwrap() {
-            MadeCheckpoint::Made(made) => {
-                self.checkpoints.push((made.id, self.reference.clone()));
-            }
-            other => panic!("{other:?}"),
-        }
+        let made = self.world.checkpoint();
+        self.checkpoints.push((made.id, self.reference.clone()));
     }
 
     fn restore(&mut self, index: usize) {

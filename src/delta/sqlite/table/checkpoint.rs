@@ -6,13 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::delta::{
-    Checkpoint, CheckpointId, CheckpointKind, Ino, NewCheckpoint, RestoredRows, Result, surplus,
-};
+use crate::delta::{Checkpoint, CheckpointId, CheckpointKind, Ino, NewCheckpoint, Result, surplus};
 use crate::vfs::Time;
 
-use super::old_restore::{self, RestoreNeeds};
-use super::{meta, old_rows, past, schema, value};
+use super::{meta, old_rows, schema, value};
 
 const TABLE: &str = "
 CREATE TABLE IF NOT EXISTS acetate_checkpoint (
@@ -104,7 +101,7 @@ pub fn applies_since(conn: &Connection, last_op: i64) -> Result<Option<u64>> {
 }
 
 /// Whether rows of the log after `last_op` were deleted.
-fn is_cut(conn: &Connection, last_op: i64) -> Result<bool> {
+pub(super) fn is_cut(conn: &Connection, last_op: i64) -> Result<bool> {
     let first = "SELECT ifnull(min(id), 0) > ?1 + 1 FROM acetate_op";
     Ok(conn.prepare_cached(first)?.query_row([last_op], |row| row.get(0))?)
 }
@@ -113,20 +110,6 @@ fn is_cut(conn: &Connection, last_op: i64) -> Result<bool> {
 pub fn is_changed_since(conn: &Connection, seen: i64) -> Result<bool> {
     let later = "SELECT 1 FROM acetate_op WHERE id > ?1 AND procedure <> 'REFUSE'";
     Ok(schema::has_table(conn, "acetate_op")? && conn.prepare_cached(later)?.exists([seen])?)
-}
-
-/// Makes the tree's rows those of a checkpoint.
-pub fn restore(
-    conn: &Connection,
-    to: &Checkpoint,
-    now: Time,
-    needs: &mut RestoreNeeds<'_>,
-) -> Result<RestoredRows> {
-    if schema::has_table(conn, "acetate_op")? && is_cut(conn, to.last_op)? {
-        // What was kept of the deleted rows is of the tree that goes.
-        past::note_incomplete(conn)?;
-    }
-    old_restore::restore(conn, to, now, needs)
 }
 
 /// The newest checkpoint, if nothing changed since. Without a log, it is not known whether anything

@@ -11,7 +11,7 @@ use crate::delta::{Checkpoint, Ino, RestoredRows, Result};
 use crate::vfs::Time;
 
 use super::old_rows::{TREE_TABLES, TreeTable, of};
-use super::{meta, old_pieces, value};
+use super::{checkpoint, meta, old_pieces, past, value};
 
 /// Sets the tree's rows to those of the checkpoint `to`, in the caller's transaction. Objects that
 /// change get a ctime of `now`, or a later one than before.
@@ -21,6 +21,10 @@ pub fn restore(
     now: Time,
     needs: &mut RestoreNeeds<'_>,
 ) -> Result<RestoredRows> {
+    if checkpoint::is_cut(conn, to.last_op)? {
+        // What was kept of the deleted rows is of the tree that goes.
+        past::note_incomplete(conn)?;
+    }
     drop_temporary(conn)?;
     // All is found before anything changes: from then on more rows are saved.
     old_pieces::find_chunks(conn, (to.id, to.next_ino))?;
@@ -89,7 +93,7 @@ impl TreeTable {
              DELETE FROM temp.then_{name} AS t WHERE NOT EXISTS
                (SELECT 1 FROM temp.first_{name} s WHERE {});",
             of("m", &self.names()),
-            self.is_older("m", to.next_ino),
+            self.and_older("m", to.next_ino),
             self.same_key("t", "m"),
             self.same_key("t", "s"),
             of("t", &compared),
@@ -100,7 +104,7 @@ impl TreeTable {
     }
 
     /// A condition that is to be appended: the object of a row is older than `next_ino`.
-    fn is_older(&self, row: &str, next_ino: Ino) -> String {
+    fn and_older(&self, row: &str, next_ino: Ino) -> String {
         let number = self.number.map(|n| format!("AND {row}.{n} < {}", next_ino.0.cast_signed()));
         number.unwrap_or_default()
     }
@@ -142,7 +146,7 @@ impl TreeTable {
                WHERE m.present {}",
             values.join(", "),
             self.same_key("s", "m"),
-            self.is_older("m", next_ino),
+            self.and_older("m", next_ino),
         ))?;
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::delta::sqlite::table::audit_bound::{self, AuditBound};
 use crate::delta::sqlite::table::chunk::Chunks;
 use crate::delta::sqlite::table::dentry_ids::DentryIds;
 use crate::delta::sqlite::table::inode_numbers::InodeNumbers;
-use crate::delta::sqlite::table::old_restore::RestoreNeeds;
+use crate::delta::sqlite::table::old_restore::{self, RestoreNeeds};
 use crate::delta::sqlite::table::op::{ClientTexts, LastAuditRow};
 use crate::delta::sqlite::table::{
     checkpoint, copy_up, dentry, inode, link, old_rows, opaque, origin, original, prune, quota,
@@ -399,7 +399,7 @@ impl WriteTxn for OpenBatch {
             allocate_id: &mut || dentry_ids.allocate(conn),
             room: &mut |bytes| disk.add(conn, usize::try_from(bytes).unwrap_or(usize::MAX)),
         };
-        let rows = checkpoint::restore(conn, &to, restore.time, &mut needs);
+        let rows = old_restore::restore(conn, &to, restore.time, &mut needs);
         if let Err(error) = &rows {
             self.failure = Some(error.clone());
         }

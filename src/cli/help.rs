@@ -213,6 +213,16 @@ const EXAMPLES: &[(&[&str], &str)] = &[
   acetate check work.db",
     ),
     (
+        &["fork"],
+        "Example:
+  acetate fork work.db try-a.db try-b.db",
+    ),
+    (
+        &["merge"],
+        "Example:
+  acetate merge work.db try-a.db",
+    ),
+    (
         &["snapshot"],
         "Example:
   acetate snapshot work.db before.db",
@@ -385,7 +395,18 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["run", "mount", "umount", "serve", "init", "hide", "sessions", "config"]),
     (
         "What has changed",
-        &["status", "diff", "log", "apply", "discard", "checkpoint", "restore", "undo"],
+        &[
+            "status",
+            "diff",
+            "log",
+            "apply",
+            "discard",
+            "checkpoint",
+            "restore",
+            "undo",
+            "fork",
+            "merge",
+        ],
     ),
     ("Files in the tree", &["ls", "tree", "cat", "stat", "find", "du"]),
     ("Change the tree", &["write", "cp", "mv", "ln", "mkdir", "touch", "chmod", "rm", "rmdir"]),

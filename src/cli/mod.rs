@@ -32,6 +32,7 @@ mod error;
 mod export;
 mod exposure;
 mod find;
+mod fork;
 mod help;
 mod hide;
 mod hiding;
@@ -46,6 +47,7 @@ mod logging;
 mod lost_dirs;
 mod ls;
 mod man;
+mod merge;
 mod migrate;
 mod mkdir;
 mod mount;
@@ -144,6 +146,8 @@ enum Command {
     Rmdir(rmdir::Args),
     Discard(discard::Args),
     Checkpoint(checkpoint::Args),
+    Fork(fork::Args),
+    Merge(merge::Args),
     Restore(restore::Args),
     Undo(restore::UndoArgs),
     Quota(quota::Args),
@@ -296,6 +300,8 @@ impl Command {
             Self::Restore(args) => restore::run(&args),
             Self::Undo(args) => restore::undo(&args),
             Self::Checkpoint(args) => checkpoint::run(&args),
+            Self::Fork(args) => fork::run(&args),
+            Self::Merge(args) => merge::run(&args),
             Self::Quota(args) => quota::run(&args),
             Self::Sessions(args) => sessions::run(&args),
             Self::Config(args) => config::run(&args),

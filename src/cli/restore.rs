@@ -1,5 +1,7 @@
 //! `acetate restore` and `acetate undo`: makes the tree that of a checkpoint again.
 
+use std::path::Path;
+
 use super::change::with_session_changer;
 use super::error::CliError;
 use super::output::{self, Out};
@@ -88,7 +90,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let to = checkpoint::find(opened.session(), &args.checkpoint)?;
     if args.how.yes && !args.how.json {
         // A plan, which takes longer than the restore, would be for no reader.
-        check_apply(&args.source, &args.how, &opened, &to)?;
+        check_applies(&args.source.session, args.how.force, &opened, &to)?;
         drop(opened);
         let (before, objects) = restore(&args.source, &to, None)?;
         let changes = text::count(objects, "object");
@@ -158,28 +160,28 @@ fn describe(checkpoint: &Checkpoint) -> String {
     )
 }
 
-/// Refuses to go back across an apply.
-fn check_apply(
-    source: &SessionSource,
-    how: &RestoreOptions,
+/// Refuses to go on across an apply to the base since a checkpoint, but for `force`.
+pub(super) fn check_applies(
+    session: &Path,
+    force: bool,
     opened: &OpenSession,
     to: &Checkpoint,
 ) -> Result<(), CliError> {
     let is_undone = last_apply(opened.session()).is_some_and(|last| last.is_undone);
     let applies = applies_since(opened.session(), to)?;
-    if how.force || matches!((applies, is_undone), (Some(0), _) | (Some(1), true)) {
+    if force || matches!((applies, is_undone), (Some(0), _) | (Some(1), true)) {
         return Ok(());
     }
     let Some(_) = applies else {
         let what = "the log has lost changes since the checkpoint, so it does not tell whether \
                     any were applied to the base";
-        return Err(CliError::new(what).with_hint("--force goes back all the same"));
+        return Err(CliError::new(what).with_hint("--force goes on all the same"));
     };
-    let session = source.session.display();
-    let what = "changes were applied to the base since the checkpoint";
+    let session = session.display();
+    let what = format!("changes of {session} were applied to the base since the checkpoint");
     Err(CliError::new(what).with_hint(format_args!(
-        "`acetate apply --undo {session}` undoes the last apply; --force goes back over the base \
-         as it is"
+        "`acetate apply --undo {session}` undoes the last apply; --force goes on over the base as \
+         it is"
     )))
 }
 
@@ -190,7 +192,7 @@ fn plan(
     opened: &OpenSession,
     to: &Checkpoint,
 ) -> Result<RestorePlan, CliError> {
-    check_apply(source, how, opened, to)?;
+    check_applies(&source.session, how.force, opened, to)?;
     Ok(plan_restore(opened, source.base.as_deref(), to)?)
 }
 

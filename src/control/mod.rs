@@ -24,6 +24,7 @@ mod registry;
 mod request;
 mod server_status;
 mod socket;
+mod step_text;
 mod usage;
 mod writing;
 
@@ -39,4 +40,5 @@ pub use request::{
     Answer, AppliedObject, AttrChanges, Bound, ItemKind, MakeItem, PathText, Request, WriteHow,
 };
 pub use server_status::{ControlPeer, ServerStatus};
+pub use step_text::{MAX_STEP_BYTES, write_step};
 pub use usage::{ExportUsage, ExportsUsage, SessionUsage, UsageReport};

@@ -2,18 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use super::checkpoint_text::CheckpointText;
+use super::checkpoint_text::{CheckpointText, RestoreAnswer};
 use super::content::ContentSource;
 use super::copy_to_drop::CopyToDrop;
 use super::files::CallerFiles;
 use super::limits::{MAX_PATHS, TURN_MS};
 use super::refusal::{Refusal, RefusalAdvice};
 use super::request::{Answer, AppliedObject, Bound, PathText, Request};
+use super::step_text::SpooledSteps;
 use super::usage::UsageReport;
 use crate::delta::{
-    CheckpointId, Compacted, Ino, MadeCheckpoint, MergedPath, PendingCopies, RestoreRequest,
+    CheckpointId, Compacted, Ino, MadeCheckpoint, MergedPath, NewCheckpoint, PendingCopies,
+    RestoreRequest,
 };
-use crate::overlay::{AppliedPart, CopyStep, DiscardExtent, Idle, Overlay};
+use crate::overlay::{AppliedPart, CopyStep, DiscardExtent, Idle, Overlay, StepsOutcome};
 use crate::vfs::{Caller, FsError, Locator, Time, Vfs};
 
 /// Executes a request, except [`Request::Status`] and [`Request::Exports`], which only a server can
@@ -76,10 +78,7 @@ async fn execute(
         }
         // A process that has the session to itself is always alone.
         Request::Alone => Ok(Answer::Done),
-        Request::Sync => {
-            let synced = overlay.commit(caller, &Locator::ROOT).await;
-            synced.result.map(|_| Answer::Done).map_err(of_session)
-        }
+        Request::Sync => sync(overlay, caller).await,
         Request::Discard { paths } => discard(overlay, caller, &paths).await,
         Request::DiscardAttributes { paths } => discard_attributes(overlay, caller, &paths).await,
         Request::DiscardInRemoved { paths } => discard_in_removed(overlay, caller, &paths).await,
@@ -100,13 +99,20 @@ async fn execute(
         Request::Compact => compact(overlay).await,
         Request::CreateCheckpoint(new) => create_checkpoint(overlay, &new).await,
         Request::RemoveCheckpoint(id) => remove_checkpoint(overlay, CheckpointId(id)).await,
+        Request::KeepCheckpoint(id) => keep_checkpoint(overlay, CheckpointId(id)).await,
         Request::Restore { to, seen } => restore(overlay, caller, CheckpointId(to), seen).await,
+        Request::Merge { from, seen } => merge(overlay, caller, (&from, seen), content).await,
         Request::PruneLog { upto } => prune(overlay, upto).await,
         Request::Copy { from } => copy(overlay, Ino(from)).await,
         Request::SetQuota { bytes, files, file_bytes } => {
             set_quota(overlay, [bytes, files, file_bytes]).await
         }
     }
+}
+
+async fn sync(overlay: &Overlay, caller: &Caller) -> Result<Answer, Refusal> {
+    let synced = overlay.commit(caller, &Locator::ROOT).await;
+    synced.result.map(|_| Answer::Done).map_err(of_session)
 }
 
 async fn compact(overlay: &Overlay) -> Result<Answer, Refusal> {
@@ -130,6 +136,11 @@ async fn remove_checkpoint(overlay: &Overlay, id: CheckpointId) -> Result<Answer
     removed.map(|removed| Answer::Objects(removed.into())).map_err(of_session)
 }
 
+async fn keep_checkpoint(overlay: &Overlay, id: CheckpointId) -> Result<Answer, Refusal> {
+    let kept = overlay.keep_checkpoint(id).await;
+    kept.map(|kept| Answer::Objects(kept.into())).map_err(of_session)
+}
+
 async fn restore(
     overlay: &Overlay,
     caller: &Caller,
@@ -139,6 +150,23 @@ async fn restore(
     let restore = RestoreRequest { to, seen, time: Time::default() };
     let done = overlay.restore(caller, restore).await;
     done.map(|done| Answer::Restored(done.into())).map_err(of_session)
+}
+
+async fn merge(
+    overlay: &Overlay,
+    caller: &Caller,
+    (from, seen): (&str, i64),
+    content: &mut dyn ContentSource,
+) -> Result<Answer, Refusal> {
+    let steps = Box::new(SpooledSteps::read(content).await?);
+    let safety = NewCheckpoint::before(format!("merge {from}"));
+    let done = overlay.take_steps(caller, (seen, safety), steps).await.map_err(of_session)?;
+    Ok(Answer::Restored(match done {
+        StepsOutcome::Done { before, steps } => {
+            RestoreAnswer::Done { before: before.0, objects: steps }
+        }
+        StepsOutcome::ChangedSince => RestoreAnswer::ChangedSince,
+    }))
 }
 
 async fn discard(

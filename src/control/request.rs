@@ -167,12 +167,22 @@ pub enum Request {
     CreateCheckpoint(CheckpointText),
     /// Removes the checkpoint with this id. The answer is [`Answer::Objects`]: 0 if there is none.
     RemoveCheckpoint(i64),
+    /// Keeps the checkpoint with this id from retention. The answer is [`Answer::Objects`]: 0 if
+    /// there is none.
+    KeepCheckpoint(i64),
     /// Makes the tree that of a checkpoint. The answer is [`Answer::Restored`].
     Restore {
         /// The checkpoint's id.
         to: i64,
         /// Refuse it if a row of the log after this one changed anything.
         seen: Option<i64>,
+    },
+    /// Takes the steps that follow in one change: all or none. The answer is [`Answer::Restored`].
+    Merge {
+        /// What is merged, for the label of the checkpoint before.
+        from: String,
+        /// Refuse it if a row of the log after this one changed anything.
+        seen: i64,
     },
     /// Changes the session's own limits.
     SetQuota {
@@ -309,7 +319,11 @@ impl Request {
     pub(super) fn has_content(&self) -> bool {
         matches!(
             self,
-            Self::Write { .. } | Self::Make { .. } | Self::RebasePart { .. } | Self::Rewrite { .. }
+            Self::Write { .. }
+                | Self::Make { .. }
+                | Self::RebasePart { .. }
+                | Self::Rewrite { .. }
+                | Self::Merge { .. }
         )
     }
 }
@@ -342,6 +356,16 @@ pub struct AttrChanges {
 }
 
 impl AttrChanges {
+    /// What a SETATTR sets, but for the size.
+    pub(super) fn of(set: &SetAttr) -> Self {
+        let time = |set| match set {
+            SetTime::To(time) => Some((time.secs, time.nanos)),
+            SetTime::Keep | SetTime::ServerNow => None,
+        };
+        let SetAttr { mode, uid, gid, size: _, atime, mtime } = *set;
+        Self { mode, uid, gid, mtime: time(mtime), atime: time(atime) }
+    }
+
     /// Converts them for SETATTR.
     pub fn set_attr(&self) -> SetAttr {
         let time = |(secs, nanos)| SetTime::To(Time { secs, nanos });
@@ -420,7 +444,7 @@ pub enum Answer {
     },
     /// Number of bytes written.
     Bytes(u64),
-    /// To [`Request::Restore`].
+    /// To [`Request::Restore`] and [`Request::Merge`].
     Restored(RestoreAnswer),
     /// To [`Request::Compact`].
     Compacted {

@@ -46,6 +46,12 @@ impl CheckpointKind {
         }
     }
 
+    /// Whether retention may remove such checkpoints. A fork can be merged as long as the one at
+    /// its beginning is there.
+    pub fn is_automatic(self) -> bool {
+        !matches!(self, Self::Manual | Self::Fork)
+    }
+
     /// The kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
@@ -72,9 +78,15 @@ pub struct NewCheckpoint {
 impl NewCheckpoint {
     /// The checkpoint that keeps the tree before the restore of another.
     pub fn before_restore(to: CheckpointId, time: Time) -> Self {
-        let of = ("before".to_owned(), format!("restore {to}"));
-        let (kind, labels) = (CheckpointKind::Safety, BTreeMap::from([of]));
-        Self { name: None, kind, labels, time, reuses: true, needed: Some(to) }
+        Self { time, needed: Some(to), ..Self::before(format!("restore {to}")) }
+    }
+
+    /// The checkpoint that keeps the tree before a step with this name, unless nothing changed
+    /// since the newest.
+    pub fn before(step: String) -> Self {
+        let labels = BTreeMap::from([("before".to_owned(), step)]);
+        let (kind, time) = (CheckpointKind::Safety, Time::default());
+        Self { name: None, kind, labels, time, reuses: true, needed: None }
     }
 }
 
@@ -109,6 +121,15 @@ pub struct Checkpoint {
     /// How many rows are saved for it, and their size in bytes, as far as the session has counted
     /// them: those of the newest are not.
     pub saved: Option<(u64, u64)>,
+}
+
+/// Where a fork began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForkOrigin {
+    /// The id of the session that was forked.
+    pub session: String,
+    /// Its checkpoint with the tree that the fork began with.
+    pub checkpoint: CheckpointId,
 }
 
 /// Where rows of the tree changed after a checkpoint; more may be listed.
@@ -176,8 +197,7 @@ pub const HOURLY_SECONDS: i64 = 24 * 60 * 60;
 /// without a name, but for the newest [`KEPT_CHECKPOINTS`], and for the newest of each hour and,
 /// after a day, of each day. `all` has the oldest first.
 pub fn surplus(all: &[Checkpoint], now: Time) -> Vec<CheckpointId> {
-    let is_automatic =
-        |one: &&Checkpoint| one.name.is_none() && !matches!(one.kind, CheckpointKind::Manual);
+    let is_automatic = |one: &&Checkpoint| one.name.is_none() && one.kind.is_automatic();
     let mut kept = BTreeSet::new();
     let mut unneeded = Vec::new();
     for one in all.iter().rev().filter(is_automatic).skip(KEPT_CHECKPOINTS) {

@@ -17,8 +17,9 @@ mod usage;
 
 pub(crate) use checkpoint::surplus;
 pub use checkpoint::{
-    ChangedRows, Checkpoint, CheckpointId, CheckpointKind, HOURLY_SECONDS, KEPT_CHECKPOINTS,
-    MadeCheckpoint, NewCheckpoint, RestoreOutcome, RestoreRequest, RestoredRows, RestoredTree,
+    ChangedRows, Checkpoint, CheckpointId, CheckpointKind, ForkOrigin, HOURLY_SECONDS,
+    KEPT_CHECKPOINTS, MadeCheckpoint, NewCheckpoint, RestoreOutcome, RestoreRequest, RestoredRows,
+    RestoredTree,
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use original::Original;
@@ -396,6 +397,9 @@ pub trait WriteTxn: ReadTxn {
     /// with `None`, that they no longer do. A checkpoint at which they were pending may show them.
     fn put_copied(&mut self, file: Option<Ino>) -> Result<()>;
 
+    /// Whether a row of the audit log after `seen` changed anything.
+    fn is_changed_since(&mut self, seen: i64) -> Result<bool>;
+
     /// Makes the checkpoint of the tree as it is that a restore needs, unless nothing changed since
     /// the newest; or returns why there will be no restore.
     fn prepare_restore(&mut self, restore: &RestoreRequest) -> Result<Option<RestoreOutcome>>;
@@ -406,6 +410,10 @@ pub trait WriteTxn: ReadTxn {
 
     /// Removes a checkpoint, with what is saved for it alone; returns whether it was there.
     fn remove_checkpoint(&mut self, id: CheckpointId) -> Result<bool>;
+
+    /// Makes a checkpoint that retention may remove one that it keeps, because a fork begins there;
+    /// returns whether it was there.
+    fn keep_checkpoint(&mut self, id: CheckpointId) -> Result<bool>;
 
     /// Declares whether a quota of bytes or files applies to the rest of this operation. Only then
     /// are audit rows beyond the log's bound dropped.

@@ -1,4 +1,4 @@
-//! Work on a session file as a whole: compact, migrate, copy. `delta::sqlite` does it.
+//! Work on a session file as a whole: compact, migrate, copy, fork. `delta::sqlite` does it.
 //!
 //! Each function calls `tell` at intervals with the bytes copied and the bytes in all.
 
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::error::Result;
 use super::opened::host;
-use crate::delta::Compacted;
 use crate::delta::sqlite::{MigrateOptions, Migrated, OpenError, Session, SessionCopy};
+use crate::delta::{Checkpoint, Compacted};
 
 /// Gives the free pages of the session `path` back to the disk; its content does not change.
 ///
@@ -43,4 +43,18 @@ pub fn migrate(
 /// is removed.
 pub fn snapshot(path: &Path, to: &Path, tell: &mut dyn FnMut(u64, u64)) -> Result<SessionCopy> {
     Ok(Session::copy_to(path, to, &host()?, tell)?)
+}
+
+/// Makes the new session `to` with the tree of the session `path` at a checkpoint: see
+/// [`Session::fork_to`].
+///
+/// # Errors
+/// As [`snapshot`]; also if the checkpoint is not there.
+pub fn fork(
+    path: &Path,
+    to: &Path,
+    at: &Checkpoint,
+    tell: &mut dyn FnMut(u64, u64),
+) -> Result<SessionCopy> {
+    Ok(Session::fork_to(path, to, at, &host()?, tell)?)
 }

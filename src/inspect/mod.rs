@@ -23,6 +23,7 @@ pub mod kv;
 pub mod log;
 pub mod logged_changes;
 pub mod maintenance;
+pub mod merge;
 mod names;
 pub mod opened;
 pub mod patch;

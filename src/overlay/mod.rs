@@ -98,6 +98,7 @@ pub use tools::rebase::{MergedParts, RebaseItem};
 pub use tools::rebase_part::AppliedPart;
 pub use tools::rebase_unchanged::{BaseVersion, UnchangedCopy};
 pub use tools::seal::{SealError, SealStep, Sealed, Sealing};
+pub use tools::steps::{ChangeStep, ChangeSteps, StepsOutcome};
 pub use tools::tree::{Tree, TreeObject, TreeView};
 
 /// The clock that an overlay reads; tests inject their own.

@@ -8,13 +8,13 @@ use super::program::Serving;
 use crate::support::world::World;
 
 /// What the commands of a test run against: a session that is served, or one at rest.
-struct Place {
-    world: World,
+pub(super) struct Place {
+    pub(super) world: World,
     server: Option<Serving>,
 }
 
 impl Place {
-    fn new(base: &str, is_served: bool) -> Self {
+    pub(super) fn new(base: &str, is_served: bool) -> Self {
         let mut world = World::new(base);
         world.close();
         let session = world.session();
@@ -24,17 +24,17 @@ impl Place {
     }
 
     #[track_caller]
-    fn said(&self, code: i32, words: &str) -> String {
+    pub(super) fn said(&self, code: i32, words: &str) -> String {
         said(&self.world, code, words)
     }
 
     #[track_caller]
-    fn does(&self, words: &str) {
+    pub(super) fn does(&self, words: &str) {
         self.said(0, words);
     }
 
     #[track_caller]
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
         if let Some(server) = self.server.take() {
             server.signal("TERM");
             assert!(server.end().0.success());

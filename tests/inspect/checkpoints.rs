@@ -1,6 +1,7 @@
 //! The merged tree at a checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use acetate::delta::sqlite::{OpenMode, Session};
 use acetate::delta::{Checkpoint, CheckpointId, MergedPath};
@@ -15,8 +16,13 @@ use crate::support::random::Random;
 use crate::support::world::World;
 
 pub fn open_at(world: &World, at: Option<&Checkpoint>) -> OpenSession {
+    open_file(&world.session(), at)
+}
+
+/// Opens a session file to look at it, at a checkpoint or now.
+pub fn open_file(path: &Path, at: Option<&Checkpoint>) -> OpenSession {
     let host = acetate::delta::sqlite::Host::current().unwrap();
-    let mut session = Session::open(&world.session(), OpenMode::Inspect, &host).unwrap();
+    let mut session = Session::open(path, OpenMode::Inspect, &host).unwrap();
     if let Some(at) = at {
         session.show_at(at);
     }

@@ -358,6 +358,8 @@ changes! {
     show_origins(shown: bool) -> ();
     create_checkpoint(new: &NewCheckpoint) -> MadeCheckpoint;
     remove_checkpoint(id: CheckpointId) -> bool;
+    keep_checkpoint(id: CheckpointId) -> bool;
+    is_changed_since(seen: i64) -> bool;
     put_copied(file: Option<Ino>) -> ();
     prepare_restore(restore: &RestoreRequest) -> Option<RestoreOutcome>;
     restore(restore: &RestoreRequest) -> RestoreOutcome;

@@ -300,6 +300,14 @@ impl WriteTxn for Rows {
         unimplemented!()
     }
 
+    fn is_changed_since(&mut self, _: i64) -> Result<bool> {
+        unimplemented!()
+    }
+
+    fn keep_checkpoint(&mut self, _: CheckpointId) -> Result<bool> {
+        unimplemented!()
+    }
+
     fn bound_audit(&mut self, _: bool) {}
 
     fn prune_audit(&mut self, _: i64, _: Time, _: u32) -> Result<u64> {

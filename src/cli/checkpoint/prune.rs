@@ -11,13 +11,14 @@ use crate::cli::output::{self, Out, ProgressLine};
 use crate::cli::source::SessionSource;
 use crate::cli::{Ending, time_args};
 use crate::config::parse_bytes;
-use crate::delta::Checkpoint;
 use crate::delta::sqlite::ListedCheckpoint;
+use crate::delta::{Checkpoint, CheckpointKind};
 use crate::inspect::checkpoint::list_checkpoints;
 use crate::inspect::opened::open_session;
 
 /// Remove the oldest checkpoints of a session that have no name.
 ///
+/// Those at which forks began stay; `acetate checkpoint rm` removes them.
 /// With several options, a checkpoint is removed if one of them wants it. Exits with 1 if none is.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -82,7 +83,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 
 /// The checkpoints to remove, the oldest first.
 fn unwanted<'c>(args: &Args, all: &'c [ListedCheckpoint]) -> Vec<&'c Checkpoint> {
-    let nameless: Vec<_> = all.iter().filter(|one| one.checkpoint.name.is_none()).collect();
+    let is_prunable = |one: &&ListedCheckpoint| {
+        one.checkpoint.name.is_none() && one.checkpoint.kind != CheckpointKind::Fork
+    };
+    let nameless: Vec<_> = all.iter().filter(is_prunable).collect();
     let older = args.older_than.map(time_args::time);
     let surplus = args.keep.map_or(0, |keep| nameless.len().saturating_sub(keep));
     let mut bytes: u64 = all.iter().map(|one| one.saved_bytes).sum();

@@ -149,7 +149,7 @@ pub(super) fn notes(difference: &Difference) -> Vec<String> {
     notes
 }
 
-pub(super) fn letter(kind: DifferenceKind) -> char {
+pub(in crate::cli) fn letter(kind: DifferenceKind) -> char {
     match kind {
         DifferenceKind::Added => 'A',
         DifferenceKind::Deleted => 'D',
@@ -160,7 +160,7 @@ pub(super) fn letter(kind: DifferenceKind) -> char {
 }
 
 /// What happened, in `--json`.
-pub(super) fn change_name(kind: DifferenceKind) -> &'static str {
+pub(in crate::cli) fn change_name(kind: DifferenceKind) -> &'static str {
     match kind {
         DifferenceKind::Added => "added",
         DifferenceKind::Deleted => "deleted",

@@ -23,7 +23,7 @@ use crate::inspect::fold::{
 };
 use crate::inspect::opened::OpenSession;
 use crate::inspect::patch::{FileStat, PatchOmissions, PatchStats, Style, stats};
-pub(super) use line::{json, line, whose};
+pub(super) use line::{change_name, json, letter, line, whose};
 pub(super) use patch::escaped;
 
 /// The forms without a patch.

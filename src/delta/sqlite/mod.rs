@@ -26,7 +26,6 @@ pub use table::schema::SPEC_VERSION;
 pub use tools::agent::{AgentAccess, AgentTables};
 pub use tools::audit::{AuditPage, AuditReader, InvalidRow, MentionedNames, Order};
 pub use tools::audit_filter::{AuditFilter, ChangeSource};
-pub use tools::backup::SessionCopy;
 pub use tools::check::{
     Breach, Broken, CheckOptions, CheckReport, INTEGRITY, Pending, RULES, RedirectedDir,
 };
@@ -35,6 +34,7 @@ pub use tools::copied_up::{CopiedFileId, CopiedUp};
 pub use tools::kv::{KvKey, KvRow};
 pub use tools::log_keep::LogKeep;
 pub use tools::migrate::{MigrateOptions, Migrated, MigrationStep};
+pub use tools::new_file::SessionCopy;
 pub use tools::repair::{AskBase, BaseListing, RepairOptions, RepairReport, Repairs};
 pub use tools::sparse::NonUtf8Names;
 pub use tools::stats::SessionStats;

@@ -54,6 +54,15 @@ impl Moments<'_> {
         self.with_views(|old, new| self.differences_of(old, new, options))
     }
 
+    /// The same, with both trees.
+    pub(in crate::inspect) fn with_differences<T>(
+        &self,
+        options: &DiffOptions,
+        f: impl FnOnce((&TreeView<'_>, &TreeView<'_>), TreeDifferences) -> Result<T>,
+    ) -> Result<T> {
+        self.with_views(|old, new| f((old, new), self.differences_of(old, new, options)?))
+    }
+
     fn with_views<T>(
         &self,
         f: impl FnOnce(&TreeView<'_>, &TreeView<'_>) -> Result<T>,

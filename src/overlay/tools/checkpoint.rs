@@ -29,6 +29,15 @@ impl Overlay {
         self.change_rows(move |txn| txn.remove_checkpoint(id)).await
     }
 
+    /// Keeps a checkpoint from retention, because a fork begins there. Returns whether it was
+    /// there.
+    ///
+    /// # Errors
+    /// The session cannot be written.
+    pub async fn keep_checkpoint(&self, id: CheckpointId) -> Result<bool, FsError> {
+        self.change_rows(move |txn| txn.keep_checkpoint(id)).await
+    }
+
     pub(super) async fn change_rows<T: Send + 'static>(
         &self,
         mut change: impl FnMut(&mut dyn WriteTxn) -> Result<T, StoreError> + Send + 'static,

@@ -13,6 +13,7 @@
 //! | `rebase_moves`, `rebase_originals` | paths of moved objects; originals of applied ones |
 //! | `path_rows` | the session's rows for one path |
 //! | `prune` | shortens the audit log |
+//! | `steps` | many changes by path in one transaction |
 //! | `seal` | folds our own tables into those of the specification |
 
 pub(super) mod changes;
@@ -36,4 +37,5 @@ pub(super) mod rebase_unchanged;
 mod restore;
 mod row_paths;
 pub(super) mod seal;
+pub(super) mod steps;
 pub(super) mod tree;

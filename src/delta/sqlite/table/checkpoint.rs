@@ -101,7 +101,7 @@ pub fn applies_since(conn: &Connection, last_op: i64) -> Result<Option<u64>> {
 }
 
 /// Whether rows of the log after `last_op` were deleted.
-pub(super) fn is_cut(conn: &Connection, last_op: i64) -> Result<bool> {
+pub fn is_cut(conn: &Connection, last_op: i64) -> Result<bool> {
     let first = "SELECT ifnull(min(id), 0) > ?1 + 1 FROM acetate_op";
     Ok(conn.prepare_cached(first)?.query_row([last_op], |row| row.get(0))?)
 }
@@ -189,6 +189,18 @@ pub fn get(conn: &Connection, id: CheckpointId) -> Result<Option<Checkpoint>> {
     }
     let sql = format!("SELECT {COLUMNS} FROM acetate_checkpoint WHERE id = ?1");
     Ok(conn.prepare_cached(&sql)?.query_row([id.0], read).optional()?)
+}
+
+/// Makes a checkpoint that retention may remove one of the kind `fork`; returns whether it was
+/// there.
+pub fn keep(conn: &Connection, id: CheckpointId) -> Result<bool> {
+    let Some(found) = get(conn, id)? else { return Ok(false) };
+    if found.name.is_none() && found.kind.is_automatic() {
+        let mut keep =
+            conn.prepare_cached("UPDATE acetate_checkpoint SET kind = ?2 WHERE id = ?1")?;
+        keep.execute(params![id.0, CheckpointKind::Fork.as_str()])?;
+    }
+    Ok(true)
 }
 
 /// Removes a checkpoint; returns whether it was there. The checkpoint before it gets the rows that

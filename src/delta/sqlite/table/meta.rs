@@ -67,6 +67,11 @@ pub const LOG_KEEP_SECS: &str = "log_keep_secs";
 /// 1 if `acetate_past` has the needed facts of all rows deleted from the audit log.
 pub(super) const AUDIT_KEPT: &str = "audit_kept";
 
+/// Of a fork: the id of the session that was forked.
+pub const FORK_OF: &str = "fork_of";
+/// Of a fork: the checkpoint of that session at which it began.
+pub const FORK_POINT: &str = "fork_point";
+
 /// `agentfs` if `fs_origin` was emptied for that implementation.
 pub(super) const SEALED_FOR: &str = "sealed_for";
 

@@ -70,7 +70,7 @@ const DENTRIES: &str = "fs_dentry";
 const WHITEOUTS: &str = "fs_whiteout";
 
 /// The table with content. Pieces of its rows are saved too.
-pub(super) const CONTENT: &str = "fs_data";
+pub const CONTENT: &str = "fs_data";
 
 /// Of rows `m` of that table: no piece is saved.
 const NO_PIECES: &str = "AND NOT EXISTS (SELECT 1 FROM temp.whole_chunk w
@@ -98,7 +98,7 @@ impl TreeTable {
 
     /// The columns' names.
     pub fn names(&self) -> Vec<&'static str> {
-        self.columns().into_iter().map(|(column, _)| column).collect()
+        schema::column_names(self.name)
     }
 
     /// The columns in which a difference is a change of the tree.
@@ -298,6 +298,17 @@ pub fn put_saving_content(conn: &Connection, copied: Option<Ino>) -> Result<()> 
 pub fn show_at(conn: &Connection, at: (CheckpointId, Ino)) -> Result<()> {
     old_pieces::show_at(conn, at)?;
     TREE_TABLES.iter().try_for_each(|table| table.show_at(conn, at))
+}
+
+/// Whether any row is saved for a checkpoint or a later one.
+pub fn any_saved(conn: &Connection, at: CheckpointId) -> Result<bool> {
+    for table in tables() {
+        let saved = format!("SELECT 1 FROM main.{table} WHERE checkpoint >= ?1 LIMIT 1");
+        if conn.prepare(&saved)?.exists([at.0])? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Gives the rows of the checkpoint `from` to `to`, an older one without another between them:

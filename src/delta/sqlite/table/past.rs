@@ -19,8 +19,11 @@ use crate::delta::{AuditProcedure, Result};
 use super::value::{self, Bytes, keys};
 use super::{checkpoint, meta, schema, undone_rows};
 
+/// The table's name.
+pub const TABLE: &str = "acetate_past";
+
 /// The table and its indexes.
-const TABLE: &str = "
+const SCHEMA: &str = "
 CREATE TABLE acetate_past (
   id INTEGER PRIMARY KEY,
   time INTEGER NOT NULL,
@@ -35,6 +38,9 @@ CREATE INDEX acetate_past_path2 ON acetate_past(path2) WHERE path2 IS NOT NULL;"
 
 /// Columns of `acetate_op` and `acetate_past` for a [`PastRow`].
 const COLUMNS: &str = "id, time, time_nsec, procedure, path, path2, fileid";
+
+/// The same, each.
+pub const NAMES: [&str; 7] = ["id", "time", "time_nsec", "procedure", "path", "path2", "fileid"];
 
 /// A row that is about to be deleted from the audit log.
 struct PastRow {
@@ -71,8 +77,8 @@ impl LastMention {
 /// Stores the needed facts of the audit rows up to `last`, in the caller's transaction, before
 /// those rows are deleted.
 pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
-    if !schema::has_table(conn, "acetate_past")? {
-        conn.execute_batch(TABLE)?;
+    if !schema::has_table(conn, TABLE)? {
+        create(conn)?;
         if meta::get::<i64>(conn, meta::AUDIT_DROPPED)?.is_none() {
             meta::put(conn, meta::AUDIT_KEPT, 1)?;
         }
@@ -97,7 +103,7 @@ pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
         }
     }
     // A restore can make these rows the tree's again.
-    if passes_undone {
+    if passes_undone && checkpoint::any(conn)? {
         note_incomplete(conn)?;
     }
     if holds_nothing(conn)? && !checkpoint::any(conn)? {
@@ -106,8 +112,13 @@ pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
     Ok(())
 }
 
+/// Creates the table, in the caller's transaction.
+pub fn create(conn: &Connection) -> Result<()> {
+    Ok(conn.execute_batch(SCHEMA)?)
+}
+
 /// Records that rows are deleted from the audit log without keeping their facts.
-pub(super) fn note_incomplete(conn: &Connection) -> Result<()> {
+pub fn note_incomplete(conn: &Connection) -> Result<()> {
     if meta::get::<i64>(conn, meta::AUDIT_KEPT)?.is_some() {
         conn.execute("DELETE FROM acetate_meta WHERE key = ?1", [meta::AUDIT_KEPT])?;
     }

@@ -9,7 +9,7 @@ use super::{meta, op, past};
 
 /// What happens to the facts in deleted rows that `apply` needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PrunedFacts {
+pub enum PrunedFacts {
     /// They are kept in `acetate_past`: about one row per object that the session holds or hides.
     Kept,
     /// They are deleted, so that a client cannot make the session exceed its bound.
@@ -18,7 +18,7 @@ pub(super) enum PrunedFacts {
 
 /// Deletes the rows up to `last` in the caller's transaction, records their number (invariant M6)
 /// and returns it.
-pub(super) fn cut(conn: &Connection, last: i64, past: PrunedFacts) -> Result<u64> {
+pub fn cut(conn: &Connection, last: i64, past: PrunedFacts) -> Result<u64> {
     match past {
         PrunedFacts::Kept => past::keep(conn, last)?,
         PrunedFacts::Dropped => past::note_incomplete(conn)?,

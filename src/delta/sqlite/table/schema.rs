@@ -347,6 +347,16 @@ pub(super) fn declaration(table: &str) -> &'static str {
     all.find(|(name, _)| *name == table).map_or("", |(_, columns)| columns)
 }
 
+/// The names of the specification's tables and of ours.
+pub fn table_names() -> impl Iterator<Item = &'static str> {
+    SPEC_TABLES.iter().chain(OUR_TABLES).map(|(name, _)| *name)
+}
+
+/// The names of a table's columns, as `CREATE TABLE` declares them.
+pub fn column_names(table: &str) -> Vec<&'static str> {
+    columns(table).into_iter().map(|(name, _)| name).collect()
+}
+
 /// The columns of a table with their types, as `CREATE TABLE` declares them.
 pub(super) fn columns(table: &str) -> Vec<(&'static str, &'static str)> {
     let lines = declaration(table).lines().map(str::trim);

@@ -3,50 +3,25 @@
 //! SQLite's backup copies page by page, here within one read transaction. Otherwise the backup
 //! would restart with each commit of another program, and a served session has some every second.
 //! The drawback is that the session's WAL cannot restart until the copy is done.
-//!
-//! The copy is written under a temporary name, synced, and then renamed: there is a whole copy or
-//! none.
 
-use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use crate::delta::{Result, StoreError, StoreErrorKind};
+use crate::delta::{Result, StoreError};
 
-use crate::delta::sqlite::file::connect::{self, Role, companion_path};
-use crate::delta::sqlite::file::create::absolute;
+use super::new_file::{NewFile, SessionCopy};
+use crate::delta::sqlite::file::connect::{self, Role};
 use crate::delta::sqlite::file::error::OpenError;
 use crate::delta::sqlite::file::host::Host;
-use crate::delta::sqlite::file::lock::SessionLock;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
-use crate::delta::sqlite::file::{config, disk, epoch};
-use crate::delta::sqlite::file::{disk::byte_len, probe};
+use crate::delta::sqlite::file::{config, epoch};
 use crate::delta::sqlite::table::{dentry, meta, schema};
 use crate::delta::sqlite::wal::schedule;
 
-/// Suffix of an unfinished copy's name; unlikely to be the name of a session.
-const SUFFIX: &str = "-snapshot-unfinished";
-
 /// Pages copied between two progress reports.
 const STEP_PAGES: i32 = 1024;
-
-/// Free space required beyond the copied pages, in bytes: for the WAL of the last step.
-const MARGIN_BYTES: u64 = 1 << 20;
-
-/// A copy of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionCopy {
-    /// Its absolute path.
-    pub path: PathBuf,
-    /// Its length, in bytes.
-    pub bytes: u64,
-    /// Its own session id; `None` if acetate never served the original.
-    pub id: Option<String>,
-}
 
 impl Session {
     /// Copies the current state of the session file `path` to the new file `to`. The copy is
@@ -90,114 +65,26 @@ fn copy(
     host: Option<&Host>,
     tell: &mut dyn FnMut(u64, u64),
 ) -> std::result::Result<SessionCopy, OpenError> {
-    let path = &Session::existing(path)?;
-    let to = &absolute(to)?;
-    // Check first: beside an existing file nothing is created or removed.
-    require_absent(to)?;
-    match probe::check(path) {
-        // An old version can be copied without understanding its rows.
-        Ok(()) | Err(OpenError::OldSpec { .. }) => {}
-        Err(error) => return Err(error),
-    }
-    // Keeps other processes from creating a session or a copy under this name.
-    let _lock = SessionLock::take(to, true)?;
-    require_absent(to)?;
-    let unfinished = Unfinished(companion_path(to, SUFFIX));
-    if unfinished.0 == *path {
-        return Err(OpenError::Exists { path: path.clone() });
-    }
-    // Left by a killed copy; the lock shows that none is running.
-    unfinished.remove().map_err(|error| OpenError::io(&unfinished.0, error))?;
-    unfinished.create().map_err(|error| OpenError::io(&unfinished.0, error))?;
-    let id = fill(path, &unfinished.0, to, host, tell)?;
-    let bytes = byte_len(&unfinished.0);
-    let finished = unfinished.finish(path, to);
-    finished.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => OpenError::Exists { path: to.clone() },
-        _ => OpenError::io(to, error),
-    })?;
-    Ok(SessionCopy { path: to.clone(), bytes, id })
+    let new = NewFile::create(path, to)?;
+    let id = fill(&new, host, tell)?;
+    new.finish(id)
 }
 
-/// Refuses a name that exists, or that has a WAL or journal beside it. SQLite would take that file
-/// for the copy's, and the session that it belongs to may need it.
-pub(super) fn require_absent(to: &Path) -> std::result::Result<(), OpenError> {
-    if to.symlink_metadata().is_ok() {
-        return Err(OpenError::Exists { path: to.to_owned() });
-    }
-    let logs = ["-wal", "-journal"].map(|suffix| companion_path(to, suffix));
-    match logs.into_iter().find(|log| byte_len(log) > 0) {
-        Some(log) => Err(OpenError::LeftoverWal { wal: log }),
-        None => Ok(()),
-    }
-}
-
-/// The unfinished copy; dropping it removes the file.
-struct Unfinished(PathBuf);
-
-impl Unfinished {
-    /// Creates an empty file that only its owner may read.
-    fn create(&self) -> std::io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600).open(&self.0).map(drop)
-    }
-
-    fn remove(&self) -> std::io::Result<()> {
-        for suffix in ["", "-journal", "-wal", "-shm"] {
-            match std::fs::remove_file(companion_path(&self.0, suffix)) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Renames the copy of `original` to `to`, durably.
-    fn finish(&self, original: &Path, to: &Path) -> std::io::Result<()> {
-        self.permit(original)?;
-        File::open(&self.0)?.sync_all()?;
-        disk::rename_new(&self.0, to)?;
-        File::open(to.parent().unwrap_or(Path::new("/")))?.sync_all()
-    }
-
-    /// Gives the copy the original's owner, if the system permits that. The mode stays 0600,
-    /// because the copy holds the content of files that other users may not read.
-    fn permit(&self, original: &Path) -> std::io::Result<()> {
-        let wanted = original.metadata()?;
-        // Only root may change a file's owner.
-        let _given = chown(&self.0, Some(wanted.uid()), Some(wanted.gid()));
-        Ok(())
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        let _ = self.remove();
-    }
-}
-
-/// Copies the session `path` to the empty file `copy`, which will become `to`. Returns the copy's
-/// id.
+/// Copies the session to the new file, and returns the copy's id.
 fn fill(
-    path: &Path,
-    copy: &Path,
-    to: &Path,
+    new: &NewFile,
     host: Option<&Host>,
     tell: &mut dyn FnMut(u64, u64),
 ) -> std::result::Result<Option<String>, OpenError> {
-    let failed =
-        |source: StoreError| OpenError::Copy { path: path.to_owned(), to: to.to_owned(), source };
-    let from = open_read_only(path).map_err(failed)?;
+    let failed = |source| new.failed(source);
+    let from = open_read_only(new.original()).map_err(failed)?;
     let (pages, page_bytes) = hold(&from).map_err(failed)?;
-    let needed = pages.saturating_mul(page_bytes).saturating_add(MARGIN_BYTES);
-    require_room(to, needed)?;
-    let copied = copy_pages(&from, copy, page_bytes, tell);
-    let copied = copied.and_then(|()| host.map_or(Ok(None), |host| identify(copy, host)));
-    copied.map_err(|error| match error.kind {
-        // Another program used the free space.
-        StoreErrorKind::Full => no_room(to, needed),
-        _ => failed(error),
-    })
+    let bytes = pages.saturating_mul(page_bytes);
+    new.require_room(bytes)?;
+    let copied = copy_pages(&from, new.unfinished(), page_bytes, tell);
+    let identified =
+        copied.and_then(|()| host.map_or(Ok(None), |host| identify(new.unfinished(), host)));
+    identified.map_err(|source| new.failed_with(source, bytes))
 }
 
 /// Begins a read transaction on the current state of the session. Returns the number of pages and
@@ -206,25 +93,6 @@ fn hold(from: &Connection) -> Result<(u64, u64)> {
     from.execute_batch("BEGIN")?;
     let pages = from.query_row("PRAGMA page_count", [], |row| row.get::<_, i64>(0))?;
     Ok((pages.cast_unsigned(), connect::page_bytes(from)?))
-}
-
-/// Refuses to start without enough free space.
-fn require_room(to: &Path, needed: u64) -> std::result::Result<(), OpenError> {
-    match disk::usage(folder(to)) {
-        Ok(disk) if disk.total_bytes > 0 && disk.available_bytes < needed => {
-            Err(no_room(to, needed))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn no_room(to: &Path, needed: u64) -> OpenError {
-    let available = disk::usage(folder(to)).map_or(0, |disk| disk.available_bytes);
-    OpenError::NoRoomForCopy { path: to.to_owned(), needed, available }
-}
-
-fn folder(to: &Path) -> &Path {
-    to.parent().unwrap_or(Path::new("/"))
 }
 
 fn copy_pages(
@@ -278,18 +146,4 @@ fn identify(copy: &Path, host: &Host) -> Result<Option<String>> {
     transaction.commit()?;
     schedule::checkpoint(&conn, "TRUNCATE")?;
     meta::get(&conn, meta::SESSION_ID)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_disk_without_room_is_refused_and_the_error_says_how_much_it_takes() {
-        let to = std::env::temp_dir().join("copy.db");
-        assert!(require_room(&to, 0).is_ok());
-        let refused = require_room(&to, 1 << 60).unwrap_err();
-        let said = refused.to_string();
-        assert!(said.contains("the copy needs 1099511627776 MiB"), "{said}");
-    }
 }

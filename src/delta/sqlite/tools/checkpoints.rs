@@ -6,7 +6,7 @@ use rusqlite::params;
 
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::table::{checkpoint, old_rows, value};
-use crate::delta::{ChangedRows, Checkpoint, Result};
+use crate::delta::{ChangedRows, Checkpoint, CheckpointId, Result};
 
 /// A checkpoint, and what is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,14 @@ impl Session {
     /// The session cannot be read.
     pub fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
         checkpoint::all(&open_read_only(&self.path)?)
+    }
+
+    /// A checkpoint.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn checkpoint(&self, id: CheckpointId) -> Result<Option<Checkpoint>> {
+        checkpoint::get(&open_read_only(&self.path)?, id)
     }
 
     /// Whether anything changed after a row of the audit log.

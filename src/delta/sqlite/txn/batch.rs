@@ -427,6 +427,14 @@ impl WriteTxn for OpenBatch {
         })
     }
 
+    fn is_changed_since(&mut self, seen: i64) -> Result<bool> {
+        checkpoint::is_changed_since(&self.conn, seen)
+    }
+
+    fn keep_checkpoint(&mut self, id: CheckpointId) -> Result<bool> {
+        Ok(self.has_checkpoint()? && self.change(|conn| checkpoint::keep(conn, id))?)
+    }
+
     fn bound_audit(&mut self, applies: bool) {
         self.audit_bound.applies = applies;
     }

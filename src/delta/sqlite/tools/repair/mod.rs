@@ -25,8 +25,9 @@ use crate::delta::sqlite::file::lock::SessionLock;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::file::{config, epoch, probe};
 use crate::delta::sqlite::table::{chunk, dentry, inode, meta, schema};
-use crate::delta::sqlite::tools::backup::{self, SessionCopy};
+use crate::delta::sqlite::tools::backup;
 use crate::delta::sqlite::tools::check::{CheckOptions, INTEGRITY};
+use crate::delta::sqlite::tools::new_file::{self, SessionCopy};
 use crate::delta::sqlite::wal::schedule;
 use repairer::Repairer;
 pub use repairer::{AskBase, BaseListing, Repairs};
@@ -94,7 +95,7 @@ impl Session {
         let default = companion_path(path, BACKUP_SUFFIX);
         let copy = options.backup.unwrap_or(&default);
         if !options.dry_run {
-            backup::require_absent(copy)?;
+            new_file::require_absent(copy)?;
         }
         let store = |error| OpenError::store(path, error);
         let conn = connect::open(path, Role::Writer).map_err(store)?;

@@ -1,0 +1,127 @@
+//! `acetate fork`: new sessions that begin with the tree of another.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, stderr};
+use std::path::{Path, PathBuf};
+
+use super::change::with_session_changer;
+use super::error::CliError;
+use super::output::{Out, ProgressLine};
+use super::source::{SessionSource, warn_if_unfinished};
+use super::{Ending, checkpoint, text};
+use crate::control::{Answer, CheckpointText, Request};
+use crate::delta::sqlite::SessionCopy;
+use crate::delta::{Checkpoint, CheckpointId, CheckpointKind};
+use crate::inspect::maintenance::fork;
+use crate::inspect::opened::open_session;
+
+/// The most file names in the label of a checkpoint.
+const MAX_LABELLED: usize = 16;
+
+/// Make sessions that begin with this session's tree, to try something there.
+///
+/// A fork has the tree, the base, keys, values and limits of the session, and an id of its own:
+/// both can be served and changed at once. It takes the space of what the session holds. The
+/// session gets a checkpoint of kind `fork`, which stays until you remove it; with it, `acetate
+/// merge` brings the changes of the fork back. The session may be served at the same time.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    source: SessionSource,
+
+    /// The new session files; an existing file is never overwritten.
+    #[arg(value_name = "NEW.db", required = true)]
+    new: Vec<PathBuf>,
+
+    /// Begin with the tree of this checkpoint: an id, a name, `@-1` for the newest, or a moment.
+    #[arg(long, value_name = "CHECKPOINT")]
+    at: Option<String>,
+
+    /// Print a JSON object for each fork: session, fork, bytes, session_id (of the fork),
+    /// checkpoint.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let session = &args.source.session;
+    check_new(&args.new)?;
+    warn_if_unfinished(session, args.source.base.as_deref());
+    let point = fork_point(args)?;
+    let mut out = Out::new();
+    for new in &args.new {
+        let mut progress = ProgressLine::new("forking", stderr().is_terminal());
+        let forked = fork(session, new, &point, &mut |done, all| progress.tell(done, all));
+        progress.end();
+        print_fork(&mut out, args, new, (&forked?, point.id))?;
+    }
+    out.end()?;
+    Ok(Ending::Done)
+}
+
+/// Refuses files that exist, and one that is named twice, before anything is made.
+fn check_new(new: &[PathBuf]) -> Result<(), CliError> {
+    for (at, path) in new.iter().enumerate() {
+        let what = match path.symlink_metadata() {
+            Ok(_) => "the file exists",
+            Err(_) if new[..at].contains(path) => "the name is given twice",
+            Err(_) => continue,
+        };
+        let named = text::name(path.as_os_str().as_encoded_bytes());
+        return Err(CliError::new(format!("{named}: {what}: no fork was made")));
+    }
+    Ok(())
+}
+
+/// The checkpoint of the session at which the forks begin.
+fn fork_point(args: &Args) -> Result<Checkpoint, CliError> {
+    let session = &args.source.session;
+    let gone = || CliError::new("the checkpoint was removed: no fork was made");
+    if let Some(at) = &args.at {
+        let point = checkpoint::find(&open_session(session)?, at)?;
+        return match ask(args, Request::KeepCheckpoint(point.id.0))? {
+            Answer::Objects(1) => Ok(point),
+            _ => Err(gone()),
+        };
+    }
+    let file_name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into());
+    let mut names: Vec<String> = args.new.iter().filter_map(file_name).collect();
+    if let Some(more @ 1..) = names.len().checked_sub(MAX_LABELLED) {
+        names.truncate(MAX_LABELLED);
+        names.push(format!("and {more} more"));
+    }
+    let labels = BTreeMap::from([("forks".to_owned(), names.join(", "))]);
+    let kind = CheckpointKind::Fork.as_str().to_owned();
+    let new = CheckpointText { name: None, kind, labels, reuses: false };
+    let Answer::Checkpoint(Some(id)) = ask(args, Request::CreateCheckpoint(new))? else {
+        return Err(CliError::new("unexpected reply from the session's server"));
+    };
+    let found = open_session(session)?.checkpoint(CheckpointId(id));
+    found.map_err(CliError::new)?.ok_or_else(gone)
+}
+
+fn ask(args: &Args, request: Request) -> Result<Answer, CliError> {
+    with_session_changer(&args.source, |changer| changer.ask(request))
+}
+
+fn print_fork(
+    out: &mut Out,
+    args: &Args,
+    new: &Path,
+    (copy, point): (&SessionCopy, CheckpointId),
+) -> Result<(), CliError> {
+    let (session, named) = (args.source.session.display(), new.display());
+    if !args.json {
+        let bytes = text::bytes(copy.bytes);
+        return out
+            .line(format_args!("{session}: forked at checkpoint {point} to {named}, {bytes}"));
+    }
+    let mut json = text::json("fork");
+    text::put_path(&mut json, "session", args.source.session.as_os_str().as_encoded_bytes());
+    text::put_path(&mut json, "fork", new.as_os_str().as_encoded_bytes());
+    json.insert("bytes".to_owned(), copy.bytes.into());
+    json.insert("session_id".to_owned(), copy.id.clone().into());
+    json.insert("checkpoint".to_owned(), point.0.into());
+    out.json(json)
+}

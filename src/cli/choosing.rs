@@ -1,12 +1,12 @@
-//! Options that choose the session of a server: `--existing`, `--moved` and `--keep-originals`; and
-//! the message about a new session.
+//! Options that choose the session of a server: `--existing`, `--moved`, `--keep-originals` and
+//! `--checkpoints`; and the message about a new session.
 
 use std::path::Path;
 
 use super::output;
 use super::similar::{did_you_mean, similar};
 use super::squash::RootSquash;
-use crate::config::parse_bytes;
+use crate::config::{CheckpointsConfig, parse_bytes};
 use crate::mounting::server::ServerSettings;
 use crate::overlay::CopyLimits;
 
@@ -30,6 +30,14 @@ pub(super) struct SessionOptions {
     /// none.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
     pub(super) keep_originals: Option<u64>,
+
+    /// Checkpoints to make: `off`, `tools` (before commands of `run` and `tool run`), or `idle`
+    /// [default: tools].
+    ///
+    /// `idle` makes those, and one after changes that are followed by no other for 2 seconds;
+    /// `idle:SECONDS` sets another gap.
+    #[arg(long, value_name = "WHICH", hide_short_help = true)]
+    pub(super) checkpoints: Option<CheckpointsConfig>,
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
@@ -40,8 +48,9 @@ fn parse_size(text: &str) -> Result<u64, String> {
 impl SessionOptions {
     /// The settings of a server with these options.
     pub(super) fn settings(self, squash: RootSquash) -> ServerSettings {
-        let Self { existing, moved, keep_originals } = self;
-        ServerSettings { root_squash: squash.given(), existing, moved, keep_originals }
+        let Self { existing, moved, keep_originals, checkpoints } = self;
+        let root_squash = squash.given();
+        ServerSettings { root_squash, existing, moved, keep_originals, checkpoints }
     }
 }
 

@@ -23,6 +23,15 @@ pub const MAX_HIDES: usize = 1024;
 /// Largest `keep_originals` of a mount, in bytes.
 pub const MAX_KEEP_ORIGINALS_BYTES: u64 = 16 << 20;
 
+/// The gap of `checkpoints = "idle"`.
+pub const DEFAULT_IDLE_GAP: Duration = Duration::from_secs(2);
+
+/// Shortest gap of `checkpoints = "idle:SECONDS"`.
+pub const MIN_IDLE_GAP: Duration = Duration::from_secs(1);
+
+/// Longest gap of `checkpoints = "idle:SECONDS"`.
+pub const MAX_IDLE_GAP: Duration = Duration::from_secs(3600);
+
 /// Addresses and networks per export in `clients`.
 pub const MAX_CLIENTS: usize = 1024;
 

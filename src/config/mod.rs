@@ -3,6 +3,7 @@
 //! [`read`] reports the first fault with its position and a hint. It opens no session and no base,
 //! and serves nothing. docs/EXPORTS.md is the reference of the file format.
 
+mod checkpoints;
 mod clients;
 mod error;
 mod exports;
@@ -22,6 +23,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+pub use checkpoints::CheckpointsConfig;
 pub use clients::ClientNetworks;
 pub use error::{ConfigError, Position, Result};
 pub use ids::{IdMap, IdRange};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::checkpoints::CheckpointsConfig;
 use super::clients::ClientNetworks;
 use super::error::Position;
 use super::ids::IdMap;
@@ -70,6 +71,9 @@ pub struct MountConfig {
     pub keep_originals: Option<u64>,
     /// Bound of the audit log; `None` for the session's own. Equal for all mounts of a session.
     pub keep_log: Option<KeepLogConfig>,
+    /// Which checkpoints the server makes; `None` for the default. Equal for all mounts of a
+    /// session.
+    pub checkpoints: Option<CheckpointsConfig>,
     /// The directory of the merged tree that is the mount's root.
     pub subtree: TreePath,
     /// Whether the mount or its export is read-only.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use toml::Spanned;
 
+use super::checkpoints;
 use super::error::{ConfigError, Result};
 use super::limits::{MAX_KEEP_ORIGINALS_BYTES, MAX_MOUNTS};
 use super::model::{KeepLogConfig, MountConfig, StoreConfig};
@@ -79,6 +80,11 @@ fn check_one(
     if let (StoreConfig::Memory, Some(written)) = (&store, &mount.keep_log) {
         return Err(source.wrong(&written.span(), "keep_log is for the audit log of a session"));
     }
+    let checkpoints = checkpoints::check(source, mount.checkpoints.as_ref())?;
+    if let (StoreConfig::Memory, Some(written)) = (&store, &mount.checkpoints) {
+        let what = "checkpoints are of a session's file; a mount in memory makes none";
+        return Err(source.wrong(&written.span(), what));
+    }
     let subtree = match &mount.subtree {
         Some(subtree) => tree_path(source, subtree)?,
         None => TreePath::root(),
@@ -93,6 +99,7 @@ fn check_one(
         hide,
         keep_originals,
         keep_log,
+        checkpoints,
         subtree,
         is_read_only,
         position: source.position(&span),

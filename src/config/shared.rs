@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::checkpoints::CheckpointsConfig;
 use super::error::{ConfigError, Position, Result};
 use super::model::{ExportConfig, KeepLogConfig, MountConfig, StoreConfig};
 use crate::pattern::PatternSet;
@@ -16,6 +17,7 @@ struct SharedSettings {
     chunk_size: Option<(u64, Position)>,
     keep_originals: Option<(u64, Position)>,
     keep_log: Option<(KeepLogConfig, Position)>,
+    checkpoints: Option<(CheckpointsConfig, Position)>,
 }
 
 /// The real path of a file. If the file does not exist, only the symbolic links in its folder are
@@ -63,6 +65,12 @@ pub(super) fn unify_shared_settings(file: &Path, exports: &mut [ExportConfig]) -
                 return Err(contradiction(file, mount, "keep_log", *line));
             }
         }
+        if let Some(mode) = mount.checkpoints {
+            let (other, line) = said.checkpoints.get_or_insert((mode, at));
+            if *other != mode {
+                return Err(contradiction(file, mount, "checkpoints", *line));
+            }
+        }
     }
     for mount in exports.iter_mut().flat_map(|export| &mut export.mounts) {
         let StoreConfig::Session { file: session, chunk_size } = &mut mount.store else { continue };
@@ -71,6 +79,7 @@ pub(super) fn unify_shared_settings(file: &Path, exports: &mut [ExportConfig]) -
         *chunk_size = said.chunk_size.map(|(size, _)| size);
         mount.keep_originals = said.keep_originals.map(|(size, _)| size);
         mount.keep_log = said.keep_log.map(|(keep, _)| keep);
+        mount.checkpoints = said.checkpoints.map(|(mode, _)| mode);
     }
     hide_together(file, exports)
 }

@@ -72,6 +72,7 @@ pub(super) struct MountToml {
     pub chunk_size: Option<Spanned<u64>>,
     pub keep_originals: Option<Spanned<Value>>,
     pub keep_log: Option<Spanned<KeepLog>>,
+    pub checkpoints: Option<Spanned<String>>,
 }
 
 /// `keep_log`.

@@ -128,6 +128,7 @@ async fn create_checkpoint(overlay: &Overlay, new: &CheckpointText) -> Result<An
             Answer::Checkpoint(Some(made.id.0))
         }
         MadeCheckpoint::NameTaken => Answer::Checkpoint(None),
+        MadeCheckpoint::Off => Answer::CheckpointsOff,
     })
 }
 

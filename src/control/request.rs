@@ -475,6 +475,8 @@ pub enum Answer {
     Quota(UsageReport),
     /// To [`Request::CreateCheckpoint`]: the id; `None` if another checkpoint has the name.
     Checkpoint(Option<i64>),
+    /// To [`Request::CreateCheckpoint`]: the server makes none for commands.
+    CheckpointsOff,
     /// To [`Request::Exports`].
     Exports(ExportsUsage),
     /// To [`Request::Discard`].

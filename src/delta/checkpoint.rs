@@ -99,6 +99,8 @@ pub enum MadeCheckpoint {
     Reused(Checkpoint),
     /// Another checkpoint has the name.
     NameTaken,
+    /// The session's server makes none of this kind.
+    Off,
 }
 
 /// A checkpoint.

@@ -66,6 +66,7 @@ pub(crate) enum ServerSetting {
     Listen,
     RootSquash(bool),
     KeepOriginals,
+    Checkpoints,
 }
 
 /// Advice about the mount point, and about the paths of the session and the base.

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use super::error::{MountError, ServerAdvice};
 use super::event::{MountEvent, Observer};
 use super::user::{User, acting_as};
+use crate::config::CheckpointsConfig;
 use crate::delta::PendingCopies;
 use crate::inspect::opened::open_session;
 use crate::pattern::{Pattern, PatternSet};
@@ -44,6 +45,8 @@ pub(crate) struct ServerSettings {
     pub(crate) moved: bool,
     /// The largest original that is kept, in bytes.
     pub(crate) keep_originals: Option<u64>,
+    /// Which checkpoints the server makes.
+    pub(crate) checkpoints: Option<CheckpointsConfig>,
 }
 
 impl ServerSettings {
@@ -57,7 +60,8 @@ impl ServerSettings {
         ];
         let flags = flags.into_iter().filter(|(_, is_set)| *is_set);
         let size = self.keep_originals.map(|bytes| format!("--keep-originals={bytes}"));
-        flags.map(|(flag, _)| flag.to_owned()).chain(size)
+        let checkpoints = self.checkpoints.map(|mode| format!("--checkpoints={mode}"));
+        flags.map(|(flag, _)| flag.to_owned()).chain(size).chain(checkpoints)
     }
 }
 
@@ -275,8 +279,10 @@ mod tests {
         let settings =
             ServerSettings { moved: true, keep_originals: Some(0), ..Default::default() };
         assert_eq!(words(settings), "--moved --keep-originals=0");
-        let settings = ServerSettings { root_squash: Some(false), ..settings };
-        assert_eq!(words(settings), "--no-root-squash --moved --keep-originals=0");
+        let checkpoints = Some(CheckpointsConfig::Off);
+        let settings = ServerSettings { root_squash: Some(false), checkpoints, ..settings };
+        let expected = "--no-root-squash --moved --keep-originals=0 --checkpoints=off";
+        assert_eq!(words(settings), expected);
     }
 
     #[test]

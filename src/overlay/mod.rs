@@ -77,6 +77,7 @@ use original::OriginalsTotal;
 use quota::{Membership, QuotaAccount};
 use read_buffers::ReadBufferPool;
 use removed::RemovedOriginals;
+use tools::automatic::IdleCheckpoints;
 use writer_memo::WriterMemo;
 
 pub use bulk::{BulkContent, BulkItem, Removal};
@@ -89,6 +90,7 @@ pub use original::BlobDigest;
 pub use quota::Group;
 pub use scope::{GuardedPaths, Scope};
 pub use snapshot::FIRST_NAME_COOKIE;
+pub use tools::automatic::AutomaticCheckpoints;
 pub use tools::changes::{BaseObject, Change, ChangesError, DeniedChange, original_of_dir};
 pub use tools::data::{DataPiece, DataReader};
 pub use tools::discard_extent::{DiscardExtent, Idle};
@@ -123,6 +125,8 @@ pub struct OverlayParts {
     pub read_only: bool,
     /// Limits of copy-up.
     pub copy_up: CopyLimits,
+    /// Which checkpoints are made without a user asking for each.
+    pub checkpoints: AutomaticCheckpoints,
 }
 
 /// The merged tree of a base and a session, restricted to a [`Scope`].
@@ -150,6 +154,7 @@ struct Core {
     copies: Copies,
     originals: OriginalsTotal,
     removed: RemovedOriginals,
+    checkpoints: IdleCheckpoints,
     caches: Caches,
     writer_memo: Arc<WriterMemo>,
     atimes: Atimes,
@@ -185,6 +190,7 @@ impl Core {
             copies: Copies::default(),
             originals: OriginalsTotal::default(),
             removed: RemovedOriginals::default(),
+            checkpoints: IdleCheckpoints::default(),
             caches: Caches::new(Arc::<CommitSequence>::default(), Arc::default()),
             writer_memo: Arc::new(WriterMemo::new()),
             atimes: Atimes::default(),
@@ -218,6 +224,7 @@ impl Overlay {
             copies: Copies::default(),
             originals: OriginalsTotal::default(),
             removed: RemovedOriginals::default(),
+            checkpoints: IdleCheckpoints::new(parts.checkpoints),
             caches: Caches::new(parts.worker.commits(), listings),
             writer_memo: Arc::new(WriterMemo::new()),
             atimes: Atimes::default(),

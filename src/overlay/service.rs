@@ -147,6 +147,7 @@ impl Overlay {
                 core.caches.forget(&touched);
                 trial.committed();
                 core.removed.add(removed);
+                core.checkpoints.note_change();
                 if wakes_copies {
                     core.copies.begin();
                 }

@@ -1,7 +1,8 @@
 //! The schedule of background work, which runs in pieces between operations.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Delay of the work after a wake-up: the waking caller may be about to wait for a sync.
@@ -54,5 +55,45 @@ impl Background {
             BackgroundPiece::Finished => return false,
         }
         true
+    }
+}
+
+/// Waits until changes are followed by no other for some time. No timer runs without a change.
+#[derive(Debug)]
+pub struct QuietGap {
+    gap: Duration,
+    /// The last change that [`QuietGap::wait`] has not answered.
+    last: Mutex<Option<Instant>>,
+    noted: Notify,
+}
+
+impl QuietGap {
+    /// A gap of this length.
+    pub fn new(gap: Duration) -> Self {
+        Self { gap, last: Mutex::new(None), noted: Notify::new() }
+    }
+
+    /// A change was made: the gap begins.
+    pub fn note(&self) {
+        if self.last.lock().replace(Instant::now()).is_none() {
+            self.noted.notify_one();
+        }
+    }
+
+    /// Returns once there was a change since it returned last, and none for the gap.
+    pub async fn wait(&self) {
+        loop {
+            let last = *self.last.lock();
+            let Some(last) = last else {
+                self.noted.notified().await;
+                continue;
+            };
+            tokio::time::sleep(self.gap.saturating_sub(last.elapsed())).await;
+            let mut now = self.last.lock();
+            if *now == Some(last) && last.elapsed() >= self.gap {
+                *now = None;
+                return;
+            }
+        }
     }
 }

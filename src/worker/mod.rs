@@ -53,7 +53,7 @@ use crate::run_queue;
 use crate::system_error::words;
 use crate::vfs::WriteVerifier;
 
-pub use background::{Background, BackgroundPiece};
+pub use background::{Background, BackgroundPiece, QuietGap};
 pub use commits::{CommitSequence, Version};
 pub use error::WorkError;
 pub use limits::{

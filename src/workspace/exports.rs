@@ -16,7 +16,7 @@ use super::layers::{self, LayerOptions, ListingMemory, SessionLayers};
 use super::memory::MemoryDir;
 use super::running::{DroppedSessions, RunningSession, SessionKey, until};
 use super::unavailable::{FailedExport, ReadyExport};
-use super::{log_bound, this_user};
+use super::{checkpoints, log_bound, this_user};
 use crate::config::{
     Config, ExportConfig, MountConfig, QuotaConfig, StoreConfig, real_path, tokens_file,
 };
@@ -294,6 +294,7 @@ impl ServedExports {
                 hide: Arc::clone(&mount.hide),
                 keep_originals: mount.keep_originals,
                 keep_log: mount.keep_log.map(log_bound::of_config),
+                checkpoints: checkpoints::of_mount(mount),
                 // The exports file names the base explicitly; whether it is the same tree is
                 // checked.
                 moved: true,
@@ -467,6 +468,7 @@ fn check_same_settings(
         (_, Some(_)) if !hides => "hide",
         _ if layers.keep_originals != mount.keep_originals => "keep_originals",
         _ if layers.keep_log != mount.keep_log.map(log_bound::of_config) => "keep_log",
+        _ if layers.checkpoints != checkpoints::of_mount(mount) => "checkpoints",
         _ => return Ok(()),
     };
     Err(differs(&layers.session, export, mount, key))

@@ -16,7 +16,7 @@ use crate::delta::Store;
 use crate::delta::sqlite::{ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session};
 use crate::inspect::opened::{below, host};
 use crate::nfs::{HandleCodec, Handles, MountProgram, Nfs, Nlm};
-use crate::overlay::{CopyLimits, LargeListings, Overlay, OverlayParts};
+use crate::overlay::{AutomaticCheckpoints, CopyLimits, LargeListings, Overlay, OverlayParts};
 use crate::pattern::PatternSet;
 use crate::server::{LockManager, RpcProgram};
 use crate::vfs::{Time, Vfs};
@@ -50,6 +50,8 @@ pub struct LayerOptions<'a> {
     pub keep_originals: Option<u64>,
     /// Bound of the audit log; `None` for the session's own.
     pub keep_log: Option<LogKeep>,
+    /// Which checkpoints are made without a user asking for each.
+    pub checkpoints: AutomaticCheckpoints,
     /// Fail if the session does not exist.
     pub existing: bool,
     /// `base` is the tree of the session's recorded base, at another path.
@@ -87,6 +89,7 @@ impl<'a> LayerOptions<'a> {
             remember_hidden: false,
             keep_originals: None,
             keep_log: None,
+            checkpoints: AutomaticCheckpoints::default(),
             existing: false,
             moved: false,
             memory_bytes: None,
@@ -119,6 +122,8 @@ pub struct SessionLayers {
     pub keep_originals: Option<u64>,
     /// [`LayerOptions::keep_log`]
     pub keep_log: Option<LogKeep>,
+    /// [`LayerOptions::checkpoints`]
+    pub checkpoints: AutomaticCheckpoints,
     /// Limit on the session's files, if they are in memory.
     pub memory: Option<MemoryBound>,
     /// The base, if it is a directory.
@@ -192,6 +197,7 @@ pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<Sessi
         cookie_key: digest(b"cookies", &key),
         read_only: wanted.read_only,
         copy_up: CopyLimits::keeping_originals(wanted.keep_originals),
+        checkpoints: wanted.checkpoints,
     };
     let listings = Arc::clone(&wanted.listings.merged);
     let overlay = Arc::new(Overlay::with_listings(parts, listings));
@@ -207,6 +213,7 @@ pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<Sessi
         asked_hidden: Arc::clone(&wanted.hide),
         keep_originals: wanted.keep_originals,
         keep_log: wanted.keep_log,
+        checkpoints: wanted.checkpoints,
         memory,
         host_dir,
     })

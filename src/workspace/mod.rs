@@ -49,6 +49,10 @@ pub mod accounts;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod accounts;
 #[cfg(feature = "internals")]
+pub mod checkpoints;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod checkpoints;
+#[cfg(feature = "internals")]
 pub mod exports;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod exports;

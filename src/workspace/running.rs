@@ -49,6 +49,8 @@ pub struct RunningSession {
     copying: Option<JoinHandle<()>>,
     /// Detects that the session file was removed or replaced.
     watching: Option<JoinHandle<()>>,
+    /// Makes checkpoints after changes.
+    checkpoints: Option<JoinHandle<()>>,
     /// Prunes the audit log, with the signal to stop.
     pruning: Option<(JoinHandle<()>, Arc<Notify>)>,
 }
@@ -60,6 +62,11 @@ impl RunningSession {
             let overlay = Arc::clone(&layers.overlay);
             runtime.spawn(async move { overlay.copy_in_background().await })
         });
+        let is_idle_mode = layers.checkpoints.idle.is_some();
+        let checkpoints = (!layers.read_only && is_idle_mode).then(|| {
+            let overlay = Arc::clone(&layers.overlay);
+            runtime.spawn(async move { overlay.checkpoint_when_idle().await })
+        });
         let watching = (!layers.read_only).then(|| {
             let (file, overlay) = (layers.session.clone(), Arc::clone(&layers.overlay));
             runtime.spawn(session_file::watch(file, overlay))
@@ -70,7 +77,7 @@ impl RunningSession {
             let keep = log_bound::keep(file, overlay, layers.keep_log, Arc::clone(&stop));
             (runtime.spawn(keep), stop)
         });
-        Self { layers, copying, watching, pruning }
+        Self { layers, copying, checkpoints, watching, pruning }
     }
 
     /// Copies pending content and closes the session. `progress` is called at intervals with the
@@ -86,6 +93,10 @@ impl RunningSession {
     ) -> Result<std::result::Result<PendingCopies, FsError>> {
         if let Some(watching) = self.watching {
             watching.abort();
+        }
+        if let Some(checkpoints) = self.checkpoints {
+            checkpoints.abort();
+            end_of_changes(&self.layers.overlay).await;
         }
         if let Some((mut pruning, stop)) = self.pruning {
             stop.notify_one();
@@ -110,6 +121,17 @@ impl RunningSession {
         };
         closed.map_err(|source| Error::Close { session, source })?;
         Ok(left)
+    }
+}
+
+/// Makes a checkpoint of the last changes. If the writer is stuck, the next server makes it.
+async fn end_of_changes(overlay: &Overlay) {
+    let made = tokio::select! {
+        made = overlay.checkpoint_if_changed() => made,
+        () = until(|| overlay.is_writer_stuck()) => return,
+    };
+    if let Err(error) = made {
+        tracing::warn!(%error, "no checkpoint was made at the end");
     }
 }
 

@@ -133,6 +133,7 @@ hide = ["*.hidden"]
   chunk_size = 8192
   keep_originals = "5MiB"
   keep_log = { days = 7 }
+  checkpoints = "idle"
 
   [[export.mount]]
   at = "/below"
@@ -189,7 +190,8 @@ fn all_that_the_file_says_is_shown() {
   quota    3.0 MiB, 77 files
   max_file_bytes 1.0 TiB
   hide     *.hidden
-  at       /       main.db over base, chunks of 8192 bytes, originals up to 5.0 MiB, log of 7 days
+  at       /       main.db over base, chunks of 8192 bytes, originals up to 5.0 MiB, log of 7 days,\
+             \x20checkpoints idle:2
   at       /below  memory over base, subtree /dir, read-only
   guard    /a.lines  JSON Lines
   guard    /b.lines  JSON Lines of schema.json
@@ -216,6 +218,7 @@ exports.toml: sound
     assert_eq!(shown["mounts"][0]["keep_originals"], 5 << 20);
     let keep_log = (&shown["mounts"][0]["keep_log_changes"], &shown["mounts"][0]["keep_log_days"]);
     assert_eq!(keep_log, (&Value::Null, &json!(7)));
+    assert_eq!(shown["mounts"][0]["checkpoints"], "idle:2");
     assert_eq!(shown["guards"][4]["rule"], "true argument (1.5 s at most)");
 }
 

@@ -11,6 +11,7 @@ mod apply_reasons;
 mod apply_told;
 mod apply_unread;
 mod as_user;
+mod automatic;
 mod bulk;
 mod change;
 mod check;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use acetate::config::{KeepLogConfig, Missing, StoreConfig, limits};
+use acetate::config::{CheckpointsConfig, KeepLogConfig, Missing, StoreConfig, limits};
 
 use super::{Folder, export, fault, faults, with};
 
@@ -22,7 +22,9 @@ fn paths_are_absolute_or_begin_at_the_files_folder() {
         &[
             "at = \"/\"\nsession = \"chats/./abc.db\"\nbase = \"/home/me/project\"",
             "at = \"/.user\"\nsession = \"/var/u1.db\"\nsubtree = \"/agents/a1\"\n\
-                chunk_size = 4096\nkeep_originals = \"4MiB\"\nkeep_log = { changes = 9, days = 2 }",
+                chunk_size = 4096\nkeep_originals = \"4MiB\"\n\
+                keep_log = { changes = 9, days = 2 }\n\
+                checkpoints = \"idle\"",
             "at = \"/skills/on\"\nbase = \"skills/on\"\nephemeral = true",
             "at = \"/.agent\"\nsession = \"a.db\"\noptions = [\"ro\"]",
         ],
@@ -39,6 +41,8 @@ fn paths_are_absolute_or_begin_at_the_files_folder() {
     assert_eq!((mounts[0].keep_originals, mounts[1].keep_originals), (None, Some(4 << 20)));
     let keep_log = KeepLogConfig { changes: Some(9), days: Some(2) };
     assert_eq!((mounts[0].keep_log, mounts[1].keep_log), (None, Some(keep_log)));
+    let checkpoints = CheckpointsConfig::Idle(limits::DEFAULT_IDLE_GAP);
+    assert_eq!((mounts[0].checkpoints, mounts[1].checkpoints), (None, Some(checkpoints)));
     assert_eq!(mounts[2].store, StoreConfig::Memory);
     assert_eq!(mounts[2].base, Some(folder.path().join("skills/on")));
     let read_only: Vec<_> = mounts.iter().map(|mount| mount.is_read_only).collect();
@@ -74,6 +78,11 @@ fn a_mount_says_where_changes_go() {
             &mount("session = \"s.db\"\nkeep_originals = \"17MiB\""),
             "7:18: originals are kept of files of at most 16MiB",
         ),
+        (
+            &mount("session = \"s.db\"\ncheckpoints = \"idle:0\""),
+            "7:15: checkpoints: expected off, tools, idle, or idle:SECONDS with 1 to 3600",
+        ),
+        (&mount("ephemeral = true\ncheckpoints = \"tools\""), "7:15: checkpoints are of a"),
         (&mount("session = \"~/s.db\""), "'~' does not stand for a home directory here [write"),
         (&mount("session = \"\""), "6:11: not a path"),
         (&mount("session = \"s.db\"\nsubtree = \"a\""), "7:11: a path must begin with '/'"),
@@ -137,6 +146,11 @@ fn a_session_in_several_mounts_is_over_one_base() {
     };
     let said = fault(&[log("x", 1), log("y", 2)].concat());
     assert!(said.contains("a different `keep_log` in line 4"), "{said}");
+    let mode = |name: &str, mode: &str| {
+        exported(name, "", &[&format!("{ROOT}\ncheckpoints = \"{mode}\"")])
+    };
+    let said = fault(&[mode("x", "idle:3"), mode("y", "idle:4")].concat());
+    assert!(said.contains("a different `checkpoints` in line 4"), "{said}");
     let said = fault(&exported("x", "", &[&format!("{ROOT}\nkeep_log = {{}}")]));
     assert!(said.contains("keep_log says how many changes"), "{said}");
 }

@@ -144,6 +144,7 @@ impl Running {
             cookie_key: 7,
             read_only: false,
             copy_up: CopyLimits::default(),
+            checkpoints: acetate::overlay::AutomaticCheckpoints::default(),
         }));
         let programs: Vec<Arc<dyn RpcProgram>> = vec![
             Arc::new(Nfs::new(overlay.clone(), handles)),

@@ -103,6 +103,7 @@ impl Served {
             cookie_key: 7,
             read_only: false,
             copy_up: acetate::overlay::CopyLimits::default(),
+            checkpoints: acetate::overlay::AutomaticCheckpoints::default(),
         }));
         let programs: Vec<Arc<dyn RpcProgram>> = vec![
             Arc::new(Nfs::new(overlay.clone(), handles)),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use acetate::base::BaseError;
 use acetate::delta::sqlite::{CreateOptions, Host, Session};
-use acetate::overlay::CopyLimits;
+use acetate::overlay::{AutomaticCheckpoints, CopyLimits};
 use acetate::vfs::FsError;
 use tempfile::TempDir;
 
@@ -57,6 +57,7 @@ fn place() -> (TempDir, PathBuf, Arc<HookedBase<Counting>>, Served) {
         read_only: false,
         copy_up: CopyLimits::default(),
         group: None,
+        checkpoints: AutomaticCheckpoints::default(),
     };
     let served = Served::start(Arc::new(session), base.clone(), how);
     (dir, below, base, served)

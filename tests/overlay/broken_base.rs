@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use acetate::base::BaseError;
 use acetate::delta::sqlite::{ChunkSize, CreateOptions, Host, Session};
-use acetate::overlay::CopyLimits;
+use acetate::overlay::{AutomaticCheckpoints, CopyLimits};
 use acetate::vfs::{FsError, Vfs};
 use tempfile::TempDir;
 
@@ -97,6 +97,7 @@ impl Place {
             read_only: false,
             copy_up: COPY_LIMITS,
             group: None,
+            checkpoints: AutomaticCheckpoints::default(),
         };
         let served = Served::start(Arc::new(session), base.clone(), how);
         Self { dir, base, served }

@@ -1,6 +1,7 @@
 //! The overlay over a real session and a real host directory, through the `Vfs` trait.
 
 mod absent;
+mod automatic;
 mod bounds;
 mod broken_base;
 mod bulk;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use acetate::base::Base;
 use acetate::delta::Store;
-use acetate::overlay::{CopyLimits, Group, Overlay, OverlayParts};
+use acetate::overlay::{AutomaticCheckpoints, CopyLimits, Group, Overlay, OverlayParts};
 use acetate::vfs::Time;
 use acetate::worker::{WorkError, Worker, WorkerOptions};
 use tokio::runtime::Runtime;
@@ -26,6 +26,8 @@ pub struct Serving {
     pub copy_up: CopyLimits,
     /// Limits that it shares with others.
     pub group: Option<Arc<Group>>,
+    /// Which checkpoints it makes.
+    pub checkpoints: AutomaticCheckpoints,
 }
 
 /// What is there between opening and closing.
@@ -56,6 +58,7 @@ impl Served {
             cookie_key: COOKIE_KEY,
             read_only: how.read_only,
             copy_up: how.copy_up,
+            checkpoints: how.checkpoints,
         });
         if let Some(group) = &how.group {
             how.runtime.block_on(overlay.join(group)).unwrap();

@@ -19,7 +19,7 @@ use acetate::delta::sqlite::{
 };
 use acetate::delta::{Checkpoint, CheckpointKind, MadeCheckpoint, NewCheckpoint, Store};
 use acetate::inspect::check::check;
-use acetate::overlay::{CopyLimits, Group};
+use acetate::overlay::{AutomaticCheckpoints, CopyLimits, Group};
 use acetate::vfs::Time;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -52,6 +52,8 @@ pub struct Setup {
     pub copy_up: CopyLimits,
     /// Limits that it shares with other worlds.
     pub group: Option<Arc<Group>>,
+    /// Which checkpoints are made by themselves.
+    pub checkpoints: AutomaticCheckpoints,
     /// Put the session file into the base, under this name.
     pub session_in_base: Option<String>,
 }
@@ -157,6 +159,7 @@ impl World {
             read_only: self.setup.read_only,
             copy_up: self.setup.copy_up,
             group: self.setup.group.clone(),
+            checkpoints: self.setup.checkpoints,
         };
         self.open = Some(Served::start(store, base, how));
     }

@@ -100,6 +100,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "control",
             "inspect",
             "base::BaseError",
+            "config::CheckpointsConfig",
             "delta::PendingCopies",
             "delta::sqlite",
         ],

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicI64;
 
 use acetate::base::{HostDir, HostDirOptions};
 use acetate::delta::sqlite::{ChunkSize, CreateOptions, Host, OpenError, OpenMode, Session};
-use acetate::overlay::CopyLimits;
+use acetate::overlay::{AutomaticCheckpoints, CopyLimits};
 use acetate::vfs::Time;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -99,6 +99,7 @@ impl Ground {
             read_only: false,
             copy_up: COPY_LIMITS,
             group: None,
+            checkpoints: AutomaticCheckpoints::default(),
         };
         Ok((epoch, Served::start(Arc::new(session), Arc::new(base), how)))
     }

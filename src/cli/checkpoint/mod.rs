@@ -79,17 +79,24 @@ fn remove(changer: &mut SessionChanger, id: CheckpointId) -> Result<bool, CliErr
     }
 }
 
-/// Makes a checkpoint before a command runs, unless nothing changed since the newest one. If that
-/// fails, the command runs all the same.
-pub(super) fn before_command(session: &Path, label: (&str, &str)) {
+/// Makes a checkpoint before a command runs, unless nothing changed since the newest one; returns
+/// whether there is one of this moment. If not, the command runs all the same.
+pub(super) fn before_command(session: &Path, label: (&str, &str)) -> bool {
     let labels = BTreeMap::from([(label.0.to_owned(), label.1.to_owned())]);
     let kind = CheckpointKind::Tool.as_str().to_owned();
     let new = CheckpointText { name: None, kind, labels, reuses: true };
     let source = SessionSource::of(session);
     let made = with_session_changer(&source, |changer| changer.ask(Request::CreateCheckpoint(new)));
-    if let Err(error) = made {
-        output::line(format_args!("warning: no checkpoint was made before the command: {error}"));
+    match made {
+        Ok(Answer::CheckpointsOff) => output::line(format_args!(
+            "no checkpoint before the command: the session's server makes none (--checkpoints off)"
+        )),
+        Ok(_) => return true,
+        Err(error) => output::line(format_args!(
+            "warning: no checkpoint was made before the command: {error}"
+        )),
     }
+    false
 }
 
 /// How messages call a checkpoint.

@@ -78,7 +78,8 @@ fn range(range: &IdRange) -> String {
 fn source(mount: &MountConfig) -> String {
     #[rustfmt::skip]
     let MountConfig {
-        at: _, store, base, hide: _, keep_originals, keep_log, subtree, is_read_only, position: _,
+        at: _, store, base, hide: _, keep_originals, keep_log, checkpoints, subtree, is_read_only,
+        position: _,
     } = mount;
     let path = |path: &Path| text::name(path.as_os_str().as_encoded_bytes());
     let (mut description, chunk_size) = match store {
@@ -102,6 +103,9 @@ fn source(mount: &MountConfig) -> String {
         let days = keep.days.map(|days| text::count(days, "day"));
         let both: Vec<_> = changes.into_iter().chain(days).collect();
         description.push_str(&format!(", log of {}", both.join(" or ")));
+    }
+    if let Some(mode) = checkpoints {
+        description.push_str(&format!(", checkpoints {mode}"));
     }
     if *is_read_only {
         description.push_str(", read-only");
@@ -206,6 +210,8 @@ fn mount_json(mount: &MountConfig) -> Value {
     let keep = mount.keep_log.as_ref();
     object.insert("keep_log_changes".to_owned(), keep.and_then(|keep| keep.changes).into());
     object.insert("keep_log_days".to_owned(), keep.and_then(|keep| keep.days).into());
+    let mode = mount.checkpoints.map(|mode| mode.to_string());
+    object.insert("checkpoints".to_owned(), mode.into());
     object.insert("read_only".to_owned(), mount.is_read_only.into());
     Value::Object(object)
 }

@@ -208,11 +208,10 @@ impl RunPlan<'_> {
             let (session, shell) = (self.session.display(), self.command[0].display());
             output::line(format_args!("{shell}: changes go to {session}; `exit` ends the run"));
         }
-        if !self.args.no_checkpoint {
-            let program = self.command[0].to_string_lossy();
-            checkpoint::before_command(&self.session, ("command", &program));
-        }
-        SessionBefore::now(&self.session, !self.args.no_checkpoint).map(Some)
+        let program = self.command[0].to_string_lossy();
+        let has_checkpoint = !self.args.no_checkpoint
+            && checkpoint::before_command(&self.session, ("command", &program));
+        SessionBefore::now(&self.session, has_checkpoint).map(Some)
     }
 
     /// Shows the summary; returns the exit code. `begun` is `None` if the command never ran.

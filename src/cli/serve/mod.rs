@@ -63,7 +63,7 @@ pub(super) struct Args {
         conflicts_with_all = [
             "session", "base", "read_only", "insecure", "root_squash", "no_root_squash",
             "chunk_size", "detached", "hide", "hide_secrets", "existing", "moved",
-            "keep_originals",
+            "keep_originals", "checkpoints",
         ]
     )]
     config: Option<PathBuf>,

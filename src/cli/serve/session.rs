@@ -14,6 +14,7 @@ use crate::cli::{choosing, hiding, output, text};
 use crate::delta::PendingCopies;
 use crate::server::ServerOptions;
 use crate::server::rpcbind::Registration;
+use crate::workspace::checkpoints::automatic;
 use crate::workspace::layers::{self, LayerOptions, SessionLayers};
 use crate::workspace::running::RunningSession;
 
@@ -35,6 +36,7 @@ pub(super) fn serve(
         existing: args.choosing.existing,
         moved: args.choosing.moved,
         keep_originals: args.choosing.keep_originals,
+        checkpoints: automatic(args.choosing.checkpoints.unwrap_or_default()),
         ..LayerOptions::new(session, args.base.as_deref())
     };
     let layers = layers::open(&wanted, &layers::watch(runtime.handle()))?;

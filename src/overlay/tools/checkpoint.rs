@@ -12,13 +12,17 @@ const CHECKPOINT_BYTES: usize = 1024;
 
 impl Overlay {
     /// Makes a checkpoint of the tree after all changes so far, with the time of the server's
-    /// clock. It is on the disk before this returns.
+    /// clock. It is on the disk before this returns. [`MadeCheckpoint::Off`] if it is for a
+    /// command, and the session's server makes none for commands.
     ///
     /// # Errors
     /// The session cannot be written.
     pub async fn create_checkpoint(&self, new: NewCheckpoint) -> Result<MadeCheckpoint, FsError> {
+        if !self.core.checkpoints.has(new.kind) {
+            return Ok(MadeCheckpoint::Off);
+        }
         let new = NewCheckpoint { time: (self.core.clock)(), ..new };
-        self.change_rows(move |txn| txn.create_checkpoint(&new)).await
+        self.change_rows(true, move |txn| txn.create_checkpoint(&new)).await
     }
 
     /// Removes a checkpoint, and what is saved for it alone. Returns whether it was there.
@@ -26,7 +30,7 @@ impl Overlay {
     /// # Errors
     /// The session cannot be written.
     pub async fn remove_checkpoint(&self, id: CheckpointId) -> Result<bool, FsError> {
-        self.change_rows(move |txn| txn.remove_checkpoint(id)).await
+        self.change_rows(true, move |txn| txn.remove_checkpoint(id)).await
     }
 
     /// Keeps a checkpoint from retention, because a fork begins there. Returns whether it was
@@ -35,11 +39,13 @@ impl Overlay {
     /// # Errors
     /// The session cannot be written.
     pub async fn keep_checkpoint(&self, id: CheckpointId) -> Result<bool, FsError> {
-        self.change_rows(move |txn| txn.keep_checkpoint(id)).await
+        self.change_rows(true, move |txn| txn.keep_checkpoint(id)).await
     }
 
+    /// Runs a change without an audit row; with `durable`, it is synced before this returns.
     pub(super) async fn change_rows<T: Send + 'static>(
         &self,
+        durable: bool,
         mut change: impl FnMut(&mut dyn WriteTxn) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, FsError> {
         if self.core.is_read_only() || self.scope.read_only {
@@ -49,7 +55,7 @@ impl Overlay {
             let value = change(txn);
             OpResult { commit: value.is_ok(), value, after_commit: None }
         };
-        let done = self.worker.write(Cost::Offload, CHECKPOINT_BYTES, true, job).await;
+        let done = self.worker.write(Cost::Offload, CHECKPOINT_BYTES, durable, job).await;
         done.map_err(|error| from_work(&error))?.value.map_err(|error| from_store(&error))
     }
 }

@@ -14,8 +14,11 @@
 //! | `path_rows` | the session's rows for one path |
 //! | `prune` | shortens the audit log |
 //! | `steps` | many changes by path in one transaction |
+//! | `checkpoint`, `automatic` | make and remove checkpoints; those that the server makes |
+//! | `restore` | goes back to one |
 //! | `seal` | folds our own tables into those of the specification |
 
+pub(super) mod automatic;
 pub(super) mod changes;
 mod checkpoint;
 pub(super) mod data;

@@ -27,7 +27,8 @@ impl Overlay {
         restore: RestoreRequest,
     ) -> std::result::Result<RestoreOutcome, FsError> {
         let restore = RestoreRequest { time: (self.core.clock)(), ..restore };
-        if let Some(refused) = self.change_rows(move |txn| txn.prepare_restore(&restore)).await? {
+        let prepared = self.change_rows(true, move |txn| txn.prepare_restore(&restore));
+        if let Some(refused) = prepared.await? {
             return Ok(refused);
         }
         self.change_synced(caller, move |edit| {

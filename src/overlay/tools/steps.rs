@@ -83,7 +83,7 @@ impl Overlay {
         mut steps: Box<dyn ChangeSteps>,
     ) -> std::result::Result<StepsOutcome, FsError> {
         let safety = NewCheckpoint { time: (self.core.clock)(), ..safety };
-        let before = self.change_rows(move |txn| {
+        let before = self.change_rows(true, move |txn| {
             if txn.is_changed_since(seen)? {
                 return Ok(None);
             }

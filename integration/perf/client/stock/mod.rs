@@ -63,6 +63,7 @@ fn overlay(session: &Path, base: &Path) -> Result<Overlay> {
         cookie_key: 1,
         read_only: false,
         copy_up: acetate::overlay::CopyLimits::default(),
+        checkpoints: acetate::overlay::AutomaticCheckpoints::default(),
     }))
 }
 

@@ -152,7 +152,9 @@ impl OpenBatch {
         let safety = NewCheckpoint::before_restore(restore.to, restore.time);
         match self.create_checkpoint(&safety)? {
             MadeCheckpoint::Made(made) | MadeCheckpoint::Reused(made) => Ok(made.id),
-            MadeCheckpoint::NameTaken => Err(StoreError::corrupt("a checkpoint without a name")),
+            MadeCheckpoint::NameTaken | MadeCheckpoint::Off => {
+                Err(StoreError::corrupt("a checkpoint without a name"))
+            }
         }
     }
 

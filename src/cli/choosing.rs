@@ -1,12 +1,12 @@
-//! Options that choose the session of a server: `--existing`, `--moved`, `--keep-originals` and
-//! `--checkpoints`; and the message about a new session.
+//! Options that choose the session of a server: `--existing`, `--moved`, `--keep-originals`,
+//! `--checkpoints` and `--keep-checkpoints`; and the message about a new session.
 
 use std::path::Path;
 
 use super::output;
 use super::similar::{did_you_mean, similar};
 use super::squash::RootSquash;
-use crate::config::{CheckpointsConfig, parse_bytes};
+use crate::config::{CheckpointsConfig, KeepCheckpointsConfig, parse_bytes};
 use crate::mounting::server::ServerSettings;
 use crate::overlay::CopyLimits;
 
@@ -38,6 +38,15 @@ pub(super) struct SessionOptions {
     /// `idle:SECONDS` sets another gap.
     #[arg(long, value_name = "WHICH", hide_short_help = true)]
     pub(super) checkpoints: Option<CheckpointsConfig>,
+
+    /// Automatic checkpoints that the session keeps from now on
+    /// [default: 100,hourly=1d, then daily].
+    ///
+    /// `N,hourly=AGE,daily=AGE`, or a part of it: the newest N, then one for each hour up to an
+    /// age, then one for each day up to another age. The session remembers it.
+    #[arg(long, value_name = "KEEP", value_parser = KeepCheckpointsConfig::parse)]
+    #[arg(hide_short_help = true)]
+    pub(super) keep_checkpoints: Option<KeepCheckpointsConfig>,
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
@@ -48,9 +57,16 @@ fn parse_size(text: &str) -> Result<u64, String> {
 impl SessionOptions {
     /// The settings of a server with these options.
     pub(super) fn settings(self, squash: RootSquash) -> ServerSettings {
-        let Self { existing, moved, keep_originals, checkpoints } = self;
+        let Self { existing, moved, keep_originals, checkpoints, keep_checkpoints } = self;
         let root_squash = squash.given();
-        ServerSettings { root_squash, existing, moved, keep_originals, checkpoints }
+        ServerSettings {
+            root_squash,
+            existing,
+            moved,
+            keep_originals,
+            checkpoints,
+            keep_checkpoints,
+        }
     }
 }
 

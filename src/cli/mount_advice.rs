@@ -48,7 +48,9 @@ fn about_server(advice: ServerAdvice) -> Cow<'static, str> {
         ServerAdvice::MountAsItSays => "mount it as that server said, or stop the server first",
         ServerAdvice::LeaveOut(setting) => match setting {
             ServerSetting::KeepOriginals => "leave --keep-originals out, or stop that server",
-            ServerSetting::Checkpoints => "leave --checkpoints out, or stop that server",
+            ServerSetting::Checkpoints => {
+                "leave --checkpoints and --keep-checkpoints out, or stop that server"
+            }
             ServerSetting::Listen => "leave --listen out to mount from that server",
             ServerSetting::RootSquash(true) => "leave --root-squash out to mount from that server",
             ServerSetting::RootSquash(false) => {

@@ -92,6 +92,14 @@ pub(super) fn time_short(at: Time) -> String {
     time(Time { nanos: 0, ..at })
 }
 
+/// A span in its largest unit that divides it.
+pub(super) fn span(secs: u64) -> String {
+    let units = [(86_400, "day"), (3600, "hour"), (60, "minute")];
+    let unit = units.into_iter().find(|(unit, _)| secs > 0 && secs.is_multiple_of(*unit));
+    let (unit, name) = unit.unwrap_or((1, "second"));
+    count(secs / unit, name)
+}
+
 /// A number with a noun: `1 file`, `2 files`, `3 directories`.
 pub(super) fn count<N: Display + PartialEq + From<u8>>(number: N, what: &str) -> String {
     if number == N::from(1) {

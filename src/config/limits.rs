@@ -32,6 +32,12 @@ pub const MIN_IDLE_GAP: Duration = Duration::from_secs(1);
 /// Longest gap of `checkpoints = "idle:SECONDS"`.
 pub const MAX_IDLE_GAP: Duration = Duration::from_secs(3600);
 
+/// Largest `newest` of `keep_checkpoints`.
+pub const MAX_KEPT_CHECKPOINTS: u64 = 10_000;
+
+/// Largest `hourly` of `keep_checkpoints`, in seconds.
+pub const MAX_HOURLY_SECS: u64 = 366 * 24 * 60 * 60;
+
 /// Addresses and networks per export in `clients`.
 pub const MAX_CLIENTS: usize = 1024;
 

@@ -9,6 +9,7 @@ mod error;
 mod exports;
 mod guards;
 mod ids;
+mod keep_checkpoints;
 pub mod limits;
 mod model;
 mod mounts;
@@ -27,6 +28,7 @@ pub use checkpoints::CheckpointsConfig;
 pub use clients::ClientNetworks;
 pub use error::{ConfigError, Position, Result};
 pub use ids::{IdMap, IdRange};
+pub use keep_checkpoints::KeepCheckpointsConfig;
 pub use model::{
     Config, ExportConfig, GuardConfig, GuardRule, KeepLogConfig, MountConfig, QuotaConfig,
     StoreConfig,

@@ -8,6 +8,7 @@ use super::checkpoints::CheckpointsConfig;
 use super::clients::ClientNetworks;
 use super::error::Position;
 use super::ids::IdMap;
+use super::keep_checkpoints::KeepCheckpointsConfig;
 use super::options::ExportOptions;
 use super::path::TreePath;
 use super::tokens::Token;
@@ -74,6 +75,9 @@ pub struct MountConfig {
     /// Which checkpoints the server makes; `None` for the default. Equal for all mounts of a
     /// session.
     pub checkpoints: Option<CheckpointsConfig>,
+    /// Which automatic checkpoints are kept; `None` for the session's own. Equal for all mounts of
+    /// a session.
+    pub keep_checkpoints: Option<KeepCheckpointsConfig>,
     /// The directory of the merged tree that is the mount's root.
     pub subtree: TreePath,
     /// Whether the mount or its export is read-only.

@@ -7,6 +7,7 @@ use toml::Spanned;
 
 use super::checkpoints;
 use super::error::{ConfigError, Result};
+use super::keep_checkpoints;
 use super::limits::{MAX_KEEP_ORIGINALS_BYTES, MAX_MOUNTS};
 use super::model::{KeepLogConfig, MountConfig, StoreConfig};
 use super::options;
@@ -81,9 +82,12 @@ fn check_one(
         return Err(source.wrong(&written.span(), "keep_log is for the audit log of a session"));
     }
     let checkpoints = checkpoints::check(source, mount.checkpoints.as_ref())?;
-    if let (StoreConfig::Memory, Some(written)) = (&store, &mount.checkpoints) {
+    let keep_checkpoints = keep_checkpoints::check(source, mount.keep_checkpoints.as_ref())?;
+    let written = mount.checkpoints.as_ref().map(Spanned::span);
+    let written = written.or_else(|| mount.keep_checkpoints.as_ref().map(Spanned::span));
+    if let (StoreConfig::Memory, Some(span)) = (&store, written) {
         let what = "checkpoints are of a session's file; a mount in memory makes none";
-        return Err(source.wrong(&written.span(), what));
+        return Err(source.wrong(&span, what));
     }
     let subtree = match &mount.subtree {
         Some(subtree) => tree_path(source, subtree)?,
@@ -100,6 +104,7 @@ fn check_one(
         keep_originals,
         keep_log,
         checkpoints,
+        keep_checkpoints,
         subtree,
         is_read_only,
         position: source.position(&span),

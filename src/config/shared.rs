@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::checkpoints::CheckpointsConfig;
 use super::error::{ConfigError, Position, Result};
+use super::keep_checkpoints::KeepCheckpointsConfig;
 use super::model::{ExportConfig, KeepLogConfig, MountConfig, StoreConfig};
 use crate::pattern::PatternSet;
 
@@ -18,6 +19,7 @@ struct SharedSettings {
     keep_originals: Option<(u64, Position)>,
     keep_log: Option<(KeepLogConfig, Position)>,
     checkpoints: Option<(CheckpointsConfig, Position)>,
+    keep_checkpoints: Option<(KeepCheckpointsConfig, Position)>,
 }
 
 /// The real path of a file. If the file does not exist, only the symbolic links in its folder are
@@ -71,6 +73,12 @@ pub(super) fn unify_shared_settings(file: &Path, exports: &mut [ExportConfig]) -
                 return Err(contradiction(file, mount, "checkpoints", *line));
             }
         }
+        if let Some(keep) = mount.keep_checkpoints {
+            let (other, line) = said.keep_checkpoints.get_or_insert((keep, at));
+            if *other != keep {
+                return Err(contradiction(file, mount, "keep_checkpoints", *line));
+            }
+        }
     }
     for mount in exports.iter_mut().flat_map(|export| &mut export.mounts) {
         let StoreConfig::Session { file: session, chunk_size } = &mut mount.store else { continue };
@@ -80,6 +88,7 @@ pub(super) fn unify_shared_settings(file: &Path, exports: &mut [ExportConfig]) -
         mount.keep_originals = said.keep_originals.map(|(size, _)| size);
         mount.keep_log = said.keep_log.map(|(keep, _)| keep);
         mount.checkpoints = said.checkpoints.map(|(mode, _)| mode);
+        mount.keep_checkpoints = said.keep_checkpoints.map(|(keep, _)| keep);
     }
     hide_together(file, exports)
 }

@@ -73,6 +73,16 @@ pub(super) struct MountToml {
     pub keep_originals: Option<Spanned<Value>>,
     pub keep_log: Option<Spanned<KeepLog>>,
     pub checkpoints: Option<Spanned<String>>,
+    pub keep_checkpoints: Option<Spanned<KeepCheckpoints>>,
+}
+
+/// `keep_checkpoints`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KeepCheckpoints {
+    pub newest: Option<Spanned<u64>>,
+    pub hourly: Option<Spanned<Value>>,
+    pub daily: Option<Spanned<Value>>,
 }
 
 /// `keep_log`.

@@ -46,12 +46,6 @@ impl CheckpointKind {
         }
     }
 
-    /// Whether retention may remove such checkpoints. A fork can be merged as long as the one at
-    /// its beginning is there.
-    pub fn is_automatic(self) -> bool {
-        !matches!(self, Self::Manual | Self::Fork)
-    }
-
     /// The kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
@@ -189,24 +183,55 @@ pub struct RestoredRows {
     pub dirs: Vec<Ino>,
 }
 
-/// Automatic checkpoints without a name that are always kept.
+/// The automatic checkpoints that a session keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckpointKeep {
+    /// So many newest ones are kept.
+    pub newest: u64,
+    /// Of older ones up to this age, in seconds, the newest of each hour is kept.
+    pub hourly_secs: u64,
+    /// Of still older ones up to this age, in seconds, the newest of each day is kept; `None` for
+    /// any age.
+    pub daily_secs: Option<u64>,
+}
+
+impl Default for CheckpointKeep {
+    fn default() -> Self {
+        let hourly_secs = DAY_SECS.unsigned_abs();
+        Self { newest: KEPT_CHECKPOINTS as u64, hourly_secs, daily_secs: None }
+    }
+}
+
+impl Checkpoint {
+    /// Whether it was made without a user asking for it, has no name, and is no fork's: retention
+    /// may remove it.
+    pub fn is_automatic(&self) -> bool {
+        let is_wanted = matches!(self.kind, CheckpointKind::Manual | CheckpointKind::Fork);
+        self.name.is_none() && !is_wanted
+    }
+}
+
+/// Automatic checkpoints that are always kept, unless the session says otherwise.
 pub const KEPT_CHECKPOINTS: usize = 100;
 
-/// The time for which one older checkpoint per hour is kept; after it, one per day, in seconds.
-pub const HOURLY_SECONDS: i64 = 24 * 60 * 60;
+const HOUR_SECS: i64 = 60 * 60;
 
-/// The checkpoints that retention removes at the time `now`, the oldest first: automatic ones
-/// without a name, but for the newest [`KEPT_CHECKPOINTS`], and for the newest of each hour and,
-/// after a day, of each day. `all` has the oldest first.
-pub fn surplus(all: &[Checkpoint], now: Time) -> Vec<CheckpointId> {
-    let is_automatic = |one: &&Checkpoint| one.name.is_none() && one.kind.is_automatic();
+const DAY_SECS: i64 = 24 * HOUR_SECS;
+
+/// The checkpoints that retention removes at the time `now`, the oldest first: automatic ones that
+/// `keep` does not keep. `all` has the oldest first.
+pub fn surplus(all: &[Checkpoint], now: Time, keep: CheckpointKeep) -> Vec<CheckpointId> {
+    let newest = usize::try_from(keep.newest).unwrap_or(usize::MAX);
     let mut kept = BTreeSet::new();
     let mut unneeded = Vec::new();
-    for one in all.iter().rev().filter(is_automatic).skip(KEPT_CHECKPOINTS) {
+    for one in all.iter().rev().filter(|one| one.is_automatic()).skip(newest) {
         let seconds = one.time.secs;
-        let is_recent = now.secs.saturating_sub(seconds) < HOURLY_SECONDS;
-        let span = if is_recent { 60 * 60 } else { HOURLY_SECONDS };
-        if !kept.insert((is_recent, seconds.div_euclid(span))) {
+        // The clock may have been set back.
+        let age = u64::try_from(now.secs.saturating_sub(seconds)).unwrap_or(0);
+        let is_recent = age < keep.hourly_secs;
+        let is_old = !is_recent && keep.daily_secs.is_some_and(|most| age >= most);
+        let span = if is_recent { HOUR_SECS } else { DAY_SECS };
+        if is_old || !kept.insert((is_recent, seconds.div_euclid(span))) {
             unneeded.push(one.id);
         }
     }
@@ -233,14 +258,14 @@ mod tests {
 
     #[test]
     fn old_automatic_checkpoints_become_fewer() {
-        let day = HOURLY_SECONDS;
+        let (day, usual) = (DAY_SECS, CheckpointKeep::default());
         let now = 10 * day - 300;
         // One each ten minutes for ten days, as many as 1,440.
         let tool = |id: i64| at(id, id * 600, CheckpointKind::Tool, None);
         let mut all: Vec<_> = (0..1440).map(tool).collect();
         all[3].name = Some("named".to_owned());
         all[4].kind = CheckpointKind::Manual;
-        let gone = surplus(&all, Time { secs: now, nanos: 0 });
+        let gone = surplus(&all, Time { secs: now, nanos: 0 }, usual);
         let is_kept = |one: &&Checkpoint| !gone.contains(&one.id);
         let kept: Vec<_> = all.iter().filter(is_kept).collect();
         let newest = &kept[kept.len() - KEPT_CHECKPOINTS..];
@@ -252,6 +277,28 @@ mod tests {
         assert_eq!(daily, 9 + 2, "one a day, the named one, and the one that was asked for");
         assert!(kept.iter().any(|one| one.id.0 == 3) && kept.iter().any(|one| one.id.0 == 4));
         assert!(gone.is_sorted());
-        assert_eq!(surplus(&all[..100], Time { secs: now, nanos: 0 }), []);
+        assert_eq!(surplus(&all[..100], Time { secs: now, nanos: 0 }, usual), []);
+    }
+
+    #[test]
+    fn a_session_says_what_is_kept() {
+        let now = 100 * DAY_SECS - 1;
+        let fork = CheckpointKind::Fork;
+        let mut all: Vec<_> =
+            (0..2400).map(|hour| at(hour, hour * HOUR_SECS, CheckpointKind::Idle, None)).collect();
+        all[0].kind = fork;
+        let kept = |newest: u64, hours: u64, days: Option<u64>| {
+            let (hourly_secs, daily_secs) = (hours * 3600, days.map(|days| days * 86_400));
+            let keep = CheckpointKeep { newest, hourly_secs, daily_secs };
+            let gone = surplus(&all, Time { secs: now, nanos: 0 }, keep);
+            all.len() - gone.len()
+        };
+        assert_eq!(kept(7, 0, Some(0)), 1 + 7, "a fork's stays");
+        assert_eq!(kept(0, 0, Some(0)), 1);
+        assert_eq!(kept(0, 10, Some(0)), 1 + 10);
+        assert_eq!(kept(0, 0, Some(5)), 1 + 5);
+        assert_eq!(kept(3, 10, Some(5)), 1 + 10 + 5, "the day of the last hours has one too");
+        assert_eq!(kept(0, 0, None), 1 + 100);
+        assert_eq!(kept(5000, 0, Some(0)), all.len());
     }
 }

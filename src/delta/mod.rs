@@ -17,7 +17,7 @@ mod usage;
 
 pub(crate) use checkpoint::surplus;
 pub use checkpoint::{
-    ChangedRows, Checkpoint, CheckpointId, CheckpointKind, ForkOrigin, HOURLY_SECONDS,
+    ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind, ForkOrigin,
     KEPT_CHECKPOINTS, MadeCheckpoint, NewCheckpoint, RestoreOutcome, RestoreRequest, RestoredRows,
     RestoredTree,
 };

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::error::{InspectError, Result};
+use super::opened::host;
 use crate::delta::sqlite::{ListedCheckpoint, Session};
-use crate::delta::{Checkpoint, CheckpointId, StoreError};
+use crate::delta::{Checkpoint, CheckpointId, CheckpointKeep, StoreError, surplus};
 use crate::vfs::Time;
 
 /// The longest name of a checkpoint, in bytes.
@@ -33,6 +34,26 @@ pub fn checkpoints(session: &Session) -> Result<Vec<Checkpoint>> {
 /// As [`checkpoints`].
 pub fn list_checkpoints(session: &Session) -> Result<Vec<ListedCheckpoint>> {
     session.list_checkpoints().map_err(|source| failed(session, source))
+}
+
+/// Which automatic checkpoints the session keeps.
+///
+/// # Errors
+/// As [`checkpoints`].
+pub fn kept_checkpoints(session: &Session) -> Result<CheckpointKeep> {
+    session.checkpoint_keep().map_err(|source| failed(session, source))
+}
+
+/// The checkpoints that the session does not keep; `all` has the oldest first.
+///
+/// # Errors
+/// As [`checkpoints`].
+pub fn surplus_checkpoints(
+    session: &Session,
+    all: &[ListedCheckpoint],
+) -> Result<Vec<CheckpointId>> {
+    let all: Vec<_> = all.iter().map(|one| one.checkpoint.clone()).collect();
+    Ok(surplus(&all, host()?.now, kept_checkpoints(session)?))
 }
 
 fn failed(session: &Session, source: StoreError) -> InspectError {

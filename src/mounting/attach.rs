@@ -177,14 +177,15 @@ fn check_served(
     if !found.hidden().has_all(&wanted.hide) {
         return refused(", and hides less of its base", ServerAdvice::StopToHideMore);
     }
-    let ServerSettings { root_squash, keep_originals, checkpoints, .. } = wanted.settings;
+    let ServerSettings { root_squash, keep_originals, checkpoints, keep_checkpoints, .. } =
+        wanted.settings;
     if keep_originals.is_some() {
         let advice = ServerAdvice::LeaveOut(ServerSetting::KeepOriginals);
         return refused(", and decides what originals it keeps", advice);
     }
-    if checkpoints.is_some() {
+    if checkpoints.is_some() || keep_checkpoints.is_some() {
         let advice = ServerAdvice::LeaveOut(ServerSetting::Checkpoints);
-        return refused(", and decides what checkpoints it makes", advice);
+        return refused(", and decides what checkpoints it makes and keeps", advice);
     }
     tell_hidden(&found, tell);
     let recorded = base_of(&wanted.session, None)?;

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use super::error::{MountError, ServerAdvice};
 use super::event::{MountEvent, Observer};
 use super::user::{User, acting_as};
-use crate::config::CheckpointsConfig;
+use crate::config::{CheckpointsConfig, KeepCheckpointsConfig};
 use crate::delta::PendingCopies;
 use crate::inspect::opened::open_session;
 use crate::pattern::{Pattern, PatternSet};
@@ -47,6 +47,8 @@ pub(crate) struct ServerSettings {
     pub(crate) keep_originals: Option<u64>,
     /// Which checkpoints the server makes.
     pub(crate) checkpoints: Option<CheckpointsConfig>,
+    /// Which automatic checkpoints the session keeps.
+    pub(crate) keep_checkpoints: Option<KeepCheckpointsConfig>,
 }
 
 impl ServerSettings {
@@ -61,7 +63,8 @@ impl ServerSettings {
         let flags = flags.into_iter().filter(|(_, is_set)| *is_set);
         let size = self.keep_originals.map(|bytes| format!("--keep-originals={bytes}"));
         let checkpoints = self.checkpoints.map(|mode| format!("--checkpoints={mode}"));
-        flags.map(|(flag, _)| flag.to_owned()).chain(size).chain(checkpoints)
+        let keep = self.keep_checkpoints.map(|keep| format!("--keep-checkpoints={keep}"));
+        flags.map(|(flag, _)| flag.to_owned()).chain(size).chain(checkpoints).chain(keep)
     }
 }
 
@@ -280,8 +283,11 @@ mod tests {
             ServerSettings { moved: true, keep_originals: Some(0), ..Default::default() };
         assert_eq!(words(settings), "--moved --keep-originals=0");
         let checkpoints = Some(CheckpointsConfig::Off);
-        let settings = ServerSettings { root_squash: Some(false), checkpoints, ..settings };
-        let expected = "--no-root-squash --moved --keep-originals=0 --checkpoints=off";
+        let keep_checkpoints = KeepCheckpointsConfig::parse("5,hourly=1h,daily=2d").ok();
+        let settings =
+            ServerSettings { root_squash: Some(false), checkpoints, keep_checkpoints, ..settings };
+        let expected = "--no-root-squash --moved --keep-originals=0 --checkpoints=off \
+                        --keep-checkpoints=newest=5,hourly=3600s,daily=172800s";
         assert_eq!(words(settings), expected);
     }
 

@@ -1,6 +1,7 @@
 //! What an exports file and the command line say about checkpoints, for the layers.
 
-use crate::config::{CheckpointsConfig, MountConfig, StoreConfig};
+use crate::config::{CheckpointsConfig, KeepCheckpointsConfig, MountConfig, StoreConfig};
+use crate::delta::CheckpointKeep;
 use crate::overlay::AutomaticCheckpoints;
 
 /// Which checkpoints a server makes.
@@ -19,5 +20,16 @@ pub(super) fn of_mount(mount: &MountConfig) -> AutomaticCheckpoints {
     match mount.store {
         StoreConfig::Memory => AutomaticCheckpoints::OFF,
         StoreConfig::Session { .. } => automatic(mount.checkpoints.unwrap_or_default()),
+    }
+}
+
+/// Which automatic checkpoints a session keeps.
+pub fn keep_of(config: KeepCheckpointsConfig) -> CheckpointKeep {
+    let usual = CheckpointKeep::default();
+    let KeepCheckpointsConfig { newest, hourly_secs, daily_secs } = config;
+    CheckpointKeep {
+        newest: newest.unwrap_or(usual.newest),
+        hourly_secs: hourly_secs.unwrap_or(usual.hourly_secs),
+        daily_secs: daily_secs.or(usual.daily_secs),
     }
 }

@@ -295,6 +295,7 @@ impl ServedExports {
                 keep_originals: mount.keep_originals,
                 keep_log: mount.keep_log.map(log_bound::of_config),
                 checkpoints: checkpoints::of_mount(mount),
+                keep_checkpoints: mount.keep_checkpoints.map(checkpoints::keep_of),
                 // The exports file names the base explicitly; whether it is the same tree is
                 // checked.
                 moved: true,
@@ -469,6 +470,9 @@ fn check_same_settings(
         _ if layers.keep_originals != mount.keep_originals => "keep_originals",
         _ if layers.keep_log != mount.keep_log.map(log_bound::of_config) => "keep_log",
         _ if layers.checkpoints != checkpoints::of_mount(mount) => "checkpoints",
+        _ if layers.keep_checkpoints != mount.keep_checkpoints.map(checkpoints::keep_of) => {
+            "keep_checkpoints"
+        }
         _ => return Ok(()),
     };
     Err(differs(&layers.session, export, mount, key))

@@ -12,8 +12,8 @@ use super::error::{Error, Result};
 use super::opening::{OpenedSession, open_session, union};
 pub use super::opening::{check_base, record_moved_base, remember_hidden};
 use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingLock};
-use crate::delta::Store;
 use crate::delta::sqlite::{ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session};
+use crate::delta::{CheckpointKeep, Store};
 use crate::inspect::opened::{below, host};
 use crate::nfs::{HandleCodec, Handles, MountProgram, Nfs, Nlm};
 use crate::overlay::{AutomaticCheckpoints, CopyLimits, LargeListings, Overlay, OverlayParts};
@@ -52,6 +52,8 @@ pub struct LayerOptions<'a> {
     pub keep_log: Option<LogKeep>,
     /// Which checkpoints are made without a user asking for each.
     pub checkpoints: AutomaticCheckpoints,
+    /// Automatic checkpoints that the session keeps from now on; `None` for the session's own.
+    pub keep_checkpoints: Option<CheckpointKeep>,
     /// Fail if the session does not exist.
     pub existing: bool,
     /// `base` is the tree of the session's recorded base, at another path.
@@ -90,6 +92,7 @@ impl<'a> LayerOptions<'a> {
             keep_originals: None,
             keep_log: None,
             checkpoints: AutomaticCheckpoints::default(),
+            keep_checkpoints: None,
             existing: false,
             moved: false,
             memory_bytes: None,
@@ -124,6 +127,8 @@ pub struct SessionLayers {
     pub keep_log: Option<LogKeep>,
     /// [`LayerOptions::checkpoints`]
     pub checkpoints: AutomaticCheckpoints,
+    /// [`LayerOptions::keep_checkpoints`]
+    pub keep_checkpoints: Option<CheckpointKeep>,
     /// Limit on the session's files, if they are in memory.
     pub memory: Option<MemoryBound>,
     /// The base, if it is a directory.
@@ -160,6 +165,10 @@ pub fn programs<V: Vfs, H: Handles<V::Object>>(
 /// Opens or creates a session, and starts its worker. `watch` watches the threads.
 pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<SessionLayers> {
     let OpenedSession { mut session, base: base_path, is_new } = open_session(wanted)?;
+    if let Some(keep) = wanted.keep_checkpoints.filter(|_| !wanted.read_only) {
+        let recorded = session.record_checkpoint_keep(keep);
+        recorded.map_err(|source| Error::store(session.path(), source))?;
+    }
     let memory = wanted.memory_bytes.map(MemoryBound::new);
     if let Some(bound) = &memory {
         session.keep_in_memory(bound.clone());
@@ -214,6 +223,7 @@ pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<Sessi
         keep_originals: wanted.keep_originals,
         keep_log: wanted.keep_log,
         checkpoints: wanted.checkpoints,
+        keep_checkpoints: wanted.keep_checkpoints,
         memory,
         host_dir,
     })

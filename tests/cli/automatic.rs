@@ -132,3 +132,44 @@ fn each_session_of_an_exports_file_has_its_own() {
         done(dir, &["check", session]);
     }
 }
+
+#[test]
+fn a_session_remembers_which_it_keeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let steps = |from: usize| {
+        for step in from..from + 3 {
+            done(dir, &["mkdir", "s.db", &step.to_string()]);
+            done(dir, &["tool", "run", "s.db", "step", "--", "true"]);
+        }
+    };
+    let keep = "--keep-checkpoints=4,hourly=0s,daily=0s";
+    let server = Serving::start(dir, 1, &["s.db", keep]);
+    steps(0);
+    stop(server);
+    // At rest too.
+    steps(3);
+    assert_eq!(kinds(dir, "s.db").len(), 4);
+    done(dir, &["checkpoint", "create", "s.db"]);
+    let server = Serving::start(dir, 1, &["s.db", "--keep-checkpoints", "2,hourly=0s,daily=0s"]);
+    assert_eq!(kinds(dir, "s.db").len(), 5);
+    let said = done(dir, &["checkpoint", "prune", "s.db"]);
+    assert_eq!(said, "removed 3\nremoved 4\n");
+    let nothing = run(dir, &["checkpoint", "prune", "s.db"]);
+    assert_eq!(nothing.status.code(), Some(1));
+    stop(server);
+    assert_eq!(kinds(dir, "s.db"), ["tool", "tool", "manual"]);
+    let exports = "[[export]]\npath = \"/x\"\n[[export.mount]]\nat = \"/\"\nsession = \"s.db\"\n\
+                   keep_checkpoints = { newest = 1, hourly = \"0s\", daily = \"0s\" }\n";
+    fs::write(dir.join("x.toml"), exports).unwrap();
+    let shown = done(dir, &["config", "check", "x.toml"]);
+    assert!(shown.contains("keeps the newest 1") && !shown.contains("an hour"), "{shown}");
+    stop(Serving::start(dir, 1, &["--config", "x.toml"]));
+    assert_eq!(done(dir, &["checkpoint", "prune", "s.db"]), "removed 5\n");
+    done(dir, &["check", "s.db"]);
+    for (wrong, why) in [("many", "expected a number and ages"), ("1,hourly=x", "hourly is an age")]
+    {
+        let said = failure(dir, &["serve", "s.db", &format!("--keep-checkpoints={wrong}")]);
+        assert!(said.contains(why), "{wrong}: {said}");
+    }
+}

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use acetate::config::{CheckpointsConfig, KeepLogConfig, Missing, StoreConfig, limits};
+use acetate::config::{
+    CheckpointsConfig, KeepCheckpointsConfig, KeepLogConfig, Missing, StoreConfig, limits,
+};
 
 use super::{Folder, export, fault, faults, with};
 
@@ -24,7 +26,8 @@ fn paths_are_absolute_or_begin_at_the_files_folder() {
             "at = \"/.user\"\nsession = \"/var/u1.db\"\nsubtree = \"/agents/a1\"\n\
                 chunk_size = 4096\nkeep_originals = \"4MiB\"\n\
                 keep_log = { changes = 9, days = 2 }\n\
-                checkpoints = \"idle\"",
+                checkpoints = \"idle\"\n\
+                keep_checkpoints = { newest = 9, daily = \"30d\" }",
             "at = \"/skills/on\"\nbase = \"skills/on\"\nephemeral = true",
             "at = \"/.agent\"\nsession = \"a.db\"\noptions = [\"ro\"]",
         ],
@@ -43,6 +46,12 @@ fn paths_are_absolute_or_begin_at_the_files_folder() {
     assert_eq!((mounts[0].keep_log, mounts[1].keep_log), (None, Some(keep_log)));
     let checkpoints = CheckpointsConfig::Idle(limits::DEFAULT_IDLE_GAP);
     assert_eq!((mounts[0].checkpoints, mounts[1].checkpoints), (None, Some(checkpoints)));
+    let keep = KeepCheckpointsConfig {
+        newest: Some(9),
+        daily_secs: Some(30 * 86_400),
+        ..KeepCheckpointsConfig::default()
+    };
+    assert_eq!((mounts[0].keep_checkpoints, mounts[1].keep_checkpoints), (None, Some(keep)));
     assert_eq!(mounts[2].store, StoreConfig::Memory);
     assert_eq!(mounts[2].base, Some(folder.path().join("skills/on")));
     let read_only: Vec<_> = mounts.iter().map(|mount| mount.is_read_only).collect();
@@ -82,6 +91,23 @@ fn a_mount_says_where_changes_go() {
             &mount("session = \"s.db\"\ncheckpoints = \"idle:0\""),
             "7:15: checkpoints: expected off, tools, idle, or idle:SECONDS with 1 to 3600",
         ),
+        (
+            &mount("session = \"s.db\"\nkeep_checkpoints = {}"),
+            "7:20: keep_checkpoints says which automatic checkpoints are kept [such as",
+        ),
+        (
+            &mount("session = \"s.db\"\nkeep_checkpoints = { hourly = 3 }"),
+            "7:31: hourly is an age, such as 12h",
+        ),
+        (
+            &mount("session = \"s.db\"\nkeep_checkpoints = { newest = 10001 }"),
+            "at most 10000 checkpoints are kept",
+        ),
+        (
+            &mount("session = \"s.db\"\nkeep_checkpoints = { hourly = \"367d\" }"),
+            "kept for at most 366 days",
+        ),
+        (&mount("ephemeral = true\nkeep_checkpoints = { newest = 1 }"), "checkpoints are of a"),
         (&mount("ephemeral = true\ncheckpoints = \"tools\""), "7:15: checkpoints are of a"),
         (&mount("session = \"~/s.db\""), "'~' does not stand for a home directory here [write"),
         (&mount("session = \"\""), "6:11: not a path"),
@@ -151,6 +177,11 @@ fn a_session_in_several_mounts_is_over_one_base() {
     };
     let said = fault(&[mode("x", "idle:3"), mode("y", "idle:4")].concat());
     assert!(said.contains("a different `checkpoints` in line 4"), "{said}");
+    let keep = |name: &str, newest: u64| {
+        exported(name, "", &[&format!("{ROOT}\nkeep_checkpoints = {{ newest = {newest} }}")])
+    };
+    let said = fault(&[keep("x", 3), keep("y", 4)].concat());
+    assert!(said.contains("a different `keep_checkpoints` in line 4"), "{said}");
     let said = fault(&exported("x", "", &[&format!("{ROOT}\nkeep_log = {{}}")]));
     assert!(said.contains("keep_log says how many changes"), "{said}");
 }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use acetate::delta::{CheckpointKind, MadeCheckpoint, NewCheckpoint};
+use acetate::delta::sqlite::{Host, OpenMode, Session};
+use acetate::delta::{CheckpointKeep, CheckpointKind, MadeCheckpoint, NewCheckpoint, Store};
 use acetate::overlay::AutomaticCheckpoints;
 use acetate::vfs::Time;
 use tokio::runtime::Runtime;
@@ -152,4 +153,44 @@ fn a_failure_is_tried_again() {
     wait_for(&world, before + 1);
     drop(runtime);
     world.close();
+}
+
+/// What the session says counts for whoever makes the next one, and is there after a reopen.
+#[test]
+fn a_session_keeps_as_many_as_it_says() {
+    let mut world = world(AutomaticCheckpoints::default());
+    world.close();
+    let mut session =
+        Session::open(&world.session(), OpenMode::Serve, &Host::current().unwrap()).unwrap();
+    let keep = CheckpointKeep { newest: 3, hourly_secs: 4 * 3600, daily_secs: Some(3 * 86_400) };
+    session.record_checkpoint_keep(keep).unwrap();
+    assert_eq!(session.checkpoint_keep().unwrap(), keep);
+    session.writer().unwrap().close().unwrap();
+    drop(session);
+    world.open_again();
+    for quarter in 0..24 * 5 * 4 {
+        world.tick(900);
+        world.write("a", quarter, b"x").unwrap();
+        let new = of_kind(CheckpointKind::Tool);
+        assert!(matches!(
+            world.wait(world.overlay.create_checkpoint(new)),
+            Ok(MadeCheckpoint::Made(_))
+        ));
+    }
+    let times = "SELECT concat(time) FROM acetate_checkpoint ORDER BY id DESC";
+    let times = world.sql_list(times).into_iter().map(|time| time.parse::<i64>().unwrap());
+    let ages: Vec<_> = times.map(|time| world.now() - time).collect();
+    assert_eq!(ages[..3], [0, 900, 1800]);
+    let hourly = ages[3..].iter().filter(|age| **age < 4 * 3600).count();
+    let daily = ages.iter().filter(|age| **age >= 4 * 3600).count();
+    assert!((4..=5).contains(&hourly) && (3..=4).contains(&daily), "{ages:?}");
+    assert!(ages.iter().all(|age| *age < 3 * 86_400), "{ages:?}");
+    // As usual again.
+    world.close();
+    let mut session =
+        Session::open(&world.session(), OpenMode::Serve, &Host::current().unwrap()).unwrap();
+    session.record_checkpoint_keep(CheckpointKeep::default()).unwrap();
+    session.writer().unwrap().close().unwrap();
+    let stored = "SELECT count(*) FROM acetate_meta WHERE key LIKE 'checkpoints%'";
+    assert_eq!(world.sql_value::<i64>(stored), 0);
 }

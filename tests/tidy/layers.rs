@@ -101,6 +101,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "inspect",
             "base::BaseError",
             "config::CheckpointsConfig",
+            "config::KeepCheckpointsConfig",
             "delta::PendingCopies",
             "delta::sqlite",
         ],

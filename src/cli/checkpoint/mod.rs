@@ -8,6 +8,8 @@ mod rm;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::change::{SessionChanger, with_session_changer};
 use super::error::CliError;
 use super::output::{self, Out};
@@ -15,7 +17,7 @@ use super::source::SessionSource;
 use super::{Ending, text, time_args};
 use crate::control::{Answer, CheckpointText, Request};
 use crate::delta::sqlite::Session;
-use crate::delta::{Checkpoint, CheckpointId, CheckpointKind};
+use crate::delta::{Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind};
 use crate::inspect::checkpoint::find_checkpoint;
 use crate::vfs::Time;
 
@@ -27,8 +29,10 @@ use crate::vfs::Time;
 /// the base shows through is the base as it is now.
 ///
 /// `acetate run` and `acetate tool run` make one before the command, `acetate restore` and `acetate
-/// undo` before they go back, if anything changed since the newest. Of these the newest 100 are
-/// kept, one for each hour of the last day, and one for each day before.
+/// undo` before they go back, if anything changed since the newest; with `--checkpoints idle`, a
+/// server makes one after changes. Of these the newest 100 are kept, one for each hour of the last
+/// day, and one for each day before, unless `--keep-checkpoints` of `serve`, `mount` or `run` said
+/// otherwise.
 ///
 /// A checkpoint is called by its id, its name, its place (`@-1` is the newest, `@-2` the one before
 /// it), or a moment, for the newest that was made by then.
@@ -97,6 +101,29 @@ pub(super) fn before_command(session: &Path, label: (&str, &str)) -> bool {
         )),
     }
     false
+}
+
+/// Which automatic checkpoints a session keeps, in words.
+pub(super) fn keep_words(keep: CheckpointKeep) -> String {
+    let CheckpointKeep { newest, hourly_secs, daily_secs } = keep;
+    let mut words = format!("keeps the newest {newest}");
+    if hourly_secs > 0 {
+        words.push_str(&format!(", then one an hour for {}", text::span(hourly_secs)));
+    }
+    match daily_secs {
+        None => words.push_str(", then one a day"),
+        Some(secs) if secs > hourly_secs => {
+            words.push_str(&format!(", then one a day for {}", text::span(secs)));
+        }
+        Some(_) => {}
+    }
+    words
+}
+
+/// The same as JSON.
+pub(super) fn keep_json(keep: CheckpointKeep) -> Value {
+    let CheckpointKeep { newest, hourly_secs, daily_secs } = keep;
+    serde_json::json!({ "newest": newest, "hourly_secs": hourly_secs, "daily_secs": daily_secs })
 }
 
 /// How messages call a checkpoint.

@@ -12,14 +12,16 @@ use crate::cli::source::SessionSource;
 use crate::cli::{Ending, time_args};
 use crate::config::parse_bytes;
 use crate::delta::sqlite::ListedCheckpoint;
-use crate::delta::{Checkpoint, CheckpointKind};
-use crate::inspect::checkpoint::list_checkpoints;
+use crate::delta::CheckpointKind;
+use crate::inspect::checkpoint::{list_checkpoints, surplus_checkpoints};
 use crate::inspect::opened::open_session;
 
 /// Remove the oldest checkpoints of a session that have no name.
 ///
 /// Those at which forks began stay; `acetate checkpoint rm` removes them.
-/// With several options, a checkpoint is removed if one of them wants it. Exits with 1 if none is.
+/// With several options, a checkpoint is removed if one of them wants it. Without options, the
+/// automatic ones go that the session does not keep (`serve --keep-checkpoints`). Exits with 1 if
+/// none is removed.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     #[command(flatten)]
@@ -49,12 +51,16 @@ pub(in crate::cli) struct Args {
 
 /// Prunes.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    if (args.keep, args.older_than, args.max_bytes) == (None, None, None) {
-        let what = CliError::new("which checkpoints are to be removed?");
-        return Err(what.with_hint("give --keep N, --older-than AGE or --max-bytes SIZE"));
-    }
-    let all = list_checkpoints(&open_session(&args.source.session)?)?;
-    let unwanted = unwanted(args, &all);
+    let session = open_session(&args.source.session)?;
+    let all = list_checkpoints(&session)?;
+    let unwanted = match (args.keep, args.older_than, args.max_bytes) {
+        (None, None, None) => {
+            let surplus = surplus_checkpoints(&session, &all)?;
+            all.iter().map(|one| &one.checkpoint).filter(|one| surplus.contains(&one.id)).collect()
+        }
+        _ => unwanted(args, &all),
+    };
+    drop(session);
     if !args.dry_run && !unwanted.is_empty() {
         let mut progress = ProgressLine::new("prune", stderr().is_terminal());
         let all = unwanted.len() as u64;

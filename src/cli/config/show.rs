@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use crate::cli::checkpoint::{keep_json, keep_words};
 use crate::cli::text;
 use crate::config::{
     ClientNetworks, ExportConfig, ExportOptions, GuardConfig, GuardRule, IdMap, IdRange,
@@ -13,6 +14,7 @@ use crate::config::{
 };
 use crate::pattern::{Pattern, PatternSet};
 use crate::vfs::Caller;
+use crate::workspace::checkpoints;
 
 /// The path of the export, and a line for each property.
 pub(super) fn lines(export: &ExportConfig) -> Vec<String> {
@@ -78,8 +80,8 @@ fn range(range: &IdRange) -> String {
 fn source(mount: &MountConfig) -> String {
     #[rustfmt::skip]
     let MountConfig {
-        at: _, store, base, hide: _, keep_originals, keep_log, checkpoints, subtree, is_read_only,
-        position: _,
+        at: _, store, base, hide: _, keep_originals, keep_log, checkpoints: mode,
+        keep_checkpoints, subtree, is_read_only, position: _,
     } = mount;
     let path = |path: &Path| text::name(path.as_os_str().as_encoded_bytes());
     let (mut description, chunk_size) = match store {
@@ -104,8 +106,12 @@ fn source(mount: &MountConfig) -> String {
         let both: Vec<_> = changes.into_iter().chain(days).collect();
         description.push_str(&format!(", log of {}", both.join(" or ")));
     }
-    if let Some(mode) = checkpoints {
+    if let Some(mode) = mode {
         description.push_str(&format!(", checkpoints {mode}"));
+    }
+    if let Some(keep) = keep_checkpoints {
+        let keep = checkpoints::keep_of(*keep);
+        description.push_str(&format!(", {}", text::line(keep_words(keep).as_bytes())));
     }
     if *is_read_only {
         description.push_str(", read-only");
@@ -212,6 +218,8 @@ fn mount_json(mount: &MountConfig) -> Value {
     object.insert("keep_log_days".to_owned(), keep.and_then(|keep| keep.days).into());
     let mode = mount.checkpoints.map(|mode| mode.to_string());
     object.insert("checkpoints".to_owned(), mode.into());
+    let keep = mount.keep_checkpoints.map(|keep| keep_json(checkpoints::keep_of(keep)));
+    object.insert("keep_checkpoints".to_owned(), keep.into());
     object.insert("read_only".to_owned(), mount.is_read_only.into());
     Value::Object(object)
 }

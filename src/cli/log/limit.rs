@@ -77,20 +77,12 @@ fn set(args: &Args) -> Result<LogKeep, CliError> {
 /// What stays, in words.
 pub(in crate::cli) fn words(keep: LogKeep) -> String {
     let rows = keep.rows.map(|rows| format!("the newest {}", text::count(rows, "change")));
-    let secs = keep.secs.map(|secs| format!("changes of the last {}", span(secs)));
+    let secs = keep.secs.map(|secs| format!("changes of the last {}", text::span(secs)));
     match (rows, secs) {
         (None, None) => "keeps all changes".to_owned(),
         (Some(one), None) | (None, Some(one)) => format!("keeps {one}"),
         (Some(rows), Some(secs)) => format!("keeps {rows}, and {secs}"),
     }
-}
-
-/// A span in its largest unit that divides it.
-fn span(secs: u64) -> String {
-    let units = [(86_400, "day"), (3600, "hour"), (60, "minute")];
-    let unit = units.into_iter().find(|(unit, _)| secs > 0 && secs.is_multiple_of(*unit));
-    let (unit, name) = unit.unwrap_or((1, "second"));
-    text::count(secs / unit, name)
 }
 
 fn parse(given: &str) -> Result<LogKeep, String> {

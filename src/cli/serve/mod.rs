@@ -64,6 +64,7 @@ pub(super) struct Args {
             "session", "base", "read_only", "insecure", "root_squash", "no_root_squash",
             "chunk_size", "detached", "hide", "hide_secrets", "existing", "moved",
             "keep_originals", "checkpoints",
+            "keep_checkpoints",
         ]
     )]
     config: Option<PathBuf>,

@@ -14,7 +14,7 @@ use crate::cli::{choosing, hiding, output, text};
 use crate::delta::PendingCopies;
 use crate::server::ServerOptions;
 use crate::server::rpcbind::Registration;
-use crate::workspace::checkpoints::automatic;
+use crate::workspace::checkpoints::{automatic, keep_of};
 use crate::workspace::layers::{self, LayerOptions, SessionLayers};
 use crate::workspace::running::RunningSession;
 
@@ -36,6 +36,7 @@ pub(super) fn serve(
         existing: args.choosing.existing,
         moved: args.choosing.moved,
         keep_originals: args.choosing.keep_originals,
+        keep_checkpoints: args.choosing.keep_checkpoints.map(keep_of),
         checkpoints: automatic(args.choosing.checkpoints.unwrap_or_default()),
         ..LayerOptions::new(session, args.base.as_deref())
     };

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::delta::{Checkpoint, CheckpointId, CheckpointKind, Ino, NewCheckpoint, Result, surplus};
 use crate::vfs::Time;
 
-use super::{meta, old_rows, schema, value};
+use super::{checkpoint_keep, meta, old_rows, schema, value};
 
 const TABLE: &str = "
 CREATE TABLE IF NOT EXISTS acetate_checkpoint (
@@ -126,7 +126,7 @@ pub fn unchanged(conn: &Connection) -> Result<Option<Checkpoint>> {
 /// Removes the oldest automatic checkpoints that are not kept, [`MAX_REMOVED`] at most, and not
 /// `needed`.
 pub fn remove_surplus(conn: &Connection, now: Time, needed: Option<CheckpointId>) -> Result<()> {
-    let mut surplus = surplus(&all(conn)?, now);
+    let mut surplus = surplus(&all(conn)?, now, checkpoint_keep::get(conn)?);
     surplus.retain(|id| Some(*id) != needed);
     // Newest first: each then hands over the least.
     surplus.into_iter().take(MAX_REMOVED).rev().try_for_each(|id| remove(conn, id).map(drop))
@@ -195,7 +195,7 @@ pub fn get(conn: &Connection, id: CheckpointId) -> Result<Option<Checkpoint>> {
 /// there.
 pub fn keep(conn: &Connection, id: CheckpointId) -> Result<bool> {
     let Some(found) = get(conn, id)? else { return Ok(false) };
-    if found.name.is_none() && found.kind.is_automatic() {
+    if found.is_automatic() {
         let mut keep =
             conn.prepare_cached("UPDATE acetate_checkpoint SET kind = ?2 WHERE id = ?1")?;
         keep.execute(params![id.0, CheckpointKind::Fork.as_str()])?;

@@ -64,6 +64,13 @@ pub const LOG_KEEP_ROWS: &str = "log_keep_rows";
 /// Maximum age of audit rows, in seconds; no row if unlimited.
 pub const LOG_KEEP_SECS: &str = "log_keep_secs";
 
+/// Number of automatic checkpoints that are always kept; no row if as usual.
+pub const CHECKPOINTS_NEWEST: &str = "checkpoints_newest";
+/// Age up to which one of each hour is kept, in seconds; no row if as usual.
+pub const CHECKPOINTS_HOURLY: &str = "checkpoints_hourly_secs";
+/// Age up to which one of each day is kept, in seconds; no row for any age.
+pub const CHECKPOINTS_DAILY: &str = "checkpoints_daily_secs";
+
 /// 1 if `acetate_past` has the needed facts of all rows deleted from the audit log.
 pub(super) const AUDIT_KEPT: &str = "audit_kept";
 

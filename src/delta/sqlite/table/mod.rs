@@ -4,6 +4,7 @@
 
 pub mod audit_bound;
 pub mod checkpoint;
+pub mod checkpoint_keep;
 pub mod chunk;
 pub mod copy_up;
 pub mod dentry;

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use rusqlite::params;
 
 use crate::delta::sqlite::file::session::{Session, open_read_only};
-use crate::delta::sqlite::table::{checkpoint, old_rows, value};
-use crate::delta::{ChangedRows, Checkpoint, CheckpointId, Result};
+use crate::delta::sqlite::table::{checkpoint, checkpoint_keep, old_rows, value};
+use crate::delta::{ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, Result};
 
 /// A checkpoint, and what is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,23 @@ impl Session {
     /// The session cannot be read.
     pub fn checkpoint(&self, id: CheckpointId) -> Result<Option<Checkpoint>> {
         checkpoint::get(&open_read_only(&self.path)?, id)
+    /// The automatic checkpoints that the session keeps.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn checkpoint_keep(&self) -> Result<CheckpointKeep> {
+        checkpoint_keep::get(&open_read_only(&self.path)?)
+    }
+
+    /// Stores which automatic checkpoints the session keeps. Call before the writer is opened.
+    ///
+    /// # Errors
+    /// As [`Session::record_base`].
+    pub fn record_checkpoint_keep(&mut self, keep: CheckpointKeep) -> Result<()> {
+        self.before_writer(|conn| match checkpoint_keep::get(conn)? == keep {
+            true => Ok(()),
+            false => checkpoint_keep::put(conn, keep),
+        })
     }
 
     /// Whether anything changed after a row of the audit log.

@@ -42,8 +42,10 @@ pub(super) struct SessionOptions {
     /// Automatic checkpoints that the session keeps from now on
     /// [default: 100,hourly=1d, then daily].
     ///
-    /// `N,hourly=AGE,daily=AGE`, or a part of it: the newest N, then one for each hour up to an
-    /// age, then one for each day up to another age. The session remembers it.
+    /// `N,hourly=AGE,daily=AGE,bytes=SIZE`, or a part of it: the newest N, then one for each hour
+    /// up to an age, then one for each day up to another age. The oldest go first while more than
+    /// SIZE is saved for all checkpoints [default: a quarter of the session's other content, at
+    /// least 256MiB]. The session remembers it.
     #[arg(long, value_name = "KEEP", value_parser = KeepCheckpointsConfig::parse)]
     #[arg(hide_short_help = true)]
     pub(super) keep_checkpoints: Option<KeepCheckpointsConfig>,

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::apply::undo_command;
 use super::change::connect;
+use super::checkpoint;
 use super::error::CliError;
 use super::hiding;
 use super::log::limit;
@@ -13,6 +14,7 @@ use super::quota::exports::{brief_json, with_session};
 use super::source::LookSource;
 use super::{Ending, quota, text};
 use crate::control::{Answer, ControlPeer, ExportUsage, Request, ServerStatus, UsageReport};
+use crate::delta::CheckpointSpace;
 use crate::delta::sqlite::{LogKeep, Session, SessionStats};
 use crate::inspect::apply::{KeptForUndo, UnfinishedApply, kept, unfinished};
 use crate::inspect::counts::ChangeCounts;
@@ -118,6 +120,9 @@ fn print(
     let keep = log_keep(opened);
     let bound = if keep.is_bound() { format!("; {}", limit::words(keep)) } else { String::new() };
     field("audit", format!("{rows}, {audit_bytes}{dropped}{bound}"))?;
+    if let Some(space) = checkpoint_space(opened) {
+        field("points", checkpoint::space_words(space))?;
+    }
     if let Some(kept) = kept(session) {
         field("undo", kept_line(session, &kept))?;
     }
@@ -136,6 +141,11 @@ fn killed(opened: &OpenSession) -> &'static str {
 /// The bounds of the session's audit log.
 fn log_keep(opened: &OpenSession) -> LogKeep {
     opened.session().log_keep().unwrap_or_default()
+}
+
+/// What the session's checkpoints take.
+fn checkpoint_space(opened: &OpenSession) -> Option<CheckpointSpace> {
+    opened.session().checkpoint_space().unwrap_or_default()
 }
 
 /// The content of the session, and its effects on the base.
@@ -284,6 +294,8 @@ fn json(
     let keep = log_keep(opened);
     json.insert("log_keep_rows".to_owned(), keep.rows.into());
     json.insert("log_keep_secs".to_owned(), keep.secs.into());
+    let space = checkpoint_space(opened).map(checkpoint::space_json);
+    json.insert("checkpoints".to_owned(), space.into());
     json.insert("undo".to_owned(), kept(session).as_ref().map(kept_json).into());
     if let Some(usage) = figures.usage {
         quota::put(&mut json, &UsageReport::new(usage, figures.limits));

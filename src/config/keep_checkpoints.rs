@@ -7,6 +7,7 @@ use toml::{Spanned, Value};
 
 use super::error::Result;
 use super::limits::{MAX_HOURLY_SECS, MAX_KEPT_CHECKPOINTS};
+use super::quota::{check_bytes, parse_bytes};
 use super::written::{KeepCheckpoints, SourceText};
 
 /// `keep_checkpoints`; what is `None` is as usual.
@@ -18,11 +19,13 @@ pub struct KeepCheckpointsConfig {
     pub hourly_secs: Option<u64>,
     /// Age up to which one for each day is kept, in seconds.
     pub daily_secs: Option<u64>,
+    /// Most bytes that what is saved for them takes.
+    pub max_bytes: Option<u64>,
 }
 
 /// What an error says was expected.
 const EXPECTED: &str =
-    "expected a number and ages, such as 100, or newest=100,hourly=24h,daily=30d";
+    "expected a number and ages, such as 100, or newest=100,hourly=24h,daily=30d,bytes=1GiB";
 
 impl KeepCheckpointsConfig {
     /// Parses the form of the command line: a number, or keys with values, separated by commas.
@@ -49,6 +52,10 @@ impl KeepCheckpointsConfig {
                     let secs = secs(value).ok_or_else(|| expected_age(key))?;
                     keep.daily_secs.replace(secs).is_none()
                 }
+                "bytes" => {
+                    let bytes = parse_bytes(value).ok_or("bytes is a size, such as 1GiB")?;
+                    keep.max_bytes.replace(bytes).is_none()
+                }
                 _ => return Err(EXPECTED.to_owned()),
             };
             if !is_new {
@@ -61,11 +68,12 @@ impl KeepCheckpointsConfig {
 
 impl fmt::Display for KeepCheckpointsConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { newest, hourly_secs, daily_secs } = self;
+        let Self { newest, hourly_secs, daily_secs, max_bytes } = self;
         let newest = newest.map(|newest| format!("newest={newest}"));
         let hourly = hourly_secs.map(|secs| format!("hourly={secs}s"));
         let daily = daily_secs.map(|secs| format!("daily={secs}s"));
-        let parts = [newest, hourly, daily].into_iter().flatten();
+        let bytes = max_bytes.map(|bytes| format!("bytes={bytes}"));
+        let parts = [newest, hourly, daily, bytes].into_iter().flatten();
         f.write_str(&parts.collect::<Vec<_>>().join(","))
     }
 }
@@ -76,8 +84,8 @@ pub(super) fn check(
     written: Option<&Spanned<KeepCheckpoints>>,
 ) -> Result<Option<KeepCheckpointsConfig>> {
     let Some(keep) = written else { return Ok(None) };
-    let KeepCheckpoints { newest, hourly, daily } = keep.get_ref();
-    if newest.is_none() && hourly.is_none() && daily.is_none() {
+    let KeepCheckpoints { newest, hourly, daily, bytes } = keep.get_ref();
+    if newest.is_none() && hourly.is_none() && daily.is_none() && bytes.is_none() {
         let what = "keep_checkpoints says which automatic checkpoints are kept";
         let hint = "such as keep_checkpoints = { newest = 100, hourly = \"24h\", daily = \"30d\" }";
         return Err(source.wrong(&keep.span(), what).with_hint(hint));
@@ -97,8 +105,9 @@ pub(super) fn check(
         check_hourly(secs).map_err(|why| wrong(at, why))?;
     }
     let daily_secs = age("daily", daily)?;
+    let max_bytes = check_bytes(source, bytes.as_ref())?;
     let newest = newest.as_ref().map(|newest| *newest.get_ref());
-    Ok(Some(KeepCheckpointsConfig { newest, hourly_secs, daily_secs }))
+    Ok(Some(KeepCheckpointsConfig { newest, hourly_secs, daily_secs, max_bytes }))
 }
 
 fn check_newest(newest: u64) -> std::result::Result<(), String> {
@@ -130,13 +139,13 @@ mod tests {
     fn what_is_kept_is_read() {
         let parse = |text: &str| {
             let parsed = KeepCheckpointsConfig::parse(text);
-            parsed.map(|keep| (keep.newest, keep.hourly_secs, keep.daily_secs))
+            parsed.map(|keep| (keep.newest, keep.hourly_secs, keep.daily_secs, keep.max_bytes))
         };
-        assert_eq!(parse("50"), Ok((Some(50), None, None)));
-        let all = Ok((Some(5), Some(12 * 3600), Some(14 * 86_400)));
-        assert_eq!(parse("newest=5,hourly=12h,daily=2w"), all);
-        assert_eq!(parse("5, daily=2 weeks, hourly = 12h"), all);
-        assert_eq!(parse("hourly=0s"), Ok((None, Some(0), None)));
+        assert_eq!(parse("50"), Ok((Some(50), None, None, None)));
+        let all = Ok((Some(5), Some(12 * 3600), Some(14 * 86_400), Some(1 << 30)));
+        assert_eq!(parse("newest=5,hourly=12h,daily=2w,bytes=1GiB"), all);
+        assert_eq!(parse("5, bytes=1 GiB, daily=2 weeks, hourly = 12h"), all);
+        assert_eq!(parse("hourly=0s"), Ok((None, Some(0), None, None)));
         for (text, why) in [
             ("", "expected a number and ages"),
             ("-1", "expected a number and ages"),
@@ -146,6 +155,7 @@ mod tests {
             ("hourly=367d", "at most 366 days"),
             ("daily=-1d", "daily is an age"),
             ("daily=1y", "daily is an age"),
+            ("bytes=1gib", "bytes is a size"),
             ("5,newest=6", "newest is given twice"),
         ] {
             let said = parse(text).unwrap_err();

@@ -83,6 +83,7 @@ pub(super) struct KeepCheckpoints {
     pub newest: Option<Spanned<u64>>,
     pub hourly: Option<Spanned<Value>>,
     pub daily: Option<Spanned<Value>>,
+    pub bytes: Option<Spanned<Value>>,
 }
 
 /// `keep_log`.

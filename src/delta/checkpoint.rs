@@ -193,12 +193,38 @@ pub struct CheckpointKeep {
     /// Of still older ones up to this age, in seconds, the newest of each day is kept; `None` for
     /// any age.
     pub daily_secs: Option<u64>,
+    /// Most bytes that rows saved for checkpoints take; `None` for a share of the session's other
+    /// content. The oldest automatic ones go first.
+    pub max_bytes: Option<u64>,
+}
+
+/// What the checkpoints of a session take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckpointSpace {
+    /// How many there are.
+    pub checkpoints: u64,
+    /// The size of the rows that are saved for them, in bytes; without the content, it is an
+    /// estimate.
+    pub saved_bytes: u64,
+    /// How much that may be.
+    pub max_bytes: u64,
+    /// Whether rows of a removed one are still to be handed over.
+    pub has_removed: bool,
+    /// The checkpoint that the bound takes next: too much is saved, and its removal frees some.
+    pub removable: Option<CheckpointId>,
+}
+
+impl CheckpointSpace {
+    /// Whether too much is saved, and no removal of an automatic checkpoint frees any.
+    pub fn is_stuck(&self) -> bool {
+        self.saved_bytes > self.max_bytes && !self.has_removed && self.removable.is_none()
+    }
 }
 
 impl Default for CheckpointKeep {
     fn default() -> Self {
         let hourly_secs = DAY_SECS.unsigned_abs();
-        Self { newest: KEPT_CHECKPOINTS as u64, hourly_secs, daily_secs: None }
+        Self { newest: KEPT_CHECKPOINTS as u64, hourly_secs, daily_secs: None, max_bytes: None }
     }
 }
 
@@ -289,7 +315,8 @@ mod tests {
         all[0].kind = fork;
         let kept = |newest: u64, hours: u64, days: Option<u64>| {
             let (hourly_secs, daily_secs) = (hours * 3600, days.map(|days| days * 86_400));
-            let keep = CheckpointKeep { newest, hourly_secs, daily_secs };
+            let keep =
+                CheckpointKeep { newest, hourly_secs, daily_secs, ..CheckpointKeep::default() };
             let gone = surplus(&all, Time { secs: now, nanos: 0 }, keep);
             all.len() - gone.len()
         };

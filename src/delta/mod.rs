@@ -17,9 +17,9 @@ mod usage;
 
 pub(crate) use checkpoint::surplus;
 pub use checkpoint::{
-    ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind, ForkOrigin,
-    KEPT_CHECKPOINTS, MadeCheckpoint, NewCheckpoint, RestoreOutcome, RestoreRequest, RestoredRows,
-    RestoredTree,
+    ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind, CheckpointSpace,
+    ForkOrigin, KEPT_CHECKPOINTS, MadeCheckpoint, NewCheckpoint, RestoreOutcome, RestoreRequest,
+    RestoredRows, RestoredTree,
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use original::Original;
@@ -216,6 +216,9 @@ pub trait ReadTxn {
     /// How much content is still to be copied from the base.
     fn pending_copies(&self) -> Result<PendingCopies>;
 
+    /// What the session's checkpoints take; `None` without any.
+    fn checkpoint_space(&self) -> Result<Option<CheckpointSpace>>;
+
     /// A symbolic link's target.
     fn symlink(&self, ino: Ino) -> Result<Option<Vec<u8>>>;
 
@@ -390,7 +393,7 @@ pub trait WriteTxn: ReadTxn {
     fn put_limits(&mut self, limits: Limits) -> Result<()>;
 
     /// Makes a checkpoint of the tree as it is in this transaction. From then on each row that
-    /// changes is saved first. After an automatic one, removes some of those that are not kept.
+    /// changes is saved first. After an automatic one, removes those that are not kept.
     fn create_checkpoint(&mut self, new: &NewCheckpoint) -> Result<MadeCheckpoint>;
 
     /// Says that the chunks which this operation stores next continue the copy-up of a file, or
@@ -408,12 +411,17 @@ pub trait WriteTxn: ReadTxn {
     /// the tree is valid afterwards. The caller writes the audit row.
     fn restore(&mut self, restore: &RestoreRequest) -> Result<RestoreOutcome>;
 
-    /// Removes a checkpoint, with what is saved for it alone; returns whether it was there.
+    /// Removes a checkpoint; returns whether it was there. What is saved for it alone is freed by
+    /// [`Self::free_removed`].
     fn remove_checkpoint(&mut self, id: CheckpointId) -> Result<bool>;
 
     /// Makes a checkpoint that retention may remove one that it keeps, because a fork begins there;
     /// returns whether it was there.
     fn keep_checkpoint(&mut self, id: CheckpointId) -> Result<bool>;
+
+    /// Frees what is saved for removed checkpoints alone: at most `most` rows, and few with much
+    /// content. Returns whether there may be more.
+    fn free_removed(&mut self, most: u32) -> Result<bool>;
 
     /// Declares whether a quota of bytes or files applies to the rest of this operation. Only then
     /// are audit rows beyond the log's bound dropped.

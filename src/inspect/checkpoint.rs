@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use super::error::{InspectError, Result};
 use super::opened::host;
 use crate::delta::sqlite::{ListedCheckpoint, Session};
-use crate::delta::{Checkpoint, CheckpointId, CheckpointKeep, StoreError, surplus};
+use crate::delta::{
+    Checkpoint, CheckpointId, CheckpointKeep, CheckpointSpace, StoreError, surplus,
+};
 use crate::vfs::Time;
 
 /// The longest name of a checkpoint, in bytes.
@@ -34,6 +36,14 @@ pub fn checkpoints(session: &Session) -> Result<Vec<Checkpoint>> {
 /// As [`checkpoints`].
 pub fn list_checkpoints(session: &Session) -> Result<Vec<ListedCheckpoint>> {
     session.list_checkpoints().map_err(|source| failed(session, source))
+}
+
+/// What the session's checkpoints take; `None` without any.
+///
+/// # Errors
+/// As [`checkpoints`].
+pub fn checkpoint_space(session: &Session) -> Result<Option<CheckpointSpace>> {
+    session.checkpoint_space().map_err(|source| failed(session, source))
 }
 
 /// Which automatic checkpoints the session keeps.

@@ -78,6 +78,7 @@ use quota::{Membership, QuotaAccount};
 use read_buffers::ReadBufferPool;
 use removed::RemovedOriginals;
 use tools::automatic::IdleCheckpoints;
+use tools::checkpoint_space::CheckpointRoom;
 use writer_memo::WriterMemo;
 
 pub use bulk::{BulkContent, BulkItem, Removal};
@@ -155,6 +156,7 @@ struct Core {
     originals: OriginalsTotal,
     removed: RemovedOriginals,
     checkpoints: IdleCheckpoints,
+    checkpoint_room: CheckpointRoom,
     caches: Caches,
     writer_memo: Arc<WriterMemo>,
     atimes: Atimes,
@@ -191,6 +193,7 @@ impl Core {
             originals: OriginalsTotal::default(),
             removed: RemovedOriginals::default(),
             checkpoints: IdleCheckpoints::default(),
+            checkpoint_room: CheckpointRoom::default(),
             caches: Caches::new(Arc::<CommitSequence>::default(), Arc::default()),
             writer_memo: Arc::new(WriterMemo::new()),
             atimes: Atimes::default(),
@@ -225,6 +228,7 @@ impl Overlay {
             originals: OriginalsTotal::default(),
             removed: RemovedOriginals::default(),
             checkpoints: IdleCheckpoints::new(parts.checkpoints),
+            checkpoint_room: CheckpointRoom::default(),
             caches: Caches::new(parts.worker.commits(), listings),
             writer_memo: Arc::new(WriterMemo::new()),
             atimes: Atimes::default(),

@@ -26,10 +26,11 @@ pub(super) fn of_mount(mount: &MountConfig) -> AutomaticCheckpoints {
 /// Which automatic checkpoints a session keeps.
 pub fn keep_of(config: KeepCheckpointsConfig) -> CheckpointKeep {
     let usual = CheckpointKeep::default();
-    let KeepCheckpointsConfig { newest, hourly_secs, daily_secs } = config;
+    let KeepCheckpointsConfig { newest, hourly_secs, daily_secs, max_bytes } = config;
     CheckpointKeep {
         newest: newest.unwrap_or(usual.newest),
         hourly_secs: hourly_secs.unwrap_or(usual.hourly_secs),
         daily_secs: daily_secs.or(usual.daily_secs),
+        max_bytes: max_bytes.or(usual.max_bytes),
     }
 }

@@ -326,6 +326,9 @@ impl Workspace {
         drop(opened);
         runtime.block_on(layers.overlay.keep_all_removed());
         let finished = runtime.block_on(layers.overlay.finish_copies(|_| {}));
+        if let Err(error) = runtime.block_on(layers.overlay.bound_checkpoints()) {
+            tracing::warn!(%error, "what removed checkpoints leave is not freed");
+        }
         runtime.block_on(layers.worker.shut_down())?;
         match finished {
             Ok(_) | Err(FsError::ReadOnly) => Ok(()),

@@ -51,6 +51,8 @@ pub struct RunningSession {
     watching: Option<JoinHandle<()>>,
     /// Makes checkpoints after changes.
     checkpoints: Option<JoinHandle<()>>,
+    /// Frees what removed checkpoints leave.
+    freeing: Option<JoinHandle<()>>,
     /// Prunes the audit log, with the signal to stop.
     pruning: Option<(JoinHandle<()>, Arc<Notify>)>,
 }
@@ -67,6 +69,10 @@ impl RunningSession {
             let overlay = Arc::clone(&layers.overlay);
             runtime.spawn(async move { overlay.checkpoint_when_idle().await })
         });
+        let freeing = (!layers.read_only).then(|| {
+            let overlay = Arc::clone(&layers.overlay);
+            runtime.spawn(async move { overlay.bound_checkpoints_in_background().await })
+        });
         let watching = (!layers.read_only).then(|| {
             let (file, overlay) = (layers.session.clone(), Arc::clone(&layers.overlay));
             runtime.spawn(session_file::watch(file, overlay))
@@ -77,7 +83,7 @@ impl RunningSession {
             let keep = log_bound::keep(file, overlay, layers.keep_log, Arc::clone(&stop));
             (runtime.spawn(keep), stop)
         });
-        Self { layers, copying, checkpoints, watching, pruning }
+        Self { layers, copying, checkpoints, freeing, watching, pruning }
     }
 
     /// Copies pending content and closes the session. `progress` is called at intervals with the
@@ -93,6 +99,10 @@ impl RunningSession {
     ) -> Result<std::result::Result<PendingCopies, FsError>> {
         if let Some(watching) = self.watching {
             watching.abort();
+        }
+        if let Some(freeing) = self.freeing {
+            // The next server continues.
+            freeing.abort();
         }
         if let Some(checkpoints) = self.checkpoints {
             checkpoints.abort();

@@ -173,3 +173,40 @@ fn a_session_remembers_which_it_keeps() {
         assert!(said.contains(why), "{wrong}: {said}");
     }
 }
+
+/// The bound is kept by the server, and by commands where there is none.
+#[test]
+fn what_is_saved_is_bounded_and_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let step = |number: u8| {
+        fs::write(dir.join("content"), vec![number; 200 << 10]).unwrap();
+        done(dir, &["cp", "s.db", "content", ":/file"]);
+        done(dir, &["tool", "run", "s.db", "step", "--", "true"]);
+    };
+    assert!(!done(dir, &["init", "s.db"]).contains("points"));
+    let server = Serving::start(dir, 1, &["s.db", "--keep-checkpoints", "bytes=500KiB"]);
+    (0..6).for_each(step);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while kinds(dir, "s.db").len() > 3 {
+        assert!(Instant::now() < deadline, "{:?}", kinds(dir, "s.db"));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    stop(server);
+    (6..12).for_each(step);
+    assert_eq!(kinds(dir, "s.db").len(), 3);
+    let status = done(dir, &["status", "s.db"]);
+    assert!(status.contains("points   3 checkpoints, 4"), "{status}");
+    assert!(status.contains("of at most 500.0 KiB") && !status.contains("frees"), "{status}");
+    // Three that a user wants: no removal makes room.
+    for name in ["one", "two", "three"] {
+        step(name.len() as u8);
+        done(dir, &["checkpoint", "create", "s.db", name]);
+    }
+    step(20);
+    step(21);
+    let listed = done(dir, &["checkpoint", "ls", "s.db"]);
+    let expected = "of at most 500.0 KiB; removing an automatic one frees nothing";
+    assert!(listed.contains(expected) && listed.contains(" one"), "{listed}");
+    done(dir, &["check", "s.db"]);
+}

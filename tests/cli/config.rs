@@ -134,7 +134,7 @@ hide = ["*.hidden"]
   keep_originals = "5MiB"
   keep_log = { days = 7 }
   checkpoints = "idle"
-  keep_checkpoints = { newest = 7, hourly = "12h" }
+  keep_checkpoints = { newest = 7, hourly = "12h", bytes = "1GiB" }
 
   [[export.mount]]
   at = "/below"
@@ -193,7 +193,8 @@ fn all_that_the_file_says_is_shown() {
   hide     *.hidden
   at       /       main.db over base, chunks of 8192 bytes, originals up to 5.0 MiB, log of 7 days,\
              \x20checkpoints idle:2, \
-             keeps the newest 7, then one an hour for 12 hours, then one a day
+             keeps the newest 7, then one an hour for 12 hours, then one a day; \
+             at most 1.0 GiB
   at       /below  memory over base, subtree /dir, read-only
   guard    /a.lines  JSON Lines
   guard    /b.lines  JSON Lines of schema.json
@@ -221,7 +222,8 @@ exports.toml: sound
     let keep_log = (&shown["mounts"][0]["keep_log_changes"], &shown["mounts"][0]["keep_log_days"]);
     assert_eq!(keep_log, (&Value::Null, &json!(7)));
     assert_eq!(shown["mounts"][0]["checkpoints"], "idle:2");
-    let keep = json!({ "newest": 7, "hourly_secs": 43_200, "daily_secs": null });
+    let keep =
+        json!({ "newest": 7, "hourly_secs": 43_200, "daily_secs": null, "max_bytes": 1 << 30 });
     assert_eq!(shown["mounts"][0]["keep_checkpoints"], keep);
     assert_eq!(shown["guards"][4]["rule"], "true argument (1.5 s at most)");
 }

@@ -27,7 +27,7 @@ fn paths_are_absolute_or_begin_at_the_files_folder() {
                 chunk_size = 4096\nkeep_originals = \"4MiB\"\n\
                 keep_log = { changes = 9, days = 2 }\n\
                 checkpoints = \"idle\"\n\
-                keep_checkpoints = { newest = 9, daily = \"30d\" }",
+                keep_checkpoints = { newest = 9, daily = \"30d\", bytes = 5 }",
             "at = \"/skills/on\"\nbase = \"skills/on\"\nephemeral = true",
             "at = \"/.agent\"\nsession = \"a.db\"\noptions = [\"ro\"]",
         ],
@@ -49,6 +49,7 @@ fn paths_are_absolute_or_begin_at_the_files_folder() {
     let keep = KeepCheckpointsConfig {
         newest: Some(9),
         daily_secs: Some(30 * 86_400),
+        max_bytes: Some(5),
         ..KeepCheckpointsConfig::default()
     };
     assert_eq!((mounts[0].keep_checkpoints, mounts[1].keep_checkpoints), (None, Some(keep)));

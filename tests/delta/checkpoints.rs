@@ -11,7 +11,7 @@ use acetate::delta::{
 };
 use acetate::vfs::{FileId, FileKind};
 
-use super::{Place, change, look, make, name, time};
+use super::{Place, change, content, look, make, name, time};
 use crate::support::check::assert_consistent;
 use crate::support::random::Random;
 
@@ -288,17 +288,66 @@ fn each_checkpoint_shows_the_rows_of_its_moment() {
                 }
                 _ => {}
             }
+            // What a removed one leaves is handed over row by row, between changes.
+            for _ in 0..rows.random.below(4) {
+                let most = 1 + rows.random.below(5) as u32;
+                change(&mut *writer, |txn| txn.free_removed(most).unwrap());
+                compare(&place, &rows.numbers, &known, seed);
+            }
             compare(&place, &rows.numbers, &known, seed);
         }
         let listed = session.checkpoints().unwrap();
         assert!(listed.iter().map(|one| one.id).eq(known.keys().copied()), "seed {seed}");
         for id in known.keys() {
             assert!(change(&mut *writer, |txn| txn.remove_checkpoint(*id).unwrap()));
+            assert!(!change(&mut *writer, |txn| txn.remove_checkpoint(*id).unwrap()));
         }
+        assert_eq!(session.checkpoints().unwrap(), [], "seed {seed}");
+        while change(&mut *writer, |txn| txn.free_removed(7).unwrap()) {}
+        assert_eq!(place.number("SELECT count(*) FROM acetate_checkpoint"), 0, "seed {seed}");
         assert_eq!(place.number("SELECT count(*) FROM acetate_old_fs_inode"), 0, "seed {seed}");
         assert_eq!(place.number("SELECT count(*) FROM acetate_old_fs_data"), 0, "seed {seed}");
         assert_eq!(place.number("SELECT count(*) FROM acetate_old_piece"), 0, "seed {seed}");
     }
+}
+
+/// A chunk that changed in part and then as a whole: its pieces are handed over before it.
+#[test]
+fn a_chunk_with_pieces_is_exact_between_two_steps() {
+    let place = Place::new();
+    let session = place.create_with(CHUNK);
+    let mut writer = session.writer().unwrap();
+    let ino = change(&mut *writer, |txn| make(txn, Ino::ROOT, "f", FileKind::Regular).ino);
+    let write = |writer: &mut dyn Writer, offset: u64, data: &[u8]| {
+        change(writer, |txn| {
+            let mut row = txn.inode(ino).unwrap().unwrap();
+            txn.write_data(&mut row, offset, data).unwrap();
+            txn.put_inode(&row).unwrap();
+        });
+    };
+    write(&mut *writer, 0, &vec![1; CHUNK as usize]);
+    let first = checkpoint(&mut *writer);
+    let second = checkpoint(&mut *writer);
+    write(&mut *writer, 100, &[2; 5000]);
+    write(&mut *writer, 12_000, &[3; 9]);
+    change(&mut *writer, |txn| {
+        let mut row = txn.inode(ino).unwrap().unwrap();
+        txn.truncate(&mut row, 0).unwrap();
+        txn.put_inode(&row).unwrap();
+    });
+    checkpoint(&mut *writer);
+    let shown = || look(&at(&place, &first), |txn| content(txn, ino));
+    assert!(shown() == vec![1; CHUNK as usize]);
+    assert!(change(&mut *writer, |txn| txn.remove_checkpoint(second.id).unwrap()));
+    let mut steps = 1;
+    while change(&mut *writer, |txn| txn.free_removed(1).unwrap()) {
+        steps += 1;
+        assert!(shown() == vec![1; CHUNK as usize], "step {steps}");
+    }
+    assert!(steps > 4, "pieces, the chunk and the inode: {steps}");
+    assert!(shown() == vec![1; CHUNK as usize]);
+    drop(writer);
+    assert_consistent(&place.path);
 }
 
 /// What the file calls a column runs no SQL.

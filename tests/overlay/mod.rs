@@ -5,6 +5,7 @@ mod automatic;
 mod bounds;
 mod broken_base;
 mod bulk;
+mod checkpoint_space;
 mod content;
 mod copy_up;
 mod creation;

@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, CheckpointId, Compacted, CopyUp, Ino, InodeRow, Limits, MadeCheckpoint, MergedPath,
-    NewCheckpoint, Original, PendingCopies, Poison, ReadTxn, Reader, RestoreOutcome,
-    RestoreRequest, Result, Store, StoreError, UnacknowledgedOp, UsageDelta, Whiteouts, WriteTxn,
-    Writer,
+    AuditRow, CheckpointId, CheckpointSpace, Compacted, CopyUp, Ino, InodeRow, Limits,
+    MadeCheckpoint, MergedPath, NewCheckpoint, Original, PendingCopies, Poison, ReadTxn, Reader,
+    RestoreOutcome, RestoreRequest, Result, Store, StoreError, UnacknowledgedOp, UsageDelta,
+    Whiteouts, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
@@ -279,6 +279,7 @@ macro_rules! reads {
             count_stored_chunks(ino: Ino, range: &Range<u64>) -> u64;
             pending_copy(from: Ino) -> Option<Ino>;
             pending_copies() -> PendingCopies;
+    checkpoint_space() -> Option<CheckpointSpace>;
             symlink(ino: Ino) -> Option<Vec<u8>>;
             is_whited_out(path: &MergedPath) -> bool;
             whited_out_at(path: &MergedPath) -> Option<i64>;
@@ -360,6 +361,7 @@ changes! {
     remove_checkpoint(id: CheckpointId) -> bool;
     keep_checkpoint(id: CheckpointId) -> bool;
     is_changed_since(seen: i64) -> bool;
+    free_removed(most: u32) -> bool;
     put_copied(file: Option<Ino>) -> ();
     prepare_restore(restore: &RestoreRequest) -> Option<RestoreOutcome>;
     restore(restore: &RestoreRequest) -> RestoreOutcome;

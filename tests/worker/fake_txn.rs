@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use acetate::base::BasePath;
 use acetate::delta::{
-    AuditRow, CheckpointId, CopyUp, Ino, InodeRow, Limits, MadeCheckpoint, MergedPath,
-    NewCheckpoint, Original, PendingCopies, ReadTxn, RestoreOutcome, RestoreRequest, StoreError,
-    UsageDelta, Whiteouts, WriteTxn,
+    AuditRow, CheckpointId, CheckpointSpace, CopyUp, Ino, InodeRow, Limits, MadeCheckpoint,
+    MergedPath, NewCheckpoint, Original, PendingCopies, ReadTxn, RestoreOutcome, RestoreRequest,
+    StoreError, UsageDelta, Whiteouts, WriteTxn,
 };
 use acetate::vfs::{FileId, Name, Time};
 
@@ -66,6 +66,10 @@ impl ReadTxn for Rows {
     }
 
     fn pending_copy(&self, _: Ino) -> Result<Option<Ino>> {
+        unimplemented!()
+    }
+
+    fn checkpoint_space(&self) -> Result<Option<CheckpointSpace>> {
         unimplemented!()
     }
 
@@ -305,6 +309,10 @@ impl WriteTxn for Rows {
     }
 
     fn keep_checkpoint(&mut self, _: CheckpointId) -> Result<bool> {
+        unimplemented!()
+    }
+
+    fn free_removed(&mut self, _: u32) -> Result<bool> {
         unimplemented!()
     }
 

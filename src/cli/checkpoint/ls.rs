@@ -4,17 +4,20 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
+use super::space_words;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
+use crate::delta::CheckpointSpace;
 use crate::delta::sqlite::ListedCheckpoint;
-use crate::inspect::checkpoint::list_checkpoints;
+use crate::inspect::checkpoint::{checkpoint_space, list_checkpoints};
 use crate::inspect::opened::open_session;
 
 /// List the checkpoints of a session, the oldest first.
 ///
 /// For each: its id, when it was made, its kind, how many paths changed since the one before it,
 /// the space of what is kept for it alone, its name and labels. Exits with 1 if there are none.
+/// `acetate status` shows what all of them take, and how much that may be.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// The session file; it may be served at the same time.
@@ -29,7 +32,8 @@ pub(in crate::cli) struct Args {
 
 /// Lists them.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let all = list_checkpoints(&open_session(&args.session)?)?;
+    let session = open_session(&args.session)?;
+    let all = list_checkpoints(&session)?;
     let mut out = Out::new();
     for listed in &all {
         match args.json {
@@ -40,6 +44,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     out.end()?;
     if all.is_empty() && !args.json {
         output::line(format_args!("the session has no checkpoints"));
+    }
+    if let Some(space) = checkpoint_space(&session)?.filter(CheckpointSpace::is_stuck) {
+        output::line(format_args!("{}", space_words(space)));
     }
     Ok(if all.is_empty() { Ending::Findings } else { Ending::Done })
 }

@@ -17,7 +17,7 @@ use super::source::SessionSource;
 use super::{Ending, text, time_args};
 use crate::control::{Answer, CheckpointText, Request};
 use crate::delta::sqlite::Session;
-use crate::delta::{Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind};
+use crate::delta::{Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind, CheckpointSpace};
 use crate::inspect::checkpoint::find_checkpoint;
 use crate::vfs::Time;
 
@@ -103,9 +103,30 @@ pub(super) fn before_command(session: &Path, label: (&str, &str)) -> bool {
     false
 }
 
+/// What a session's checkpoints take, in words.
+pub(super) fn space_words(space: CheckpointSpace) -> String {
+    let count = text::count(space.checkpoints, "checkpoint");
+    let (saved, most) = (text::bytes(space.saved_bytes), text::bytes(space.max_bytes));
+    let stuck = match space.is_stuck() {
+        true => "; removing an automatic one frees nothing (acetate checkpoint rm)",
+        false => "",
+    };
+    format!("{count}, {saved} saved for them, of at most {most}{stuck}")
+}
+
+/// The same as JSON.
+pub(super) fn space_json(space: CheckpointSpace) -> Value {
+    serde_json::json!({
+        "count": space.checkpoints,
+        "saved_bytes": space.saved_bytes,
+        "max_bytes": space.max_bytes,
+        "is_stuck": space.is_stuck(),
+    })
+}
+
 /// Which automatic checkpoints a session keeps, in words.
 pub(super) fn keep_words(keep: CheckpointKeep) -> String {
-    let CheckpointKeep { newest, hourly_secs, daily_secs } = keep;
+    let CheckpointKeep { newest, hourly_secs, daily_secs, max_bytes } = keep;
     let mut words = format!("keeps the newest {newest}");
     if hourly_secs > 0 {
         words.push_str(&format!(", then one an hour for {}", text::span(hourly_secs)));
@@ -117,13 +138,21 @@ pub(super) fn keep_words(keep: CheckpointKeep) -> String {
         }
         Some(_) => {}
     }
+    if let Some(bytes) = max_bytes {
+        words.push_str(&format!("; at most {}", text::bytes(bytes)));
+    }
     words
 }
 
 /// The same as JSON.
 pub(super) fn keep_json(keep: CheckpointKeep) -> Value {
-    let CheckpointKeep { newest, hourly_secs, daily_secs } = keep;
-    serde_json::json!({ "newest": newest, "hourly_secs": hourly_secs, "daily_secs": daily_secs })
+    let CheckpointKeep { newest, hourly_secs, daily_secs, max_bytes } = keep;
+    serde_json::json!({
+        "newest": newest,
+        "hourly_secs": hourly_secs,
+        "daily_secs": daily_secs,
+        "max_bytes": max_bytes,
+    })
 }
 
 /// How messages call a checkpoint.

@@ -12,7 +12,7 @@ use crate::cli::source::SessionSource;
 use crate::cli::{Ending, time_args};
 use crate::config::parse_bytes;
 use crate::delta::sqlite::ListedCheckpoint;
-use crate::delta::CheckpointKind;
+use crate::delta::{Checkpoint, CheckpointKind};
 use crate::inspect::checkpoint::{list_checkpoints, surplus_checkpoints};
 use crate::inspect::opened::open_session;
 

@@ -99,6 +99,7 @@ impl Overlay {
             needed: None,
         };
         let made = self.change_rows(false, move |txn| txn.create_checkpoint(&new)).await?;
+        self.core.checkpoint_room.background.wake();
         if let MadeCheckpoint::Made(made) = made {
             tracing::debug!(id = made.id.0, "made a checkpoint");
         }

@@ -22,15 +22,20 @@ impl Overlay {
             return Ok(MadeCheckpoint::Off);
         }
         let new = NewCheckpoint { time: (self.core.clock)(), ..new };
-        self.change_rows(true, move |txn| txn.create_checkpoint(&new)).await
+        let made = self.change_rows(true, move |txn| txn.create_checkpoint(&new)).await;
+        self.core.checkpoint_room.background.wake();
+        made
     }
 
-    /// Removes a checkpoint, and what is saved for it alone. Returns whether it was there.
+    /// Removes a checkpoint, and what is saved for it alone, in pieces between which clients'
+    /// changes run. Returns whether it was there.
     ///
     /// # Errors
     /// The session cannot be written.
     pub async fn remove_checkpoint(&self, id: CheckpointId) -> Result<bool, FsError> {
-        self.change_rows(true, move |txn| txn.remove_checkpoint(id)).await
+        let removed = self.change_rows(true, move |txn| txn.remove_checkpoint(id)).await?;
+        while self.free_removed().await? {}
+        Ok(removed)
     }
 
     /// Keeps a checkpoint from retention, because a fork begins there. Returns whether it was

@@ -15,12 +15,14 @@
 //! | `prune` | shortens the audit log |
 //! | `steps` | many changes by path in one transaction |
 //! | `checkpoint`, `automatic` | make and remove checkpoints; those that the server makes |
+//! | `checkpoint_space` | frees what removed checkpoints leave, and bounds them |
 //! | `restore` | goes back to one |
 //! | `seal` | folds our own tables into those of the specification |
 
 pub(super) mod automatic;
 pub(super) mod changes;
 mod checkpoint;
+pub(super) mod checkpoint_space;
 pub(super) mod data;
 mod discard;
 pub(super) mod discard_extent;

@@ -31,6 +31,7 @@ impl Overlay {
         if let Some(refused) = prepared.await? {
             return Ok(refused);
         }
+        self.core.checkpoint_room.background.wake();
         self.change_synced(caller, move |edit| {
             refuse_during_apply(edit)?;
             let done = edit.txn.restore(&RestoreRequest { time: edit.now, ..restore })?;

@@ -89,7 +89,9 @@ impl Overlay {
             }
             match txn.create_checkpoint(&safety)? {
                 MadeCheckpoint::Made(made) | MadeCheckpoint::Reused(made) => Ok(Some(made.id)),
-                MadeCheckpoint::NameTaken => Err(StoreError::corrupt("a checkpoint's name")),
+                MadeCheckpoint::NameTaken | MadeCheckpoint::Off => {
+                    Err(StoreError::corrupt("a safety checkpoint was not made"))
+                }
             }
         });
         let Some(before) = before.await? else { return Ok(StepsOutcome::ChangedSince) };

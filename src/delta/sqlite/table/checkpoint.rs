@@ -9,7 +9,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::delta::{Checkpoint, CheckpointId, CheckpointKind, Ino, NewCheckpoint, Result, surplus};
 use crate::vfs::Time;
 
-use super::{checkpoint_keep, meta, old_rows, schema, value};
+use super::removed_checkpoints::{self, REMOVED};
+use super::{checkpoint_keep, checkpoint_space, meta, old_rows, schema, value};
 
 const TABLE: &str = "
 CREATE TABLE IF NOT EXISTS acetate_checkpoint (
@@ -25,9 +26,6 @@ CREATE TABLE IF NOT EXISTS acetate_checkpoint (
   saved_bytes INTEGER
 )";
 
-/// Checkpoints that retention removes at once: no client waits for more.
-const MAX_REMOVED: usize = 4;
-
 const COLUMNS: &str =
     "id, name, kind, time, time_nsec, labels, last_op, next_ino, saved_rows, saved_bytes";
 
@@ -38,7 +36,8 @@ pub fn is_used(conn: &Connection) -> Result<bool> {
 
 /// Whether the session has a checkpoint.
 pub fn any(conn: &Connection) -> Result<bool> {
-    Ok(is_used(conn)? && conn.prepare("SELECT 1 FROM acetate_checkpoint")?.exists([])?)
+    let any = "SELECT 1 FROM acetate_checkpoint WHERE kind <> ?1";
+    Ok(is_used(conn)? && conn.prepare(any)?.exists([REMOVED])?)
 }
 
 /// Whether a checkpoint has this name.
@@ -118,18 +117,18 @@ pub fn unchanged(conn: &Connection) -> Result<Option<Checkpoint>> {
     if !schema::has_table(conn, "acetate_op")? {
         return Ok(None);
     }
-    let Some(newest) = all(conn)?.pop() else { return Ok(None) };
+    let Some(newest) = newest(conn)? else { return Ok(None) };
     let is_changed = is_changed_since(conn, newest.last_op)? || is_cut(conn, newest.last_op)?;
     Ok((!is_changed).then_some(newest))
 }
 
-/// Removes the oldest automatic checkpoints that are not kept, [`MAX_REMOVED`] at most, and not
-/// `needed`.
+/// Marks the automatic checkpoints that are not kept as removed, but not `needed`, nor those of the
+/// last restore.
 pub fn remove_surplus(conn: &Connection, now: Time, needed: Option<CheckpointId>) -> Result<()> {
     let mut surplus = surplus(&all(conn)?, now, checkpoint_keep::get(conn)?);
-    surplus.retain(|id| Some(*id) != needed);
-    // Newest first: each then hands over the least.
-    surplus.into_iter().take(MAX_REMOVED).rev().try_for_each(|id| remove(conn, id).map(drop))
+    let restored = checkpoint_space::of_last_restore(conn)?;
+    surplus.retain(|id| Some(*id) != needed && !restored.contains(&Some(*id)));
+    surplus.into_iter().try_for_each(|id| removed_checkpoints::mark(conn, id).map(drop))
 }
 
 /// Counts the rows of the newest checkpoint: no more are saved for it.
@@ -176,10 +175,21 @@ pub fn all(conn: &Connection) -> Result<Vec<Checkpoint>> {
     if !is_used(conn)? {
         return Ok(Vec::new());
     }
-    let sql = format!("SELECT {COLUMNS} FROM acetate_checkpoint ORDER BY id");
-    let mut statement = conn.prepare(&sql)?;
-    let all = statement.query_map([], read)?;
+    let sql = format!("SELECT {COLUMNS} FROM acetate_checkpoint WHERE kind <> ?1 ORDER BY id");
+    let mut statement = conn.prepare_cached(&sql)?;
+    let all = statement.query_map([REMOVED], read)?;
     Ok(all.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The newest checkpoint.
+fn newest(conn: &Connection) -> Result<Option<Checkpoint>> {
+    if !is_used(conn)? {
+        return Ok(None);
+    }
+    let sql = format!(
+        "SELECT {COLUMNS} FROM acetate_checkpoint WHERE kind <> ?1 ORDER BY id DESC LIMIT 1"
+    );
+    Ok(conn.prepare_cached(&sql)?.query_row([REMOVED], read).optional()?)
 }
 
 /// A checkpoint.
@@ -187,8 +197,8 @@ pub fn get(conn: &Connection, id: CheckpointId) -> Result<Option<Checkpoint>> {
     if !is_used(conn)? {
         return Ok(None);
     }
-    let sql = format!("SELECT {COLUMNS} FROM acetate_checkpoint WHERE id = ?1");
-    Ok(conn.prepare_cached(&sql)?.query_row([id.0], read).optional()?)
+    let sql = format!("SELECT {COLUMNS} FROM acetate_checkpoint WHERE id = ?1 AND kind <> ?2");
+    Ok(conn.prepare_cached(&sql)?.query_row(params![id.0, REMOVED], read).optional()?)
 }
 
 /// Makes a checkpoint that retention may remove one of the kind `fork`; returns whether it was
@@ -199,29 +209,6 @@ pub fn keep(conn: &Connection, id: CheckpointId) -> Result<bool> {
         let mut keep =
             conn.prepare_cached("UPDATE acetate_checkpoint SET kind = ?2 WHERE id = ?1")?;
         keep.execute(params![id.0, CheckpointKind::Fork.as_str()])?;
-    }
-    Ok(true)
-}
-
-/// Removes a checkpoint; returns whether it was there. The checkpoint before it gets the rows that
-/// it needs.
-pub fn remove(conn: &Connection, id: CheckpointId) -> Result<bool> {
-    if get(conn, id)?.is_none() {
-        return Ok(false);
-    }
-    let before =
-        "SELECT id, next_ino FROM acetate_checkpoint WHERE id < ?1 ORDER BY id DESC LIMIT 1";
-    let before = conn
-        .prepare_cached(before)?
-        .query_row([id.0], |row| Ok((CheckpointId(row.get(0)?), Ino(value::unsigned(row, 1)?))));
-    let before = before.optional()?;
-    old_rows::hand_over(conn, id, before)?;
-    conn.prepare_cached("DELETE FROM acetate_checkpoint WHERE id = ?1")?.execute([id.0])?;
-    if let Some((before, _)) = before {
-        let mut newest = conn.prepare_cached("SELECT 1 FROM acetate_checkpoint WHERE id > ?1")?;
-        if newest.exists([before.0])? {
-            store_count(conn, before)?;
-        }
     }
     Ok(true)
 }

@@ -71,6 +71,14 @@ pub const CHECKPOINTS_HOURLY: &str = "checkpoints_hourly_secs";
 /// Age up to which one of each day is kept, in seconds; no row for any age.
 pub const CHECKPOINTS_DAILY: &str = "checkpoints_daily_secs";
 
+/// Most bytes that rows saved for checkpoints take; no row if as usual.
+pub const CHECKPOINTS_BYTES: &str = "checkpoints_bytes";
+
+/// The checkpoint that the last restore went back to.
+pub const RESTORED_TO: &str = "restored_to";
+/// The checkpoint of the tree before the last restore.
+pub const RESTORED_FROM: &str = "restored_from";
+
 /// 1 if `acetate_past` has the needed facts of all rows deleted from the audit log.
 pub(super) const AUDIT_KEPT: &str = "audit_kept";
 

@@ -5,6 +5,7 @@
 pub mod audit_bound;
 pub mod checkpoint;
 pub mod checkpoint_keep;
+pub mod checkpoint_space;
 pub mod chunk;
 pub mod copy_up;
 pub mod dentry;
@@ -25,6 +26,7 @@ pub mod past;
 pub mod prune;
 pub mod quota;
 pub mod redirect;
+pub mod removed_checkpoints;
 pub mod schema;
 pub mod symlink;
 pub mod undone_rows;

@@ -184,31 +184,6 @@ fn chunk_at(conn: &Connection, at: CheckpointId, key: (i64, i64)) -> Result<Opti
     Ok(Some(data))
 }
 
-pub(super) fn hand_over(
-    conn: &Connection,
-    from: CheckpointId,
-    to: Option<(CheckpointId, Ino)>,
-) -> Result<()> {
-    let Some((to, next_ino)) = to else {
-        conn.execute("DELETE FROM acetate_old_piece WHERE checkpoint = ?1", [from.0])?;
-        return Ok(());
-    };
-    // A whole chunk of `to` is of an earlier moment than each of these pieces.
-    conn.execute(
-        "DELETE FROM acetate_old_piece AS p WHERE p.checkpoint = ?1 AND (p.ino >= ?3 OR EXISTS
-           (SELECT 1 FROM acetate_old_piece o WHERE o.ino = p.ino AND o.chunk_index = p.chunk_index
-              AND o.piece = p.piece AND o.checkpoint = ?2) OR EXISTS
-           (SELECT 1 FROM acetate_old_fs_data o WHERE o.ino = p.ino
-              AND o.chunk_index = p.chunk_index AND o.checkpoint = ?2))",
-        params![from.0, to.0, next_ino.0.cast_signed()],
-    )?;
-    conn.execute(
-        "UPDATE acetate_old_piece SET checkpoint = ?2 WHERE checkpoint = ?1",
-        [from.0, to.0],
-    )?;
-    Ok(())
-}
-
 pub(super) fn count(conn: &Connection, id: CheckpointId) -> Result<(u64, u64)> {
     let mut count = conn.prepare_cached(
         "SELECT count(*), ifnull(sum(length(data)), 0) FROM acetate_old_piece

@@ -311,38 +311,6 @@ pub fn any_saved(conn: &Connection, at: CheckpointId) -> Result<bool> {
     Ok(false)
 }
 
-/// Gives the rows of the checkpoint `from` to `to`, an older one without another between them:
-/// those that `to` has not saved itself, and whose objects it had. Without `to`, deletes them.
-pub fn hand_over(
-    conn: &Connection,
-    from: CheckpointId,
-    to: Option<(CheckpointId, Ino)>,
-) -> Result<()> {
-    // Pieces first: they belong before a whole chunk of the same checkpoint.
-    old_pieces::hand_over(conn, from, to)?;
-    for table in &TREE_TABLES {
-        let old = table.old();
-        let Some((to, next_ino)) = to else {
-            conn.execute(&format!("DELETE FROM {old} WHERE checkpoint = ?1"), [from.0])?;
-            continue;
-        };
-        let is_later =
-            table.number.map(|n| format!("{old}.{n} >= {} OR", next_ino.0.cast_signed()));
-        conn.execute(
-            &format!(
-                "DELETE FROM {old} WHERE checkpoint = ?1 AND ({} EXISTS
-                   (SELECT 1 FROM {old} o WHERE {} AND o.checkpoint = ?2))",
-                is_later.unwrap_or_default(),
-                table.same_key("o", &old)
-            ),
-            [from.0, to.0],
-        )?;
-        let hand = format!("UPDATE {old} SET checkpoint = ?2 WHERE checkpoint = ?1");
-        conn.execute(&hand, [from.0, to.0])?;
-    }
-    Ok(())
-}
-
 /// The saved rows without a checkpoint: table and number of the checkpoint.
 pub fn without_checkpoint(conn: &Connection) -> Result<Vec<(String, i64)>> {
     let mut found = Vec::new();

@@ -5,8 +5,10 @@ use std::collections::HashSet;
 use rusqlite::params;
 
 use crate::delta::sqlite::file::session::{Session, open_read_only};
-use crate::delta::sqlite::table::{checkpoint, checkpoint_keep, old_rows, value};
-use crate::delta::{ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, Result};
+use crate::delta::sqlite::table::{checkpoint, checkpoint_keep, checkpoint_space, old_rows, value};
+use crate::delta::{
+    ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, CheckpointSpace, Result,
+};
 
 /// A checkpoint, and what is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,12 +39,24 @@ impl Session {
     /// The session cannot be read.
     pub fn checkpoint(&self, id: CheckpointId) -> Result<Option<Checkpoint>> {
         checkpoint::get(&open_read_only(&self.path)?, id)
+    }
+
     /// The automatic checkpoints that the session keeps.
     ///
     /// # Errors
     /// The session cannot be read.
     pub fn checkpoint_keep(&self) -> Result<CheckpointKeep> {
         checkpoint_keep::get(&open_read_only(&self.path)?)
+    }
+
+    /// What the checkpoints take; `None` without any.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn checkpoint_space(&self) -> Result<Option<CheckpointSpace>> {
+        let conn = open_read_only(&self.path)?;
+        let snapshot = conn.unchecked_transaction()?;
+        checkpoint_space::get(&snapshot)
     }
 
     /// Stores which automatic checkpoints the session keeps. Call before the writer is opened.

@@ -208,7 +208,9 @@ fn put_meta(from: &Connection, to: &Connection, (at, host): (&Checkpoint, &Host)
     // (invariant M4).
     meta::put(to, meta::CLEAN, 1)?;
     meta::put(to, meta::LAST_DENTRY, dentry::last_id(to)?)?;
-    meta::delete(to, meta::LATE_OP)?;
+    for key in [meta::LATE_OP, meta::RESTORED_TO, meta::RESTORED_FROM] {
+        meta::delete(to, key)?;
+    }
     let of: Option<String> = meta::get(from, meta::SESSION_ID)?;
     meta::put(to, meta::FORK_OF, of)?;
     meta::put(to, meta::FORK_POINT, at.id.0)

@@ -19,8 +19,8 @@ use crate::delta::sqlite::table::inode_numbers::InodeNumbers;
 use crate::delta::sqlite::table::old_restore::{self, RestoreNeeds};
 use crate::delta::sqlite::table::op::{ClientTexts, LastAuditRow};
 use crate::delta::sqlite::table::{
-    checkpoint, copy_up, dentry, inode, link, old_rows, opaque, origin, original, prune, quota,
-    redirect, symlink, whiteout,
+    checkpoint, checkpoint_space, copy_up, dentry, inode, link, old_rows, opaque, origin, original,
+    prune, quota, redirect, removed_checkpoints, symlink, whiteout,
 };
 use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
 
@@ -150,12 +150,14 @@ impl OpenBatch {
 
     fn create_safety_checkpoint(&mut self, restore: &RestoreRequest) -> Result<CheckpointId> {
         let safety = NewCheckpoint::before_restore(restore.to, restore.time);
-        match self.create_checkpoint(&safety)? {
-            MadeCheckpoint::Made(made) | MadeCheckpoint::Reused(made) => Ok(made.id),
+        let before = match self.create_checkpoint(&safety)? {
+            MadeCheckpoint::Made(made) | MadeCheckpoint::Reused(made) => made.id,
             MadeCheckpoint::NameTaken | MadeCheckpoint::Off => {
-                Err(StoreError::corrupt("a checkpoint without a name"))
+                return Err(StoreError::corrupt("a checkpoint without a name"));
             }
-        }
+        };
+        self.change(|conn| checkpoint_space::put_last_restore(conn, restore.to, before))?;
+        Ok(before)
     }
 
     /// The session's whole usage; `None` while usage is not counted.
@@ -421,7 +423,7 @@ impl WriteTxn for OpenBatch {
         }
         self.has_checkpoint = None;
         self.change(|conn| {
-            let removed = checkpoint::remove(conn, id)?;
+            let removed = removed_checkpoints::mark(conn, id)?;
             if !checkpoint::any(conn)? {
                 old_rows::unwatch(conn)?;
             }
@@ -435,6 +437,10 @@ impl WriteTxn for OpenBatch {
 
     fn keep_checkpoint(&mut self, id: CheckpointId) -> Result<bool> {
         Ok(self.has_checkpoint()? && self.change(|conn| checkpoint::keep(conn, id))?)
+    }
+
+    fn free_removed(&mut self, most: u32) -> Result<bool> {
+        self.change(|conn| removed_checkpoints::hand_over_piece(conn, most))
     }
 
     fn bound_audit(&mut self, applies: bool) {

@@ -6,14 +6,16 @@ use rusqlite::Connection;
 
 use crate::base::BasePath;
 use crate::delta::{
-    Ino, InodeRow, Limits, MergedPath, Original, PendingCopies, ReadTxn, Result, Whiteouts,
+    CheckpointSpace, Ino, InodeRow, Limits, MergedPath, Original, PendingCopies, ReadTxn, Result,
+    Whiteouts,
 };
 use crate::vfs::{FileId, Name, Time};
 
 use super::negative_cache::NegativeCache;
 use crate::delta::sqlite::table::chunk::{self, Chunks};
 use crate::delta::sqlite::table::{
-    copy_up, dentry, inode, link, opaque, origin, original, quota, redirect, symlink, whiteout,
+    checkpoint_space, copy_up, dentry, inode, link, opaque, origin, original, quota, redirect,
+    symlink, whiteout,
 };
 
 /// A connection inside a transaction.
@@ -88,6 +90,10 @@ impl<T: Snapshot> ReadTxn for T {
 
     fn pending_copy(&self, from: Ino) -> Result<Option<Ino>> {
         copy_up::first_from(self.conn()?, from)
+    }
+
+    fn checkpoint_space(&self) -> Result<Option<CheckpointSpace>> {
+        checkpoint_space::get(self.conn()?)
     }
 
     fn pending_copies(&self) -> Result<PendingCopies> {

@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod at;
+mod checkpoints;
 mod fixture;
 mod growth;
 mod load;
@@ -29,12 +30,17 @@ const USAGE: &str = "\
 usage: load make-tree DIR
        load make-files DIR COUNT
        load make-session SESSION COUNT
+       load make-checkpoints SESSION COUNT
+       load time WHAT COMMAND...
        load serve-stock SESSION BASE ADDRESS
        load run SERVER NFS-ADDRESS MOUNT-ADDRESS EXPORT CONNECTIONS ROUND MILLISECONDS
                 [OPERATION...]
        load WORK SERVER NFS-ADDRESS MOUNT-ADDRESS EXPORT ARGUMENT...
 WORK and its arguments: scale FILES ROUND MILLISECONDS; dirty ROUND FILES; start-up WHAT COMMAND...;
-       mount; walk ENTRIES; storm CONNECTIONS MILLISECONDS; first-byte SESSION; fill SESSION BYTES
+       mount; walk ENTRIES; storm CONNECTIONS MILLISECONDS; first-byte SESSION; fill SESSION BYTES;
+       checkpoint SESSION WHAT CHANGES; restore SESSION WHAT CHANGES; chmod COUNT; make-watched;
+       beside WHAT COMMAND...; remove-all;
+       look or tax OTHER-NFS-ADDRESS SESSION WHAT MILLISECONDS
 With SERVER_PID in the environment, results have the server's processor time as well.";
 
 fn main() -> ExitCode {
@@ -57,6 +63,10 @@ fn start(args: &[String]) -> Result<()> {
         ["make-tree", dir] => fixture::make(Path::new(dir)),
         ["make-files", dir, count] => many::make_files(Path::new(dir), count.parse()?),
         ["make-session", session, count] => many::make_session(Path::new(session), count.parse()?),
+        ["make-checkpoints", session, count] => {
+            many::make_checkpoints(Path::new(session), count.parse()?)
+        }
+        ["time", what, ref command @ ..] => checkpoints::command(what, command),
         ["serve-stock", session, base, address] => {
             stock::serve(Path::new(session), Path::new(base), address)
         }
@@ -92,6 +102,28 @@ fn do_work(work: &str, at: &At, args: &[&str]) -> Result<()> {
         }
         ("first-byte", [session]) => growth::first_byte(at, Path::new(session)),
         ("fill", [session, bytes]) => growth::fill(at, Path::new(session), bytes.parse()?),
+        _ => checkpoint_work(work, at, args),
+    }
+}
+
+fn checkpoint_work(work: &str, at: &At, args: &[&str]) -> Result<()> {
+    match (work, args) {
+        ("checkpoint", [session, what, changes]) => {
+            checkpoints::create(at, Path::new(session), what, changes.parse()?)
+        }
+        ("restore", [session, what, changes]) => {
+            checkpoints::restore(at, Path::new(session), what, changes.parse()?)
+        }
+        ("chmod", [count]) => checkpoints::chmod(at, count.parse()?),
+        ("make-watched", []) => checkpoints::make_watched(at),
+        ("beside", [what, command @ ..]) => checkpoints::beside(at, what, command),
+        ("remove-all", []) => checkpoints::remove_all(at),
+        ("look" | "tax", [other, session, what, time]) => {
+            let measure = if work == "look" { checkpoints::look } else { checkpoints::tax };
+            let without = At::new(&at.server, other, other, &at.export)?;
+            let time = Duration::from_millis(time.parse()?);
+            measure(at, &without, Path::new(session), what, time)
+        }
         _ => Err(USAGE.into()),
     }
 }

@@ -1,12 +1,14 @@
 //! Trees and sessions of very many files, all made without a server.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use acetate::delta::sqlite::{CreateOptions, Host, Session};
+use acetate::delta::sqlite::{CreateOptions, Host, OpenMode, Session};
 use acetate::delta::{
-    AuditProcedure, AuditRow, AuditSet, Ino, InodeRow, MergedPath, Store, StoreError, WriteTxn,
+    AuditProcedure, AuditRow, AuditSet, CheckpointKind, Ino, InodeRow, MergedPath, NewCheckpoint,
+    Store, StoreError, WriteTxn,
 };
 use acetate::vfs::{Device, FileKind, Name, Time};
 
@@ -68,6 +70,27 @@ pub fn make_session(path: &Path, count: usize) -> Result<()> {
     Ok(())
 }
 
+/// Makes a session of [`PER_DIR`] files, and `count` checkpoints in it, each before a SETATTR of one
+/// of the files.
+pub fn make_checkpoints(path: &Path, count: usize) -> Result<()> {
+    make_session(path, PER_DIR)?;
+    let host = Host::current()?;
+    let session = Session::open(path, OpenMode::Serve, &host)?;
+    let mut writer = session.writer()?;
+    let maker = Maker { now: host.now, left: 0 };
+    let dir = Name::new(dir_name(0).as_bytes())?;
+    for first in (0..count).step_by(PER_DIR) {
+        writer.begin(false)?;
+        for file in 0..PER_DIR.min(count - first) {
+            let name = Name::new(file_name(file).as_bytes())?;
+            maker.checkpoint(writer.txn(), &MergedPath::root().join(&dir).join(&name))?;
+        }
+        writer.commit()?;
+    }
+    writer.close()?;
+    Ok(())
+}
+
 struct Maker {
     now: Time,
     /// Changes that still fit into the open commit.
@@ -103,6 +126,27 @@ impl Maker {
         txn.record(&self.audit(AuditProcedure::Create, path, &row))?;
         let write = self.audit(AuditProcedure::Write, path, &row);
         txn.record(&AuditRow { offset: Some(0), length: Some(row.size), ..write })
+    }
+
+    /// Makes a checkpoint, and changes the mode of the file `path`, in a directory of the root.
+    fn checkpoint(&self, txn: &mut dyn WriteTxn, path: &MergedPath) -> Result<()> {
+        let new = NewCheckpoint {
+            name: None,
+            kind: CheckpointKind::Manual,
+            labels: BTreeMap::new(),
+            time: self.now,
+            reuses: false,
+            needed: None,
+        };
+        txn.create_checkpoint(&new)?;
+        let mut ino = Ino::ROOT;
+        for name in path.names() {
+            ino = txn.dentry(ino, &name)?.ok_or("there is no such file")?;
+        }
+        let mut row = txn.inode(ino)?.ok_or("there is no such object")?;
+        row.mode ^= 0o111;
+        txn.put_inode(&row)?;
+        Ok(txn.record(&self.audit(AuditProcedure::Setattr, path, &row))?)
     }
 
     fn row(&self, ino: Ino, kind: FileKind) -> InodeRow {

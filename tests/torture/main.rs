@@ -10,6 +10,7 @@
 //! | `power_cut` | what survives the machine |
 //! | `faults` | what a failing disk costs |
 //! | `faults/opening` | what it costs a session that is being opened |
+//! | `going_back` | what survives while checkpoints are made, restored and removed |
 //! | `gathered` | how the log is written |
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -18,6 +19,7 @@ mod disk;
 mod faults;
 #[cfg(feature = "fast-io")]
 mod gathered;
+mod going_back;
 mod ground;
 mod life;
 mod power_cut;

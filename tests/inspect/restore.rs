@@ -333,3 +333,61 @@ fn an_exclusive_create_from_before_is_not_known_again() {
     restore(&world, &checkpoint);
     assert_eq!(world.create("file", how()).unwrap_err(), FsError::Exists);
 }
+
+/// Other programs save no rows: what they made goes, what they removed stays removed, and the
+/// session is sound.
+#[test]
+fn a_restore_after_changes_by_another_program_leaves_a_sound_session() {
+    let mut world = World::new("base \"base\"\n");
+    for path in ["dir", "goes", "goes/sub"] {
+        world.mkdir(path).unwrap();
+    }
+    for path in ["dir/own", "goes/sub/file", "linked", "moved", "kept"] {
+        world.put(path, "then");
+    }
+    let checkpoint = world.checkpoint();
+    let then = tree(&world, None);
+    for path in ["dir/own", "goes/sub/file", "linked", "kept"] {
+        world.put(path, "later");
+    }
+    world.rename("dir", "renamed").unwrap();
+    world.rename("moved", "moved on").unwrap();
+    world.put("goes/sub/new", "new");
+    world.remove("goes/sub/new").unwrap();
+    let number = |path: &str| world.stat(path).fileid.0.cast_signed();
+    let numbers =
+        ["renamed", "goes", "goes/sub", "goes/sub/file", "linked", "moved on"].map(number);
+    let [renamed, goes, sub, file, linked, moved] = numbers;
+    let gone = format!("{goes}, {sub}, {file}");
+    world.close();
+    world
+        .sql()
+        .execute_batch(&format!(
+            "INSERT INTO fs_inode (mode, nlink, size, atime, mtime, ctime)
+               VALUES (16877, 1, 0, 5, 5, 5);
+             INSERT INTO fs_dentry (name, parent_ino, ino) SELECT 'by', 1, max(ino) FROM fs_inode;
+             INSERT INTO fs_dentry (name, parent_ino, ino) VALUES ('further', 1, {linked});
+             UPDATE fs_inode SET nlink = 2 WHERE ino = {linked};
+             UPDATE fs_dentry SET name = 'theirs' WHERE ino IN ({renamed});
+             UPDATE fs_dentry SET name = 'their file' WHERE ino = {moved};
+             DELETE FROM fs_data WHERE ino = {file};
+             DELETE FROM fs_dentry WHERE ino IN ({gone});
+             DELETE FROM fs_inode WHERE ino IN ({gone});
+             DELETE FROM acetate_inode WHERE ino IN ({gone});"
+        ))
+        .unwrap();
+    world.open_again();
+    restore(&world, &checkpoint);
+    let now = tree(&world, None);
+    let names: Vec<_> = now.keys().map(String::as_str).collect();
+    let expected =
+        ["/", "/base", "/dir", "/dir/own", "/further", "/kept", "/linked", "/moved", "/their file"];
+    assert_eq!(names, expected);
+    for path in ["/dir/own", "/kept"] {
+        let what = |tree: &BTreeMap<String, String>| without_ctimes(tree)[path].clone();
+        assert_eq!(what(&now), what(&then));
+    }
+    assert_eq!((world.stat("linked").nlink, world.stat("moved").nlink), (2, 2));
+    assert_eq!(world.cat("linked"), "then");
+    world.close();
+}

@@ -15,6 +15,7 @@ pub mod inode;
 pub mod inode_numbers;
 pub mod link;
 pub mod meta;
+pub mod old_foreign;
 pub mod old_pieces;
 pub mod old_restore;
 pub mod old_rows;

@@ -11,7 +11,7 @@ use crate::delta::{Checkpoint, Ino, RestoredRows, Result};
 use crate::vfs::Time;
 
 use super::old_rows::{TREE_TABLES, TreeTable, of};
-use super::{checkpoint, meta, old_pieces, past, value};
+use super::{checkpoint, meta, old_foreign, old_pieces, past, value};
 
 /// Sets the tree's rows to those of the checkpoint `to`, in the caller's transaction. Objects that
 /// change get a ctime of `now`, or a later one than before.
@@ -42,6 +42,7 @@ pub fn restore(
     for table in &TREE_TABLES {
         table.insert_then(conn, to.next_ino)?;
     }
+    old_foreign::mend(conn, to.next_ino)?;
     forget_unsaved(conn)?;
     sync_fs_origin(conn)?;
     let dirs = changed_dirs(conn)?;
@@ -230,8 +231,10 @@ fn sync_fs_origin(conn: &Connection) -> Result<()> {
 
 /// The directories that changed and are there now.
 fn changed_dirs(conn: &Connection) -> Result<Vec<Ino>> {
-    let mut dirs =
-        conn.prepare("SELECT ino FROM temp.then_fs_inode WHERE mode & 61440 = 16384 ORDER BY ino")?;
+    let mut dirs = conn.prepare(
+        "SELECT ino FROM temp.then_fs_inode t WHERE mode & 61440 = 16384
+           AND EXISTS (SELECT 1 FROM main.fs_inode i WHERE i.ino = t.ino) ORDER BY ino",
+    )?;
     let dirs = dirs.query_map([], |row| Ok(Ino(value::unsigned(row, 0)?)))?;
     Ok(dirs.collect::<rusqlite::Result<_>>()?)
 }

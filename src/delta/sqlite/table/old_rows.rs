@@ -61,7 +61,7 @@ const OLD: &str = "acetate_old_";
 const PENDING: &str = "acetate_copy_up";
 
 /// The table with the objects.
-const INODES: &str = "fs_inode";
+pub(super) const INODES: &str = "fs_inode";
 
 /// The table with the entries of directories.
 const DENTRIES: &str = "fs_dentry";

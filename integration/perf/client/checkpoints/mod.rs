@@ -23,6 +23,10 @@ use super::rpc::Result;
 
 /// Times that something is repeated of which the median is told.
 const TIMES: usize = 30;
+/// The same for a command that takes long.
+const FEW_TIMES: usize = 5;
+/// The time after which no more than these are made.
+const ENOUGH: Duration = Duration::from_secs(5);
 /// Between two checkpoints or restores, so that the one before is done in every way.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -82,7 +86,7 @@ pub fn create(at: &At, session: &Path, what: &str, changes: usize) -> Result<()>
     checkpointer.create()?;
     let mut times = Vec::new();
     // Many changes take longer than what is measured.
-    let count = if changes > TIMES { TIMES / 6 } else { TIMES };
+    let count = if changes > TIMES { FEW_TIMES } else { TIMES };
     for _ in 0..count {
         for _ in 0..changes {
             files.chmod_next()?;
@@ -118,10 +122,10 @@ pub fn chmod(at: &At, count: usize) -> Result<()> {
     (0..count).try_for_each(|_| files.chmod_next())
 }
 
-/// Runs a command `TIMES` times, and says what it took.
+/// Runs a command `TIMES` times, or for some seconds, and says what it took.
 pub fn command(what: &str, command: &[&str]) -> Result<()> {
-    let mut times = Vec::new();
-    for _ in 0..TIMES {
+    let (mut times, start) = (Vec::new(), Instant::now());
+    while times.len() < FEW_TIMES || times.len() < TIMES && start.elapsed() < ENOUGH {
         times.push(run(command)?);
         thread::sleep(PAUSE);
     }

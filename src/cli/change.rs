@@ -13,7 +13,7 @@ use crate::control::{
     Answer, ConnectError, ControlConnection, ControlError, Reading, Refusal, Request,
 };
 use crate::delta::MergedPath;
-use crate::workspace::Workspace;
+use crate::workspace::{Error as WorkspaceError, Workspace};
 
 /// Attempts to find a server that holds the session but does not answer yet, or no longer.
 const ATTEMPTS: u32 = 20;
@@ -73,10 +73,7 @@ impl SessionChanger {
 
     /// Performs a request.
     pub(super) fn ask(&mut self, request: Request) -> Result<Answer, CliError> {
-        match &mut self.0 {
-            ChangerKind::Served(server) => Ok(server.ask(&request)?),
-            ChangerKind::Here(workspace) => Ok(workspace.perform(request)?),
-        }
+        Ok(self.perform(request, None)??)
     }
 
     /// Performs a request that has content.
@@ -85,9 +82,36 @@ impl SessionChanger {
         request: Request,
         content: Reading<'_>,
     ) -> Result<Answer, CliError> {
+        Ok(self.perform(request, Some(content))??)
+    }
+
+    /// Performs a request, and returns a refusal as such.
+    pub(super) fn perform(
+        &mut self,
+        request: Request,
+        content: Option<Reading<'_>>,
+    ) -> Result<Result<Answer, Refusal>, CliError> {
         match &mut self.0 {
-            ChangerKind::Served(server) => Ok(server.ask_with(&request, content)?),
-            ChangerKind::Here(workspace) => Ok(workspace.perform_with(request, content)?),
+            ChangerKind::Served(server) => {
+                let answer = match content {
+                    Some(content) => server.ask_with(&request, content),
+                    None => server.ask(&request),
+                };
+                match answer {
+                    Err(ControlError::Refused(refusal)) => Ok(Err(refusal)),
+                    answer => Ok(Ok(answer?)),
+                }
+            }
+            ChangerKind::Here(workspace) => {
+                let answer = match content {
+                    Some(content) => workspace.perform_with(request, content),
+                    None => workspace.perform(request),
+                };
+                match answer {
+                    Err(WorkspaceError::Refused(refusal)) => Ok(Err(refusal)),
+                    answer => Ok(Ok(answer?)),
+                }
+            }
         }
     }
 

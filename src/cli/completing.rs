@@ -15,8 +15,8 @@ use clap_complete::engine::{
 };
 use clap_complete::env::CompleteEnv;
 
-use super::text;
 use super::tree_paths::TreePaths;
+use super::{mcp, text};
 use crate::delta::AuditProcedure;
 use crate::delta::sqlite::{AgentAccess, Order};
 use crate::inspect::diff::{DiffOptions, diff};
@@ -82,6 +82,7 @@ fn completed(command: Command, is_bash: bool) -> Command {
             ("PATH", _) => tree_paths,
             ("CHECKPOINT", _) => checkpoints,
             ("KEY", _) => keys,
+            ("TOOL", "mcp") => mcp_tools,
             ("TOOL", _) => tools,
             ("EXPORT", _) => exports,
             ("OP", _) => operations,
@@ -314,6 +315,12 @@ fn operations(word: &[u8]) -> Option<Vec<Vec<u8>>> {
         false => name.to_ascii_lowercase(),
     });
     let names = names.into_iter().map(String::into_bytes);
+    Some(names.filter(|name| name.starts_with(word)).collect())
+}
+
+/// The tools of `mcp`.
+fn mcp_tools(word: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let names = mcp::tool_names().map(|name| name.as_bytes().to_vec());
     Some(names.filter(|name| name.starts_with(word)).collect())
 }
 

@@ -198,6 +198,13 @@ const EXAMPLES: &[(&[&str], &str)] = &[
   acetate tool ls work.db",
     ),
     (
+        &["mcp"],
+        "Examples:
+  acetate mcp work.db                        an agent that only reads
+  acetate mcp work.db --allow-changes
+  acetate mcp work.db --tools read_file,search,diff",
+    ),
+    (
         &["kv", "set"],
         "Example:
   acetate kv set work.db plan '{\"step\": 1}'",
@@ -410,7 +417,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("Files in the tree", &["ls", "tree", "cat", "stat", "find", "du"]),
     ("Change the tree", &["write", "cp", "mv", "ln", "mkdir", "touch", "chmod", "rm", "rmdir"]),
-    ("What the agent keeps", &["kv", "tool", "ctx"]),
+    ("For the agent", &["mcp", "kv", "tool", "ctx"]),
     ("Care for the file", &["check", "migrate", "snapshot", "export", "seal", "compact", "quota"]),
     ("Set up this program", &["completions", "man", "help"]),
 ];

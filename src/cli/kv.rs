@@ -198,7 +198,8 @@ fn missing(key: &OsString) -> Ending {
     Ending::Findings
 }
 
-fn object(row: &KvRow) -> Map<String, Value> {
+/// A key with its value, for `--json`.
+pub(super) fn object(row: &KvRow) -> Map<String, Value> {
     let mut object = text::json("kv");
     text::put_path(&mut object, "key", &row.key);
     agent_values::put(&mut object, "value", Some(&row.value));

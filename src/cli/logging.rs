@@ -28,6 +28,10 @@ pub(super) const OF_SERVERS: &str = "warn";
 /// command wait. A failure is an error of the command.
 pub(super) const OF_COMMANDS: &str = "warn,acetate::base::watched=error,acetate::worker=error";
 
+/// The default filter of `mcp`. The client knows the errors that rmcp answers it with.
+pub(super) const OF_MCP: &str =
+    "warn,acetate::base::watched=error,acetate::worker=error,rmcp=error";
+
 /// The most lines of one call site in one [`INTERVAL`].
 const MAX_LINES: u32 = 60;
 

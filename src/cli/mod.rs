@@ -47,6 +47,7 @@ mod logging;
 mod lost_dirs;
 mod ls;
 mod man;
+mod mcp;
 mod merge;
 mod migrate;
 mod mkdir;
@@ -155,6 +156,7 @@ enum Command {
     Config(config::Args),
     Kv(kv::Args),
     Tool(tool::Args),
+    Mcp(mcp::Args),
     Ctx(ctx::Args),
     Check(check::Args),
     Migrate(migrate::Args),
@@ -265,6 +267,7 @@ impl Command {
     fn default_log(&self) -> &'static str {
         match self {
             Self::Run(_) | Self::Mount(_) | Self::Serve(_) => logging::OF_SERVERS,
+            Self::Mcp(_) => logging::OF_MCP,
             _ => logging::OF_COMMANDS,
         }
     }
@@ -307,6 +310,7 @@ impl Command {
             Self::Config(args) => config::run(&args),
             Self::Kv(args) => kv::run(&args),
             Self::Tool(args) => tool::run(&args),
+            Self::Mcp(args) => mcp::run(&args),
             Self::Ctx(args) => ctx::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Migrate(args) => migrate::run(&args),

@@ -109,6 +109,29 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     go_back(&args.source, &args.how, opened, &to, &plan)
 }
 
+/// What a restore did.
+pub(super) struct RestoreDone {
+    /// The checkpoint whose tree it is.
+    pub(super) to: Checkpoint,
+    /// The id of the checkpoint of the tree before.
+    pub(super) before: i64,
+    /// How many objects changed, came back or went.
+    pub(super) objects: u64,
+}
+
+/// Goes back to the checkpoint that a text names, without a plan and a question.
+pub(super) fn without_asking(
+    source: &SessionSource,
+    checkpoint: &str,
+) -> Result<RestoreDone, CliError> {
+    let opened = open(source)?;
+    let to = checkpoint::find(opened.session(), checkpoint)?;
+    check_applies(&source.session, false, &opened, &to)?;
+    drop(opened);
+    let (before, objects) = restore(source, &to, None)?;
+    Ok(RestoreDone { to, before, objects })
+}
+
 /// Runs `acetate undo`.
 pub(super) fn undo(args: &UndoArgs) -> Result<Ending, CliError> {
     let opened = open(&args.source)?;

@@ -13,7 +13,7 @@ use crate::mounting::self_mount::base_showing_session;
 use crate::workspace::layers::record_moved_base;
 
 /// A session and its base.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(super) struct SessionSource {
     /// The session file; it may be served at the same time.
     #[arg(value_name = "SESSION.db")]
@@ -155,6 +155,12 @@ pub(super) struct PastSource {
 }
 
 impl PastSource {
+    /// The tree of a session as it is.
+    pub(super) fn of(source: &SessionSource) -> Self {
+        let (session, base) = (source.session.clone(), source.base.clone());
+        Self { now: LookSource { session, base, no_base: false }, at: None }
+    }
+
     /// As [`LookSource::open`].
     pub(super) fn open(&self) -> Result<OpenSession, CliError> {
         let opened = self.open_silently()?;

@@ -44,6 +44,11 @@ impl FindPattern {
         Ok(Self(glob.compile_matcher()))
     }
 
+    /// Whether the name of an object at a path matches.
+    pub(super) fn is_name_of(&self, path: &MergedPath) -> bool {
+        path.name().is_some_and(|name| self.matches(name.as_bytes()))
+    }
+
     fn matches(&self, bytes: &[u8]) -> bool {
         self.0.is_match(Path::new(OsStr::from_bytes(bytes)))
     }

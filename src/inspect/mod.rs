@@ -31,6 +31,7 @@ pub mod quota;
 pub mod repair;
 pub mod restore;
 pub mod seal;
+pub mod search;
 pub mod selection;
 pub(crate) mod sizes;
 mod split;

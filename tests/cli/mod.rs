@@ -41,6 +41,7 @@ mod log;
 mod log_limit;
 mod log_prune;
 mod log_summary;
+mod mcp;
 mod merge;
 mod migrate;
 mod mount_point;

@@ -50,6 +50,8 @@ const PLACES: &[&str] = &[
     "src/validation",
     "src/workspace",
     "src/cli/logging.rs",
+    "src/cli/mcp",
+    "src/inspect/search.rs",
     "src/inspect/apply/keep.rs",
 ];
 

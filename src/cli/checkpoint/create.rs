@@ -35,25 +35,8 @@ pub(in crate::cli) struct Args {
 
 /// Makes the checkpoint.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    if let Some(name) = &args.name {
-        check_name(name, &|text| moment(text).is_some())?;
-    }
-    let (name, labels) = (args.name.clone(), labels(&args.label)?);
-    let kind = CheckpointKind::Manual.as_str().to_owned();
-    let made = with_session_changer(&args.source, |changer| {
-        changer.ask(Request::CreateCheckpoint(CheckpointText { name, kind, labels, reuses: false }))
-    })?;
-    let Answer::Checkpoint(id) = made else {
-        return Err(CliError::new("unexpected reply from the session's server"));
-    };
+    let id = create(&args.source, args.name.as_deref(), &args.label)?;
     let session = args.source.session.display().to_string();
-    let Some(id) = id else {
-        let name = text::name(args.name.as_deref().unwrap_or_default().as_bytes());
-        let taken = CliError::new(format!("{name}: another checkpoint has this name"));
-        return Err(taken.with_hint(format_args!(
-            "give another name, or remove that one: acetate checkpoint rm {session} {name}"
-        )));
-    };
     let mut out = Out::new();
     if args.json {
         let mut json = text::json("checkpoint_created");
@@ -66,4 +49,30 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
     out.end()?;
     Ok(Ending::Done)
+}
+
+/// Makes a checkpoint with labels of the form `KEY=VALUE`; returns its id.
+pub(in crate::cli) fn create(
+    source: &SessionSource,
+    name: Option<&str>,
+    label: &[String],
+) -> Result<i64, CliError> {
+    if let Some(name) = name {
+        check_name(name, &|text| moment(text).is_some())?;
+    }
+    let (kind, labels) = (CheckpointKind::Manual.as_str().to_owned(), labels(label)?);
+    let new = CheckpointText { name: name.map(str::to_owned), kind, labels, reuses: false };
+    let made = with_session_changer(source, |changer| changer.ask(Request::CreateCheckpoint(new)))?;
+    match made {
+        Answer::Checkpoint(Some(id)) => Ok(id),
+        Answer::Checkpoint(None) => {
+            let name = text::name(name.unwrap_or_default().as_bytes());
+            let session = source.session.display();
+            let taken = CliError::new(format!("{name}: another checkpoint has this name"));
+            Err(taken.with_hint(format_args!(
+                "give another name, or remove that one: acetate checkpoint rm {session} {name}"
+            )))
+        }
+        _ => Err(CliError::new("unexpected reply from the session's server")),
+    }
 }

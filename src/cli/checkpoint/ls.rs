@@ -68,7 +68,8 @@ fn line(listed: &ListedCheckpoint) -> String {
     )
 }
 
-fn json(listed: &ListedCheckpoint) -> Map<String, Value> {
+/// A checkpoint for `--json`.
+pub(in crate::cli) fn json(listed: &ListedCheckpoint) -> Map<String, Value> {
     let ListedCheckpoint { checkpoint, changed_paths, saved_rows, saved_bytes } = listed;
     let mut json = text::json("checkpoint");
     json.insert("id".to_owned(), checkpoint.id.0.into());

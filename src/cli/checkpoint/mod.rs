@@ -20,6 +20,8 @@ use crate::delta::sqlite::Session;
 use crate::delta::{Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind, CheckpointSpace};
 use crate::inspect::checkpoint::find_checkpoint;
 use crate::vfs::Time;
+pub(super) use create::create;
+pub(super) use ls::json;
 
 /// Make, list and remove checkpoints of a session.
 ///

@@ -1,0 +1,268 @@
+//! The tools about changes: differences, the log, checkpoints and the way back.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+
+use rmcp::model::JsonObject;
+use rmcp::schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::changing::ChangingCall;
+use super::limits::MAX_PATCH_BYTES;
+use super::results::{BoundedList, McpOutput};
+use super::session::{McpSession, path};
+use crate::cli::error::CliError;
+use crate::cli::source::PastSource;
+use crate::cli::{checkpoint, diff as diff_command, log as log_command};
+use crate::cli::{restore as restore_command, text};
+use crate::delta::MergedPath;
+use crate::delta::sqlite::{AuditFilter, Order};
+use crate::inspect::between::{Moments, patch_between};
+use crate::inspect::checkpoint::list_checkpoints;
+use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind};
+use crate::inspect::fold::{each_path, sorted_past_denied};
+use crate::inspect::log::{AuditLog, LogOptions, now};
+use crate::inspect::opened::{OpenSession, check_known, open_session};
+use crate::inspect::patch::{Style, patch_as};
+use crate::inspect::selection::Selection;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(super) struct DiffArgs {
+    /// Compare with the tree at this checkpoint: an id, a name, `@-1` for the newest, or a time. By
+    /// default with the base.
+    from: Option<String>,
+    /// With `from`: compare the tree at this later checkpoint. By default the tree as it is.
+    to: Option<String>,
+    /// Only changes at and below these paths.
+    #[serde(default)]
+    paths: Vec<String>,
+    /// Return a patch in git's format instead of a list.
+    #[serde(default)]
+    patch: bool,
+    /// How many changes: at most 1000. By default 200.
+    limit: Option<usize>,
+}
+
+pub(super) fn diff(session: &McpSession, args: &DiffArgs) -> Result<McpOutput, CliError> {
+    let source = PastSource::of(&session.source);
+    let (new, until) = source.open_moment(args.to.as_deref())?;
+    let Some(from) = &args.from else {
+        if args.to.is_some() {
+            return Err(CliError::new("\"to\" without \"from\""));
+        }
+        let options = options(&new, None, &args.paths)?;
+        return match args.patch {
+            true => patch(&mut |out| Ok(patch_as(&new, &options, &Style::default(), out)?.is_ok())),
+            false => list(args, &new, &options, sorted_past_denied(&new, &options)?),
+        };
+    };
+    let (old, from) = source.open_moment(Some(from))?;
+    let Some(from) = from else { return Err(CliError::new("\"from\" names no checkpoint")) };
+    if until.as_ref().is_some_and(|until| until.id < from.id) {
+        return Err(CliError::new("\"from\" is later than \"to\"").with_hint("exchange them"));
+    }
+    let options = options(&new, Some(&old), &args.paths)?;
+    let moments = Moments { old: &old, new: &new, from: &from, until: until.as_ref() };
+    if args.patch {
+        return patch(&mut |out| {
+            Ok(patch_between(&moments, &options, &Style::default(), out)?.is_ok())
+        });
+    }
+    let found = moments.differences(&options)?;
+    list(args, &new, &options, (found.all, found.denied))
+}
+
+fn options(
+    new: &OpenSession,
+    old: Option<&OpenSession>,
+    paths: &[String],
+) -> Result<DiffOptions, CliError> {
+    let paths = paths.iter().map(|text| path(text)).collect::<Result<Vec<_>, _>>()?;
+    let known = check_known(new, &paths);
+    // A path may have been there at the checkpoint alone.
+    match (known, old) {
+        (Err(_), Some(old)) => check_known(old, &paths)?,
+        (known, _) => known?,
+    }
+    Ok(DiffOptions { selection: Selection::of(paths), ..DiffOptions::default() })
+}
+
+fn list(
+    args: &DiffArgs,
+    opened: &OpenSession,
+    options: &DiffOptions,
+    (all, denied): (Vec<Difference>, Vec<MergedPath>),
+) -> Result<McpOutput, CliError> {
+    let mut list = BoundedList::new(args.limit)?;
+    let all = each_path(opened, options, all)?;
+    let mut json = JsonObject::new();
+    json.insert("changes".to_owned(), all.len().into());
+    for difference in &all {
+        if !list.push(difference_json(difference)) {
+            break;
+        }
+    }
+    list.put(&mut json, "paths");
+    json.insert("denied".to_owned(), denied.len().into());
+    Ok(McpOutput::Json(json))
+}
+
+/// A difference in few words: `stat` has the attributes.
+fn difference_json(difference: &Difference) -> JsonObject {
+    let mut json = JsonObject::new();
+    json.insert("change".to_owned(), diff_command::change_name(difference.kind).into());
+    text::put_path(&mut json, "path", difference.path.as_bytes());
+    if let (Some(before), DifferenceKind::Renamed) = (&difference.old, difference.kind) {
+        text::put_path(&mut json, "from", MergedPath::of_base(&before.path).as_bytes());
+    }
+    if matches!(difference.kind, DifferenceKind::Modified | DifferenceKind::Renamed) {
+        json.insert("content".to_owned(), difference.differs.content.into());
+    }
+    json
+}
+
+/// A patch, up to its bound.
+fn patch(
+    write: &mut dyn FnMut(&mut dyn Write) -> Result<bool, CliError>,
+) -> Result<McpOutput, CliError> {
+    let mut out = BoundedText(Vec::new());
+    let is_whole = write(&mut out)?;
+    let mut texts = vec![String::from_utf8_lossy(&out.0).into_owned()];
+    if !is_whole {
+        texts.push(format!(
+            "[the first {MAX_PATCH_BYTES} bytes of the patch: choose less with \"paths\"]"
+        ));
+    }
+    Ok(McpOutput::Text(texts))
+}
+
+/// Takes [`MAX_PATCH_BYTES`], and fails then.
+struct BoundedText(Vec<u8>);
+
+impl Write for BoundedText {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = MAX_PATCH_BYTES.saturating_sub(self.0.len());
+        if room == 0 && !bytes.is_empty() {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let taken = bytes.get(..room.min(bytes.len())).unwrap_or_default();
+        self.0.extend_from_slice(taken);
+        Ok(taken.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(super) struct LogArgs {
+    /// Only changes of this file, or at and below this directory, also under earlier names.
+    path: Option<String>,
+    /// Only changes after this checkpoint: an id, a name, `@-1` for the newest, or a time.
+    since_checkpoint: Option<String>,
+    /// How many of the last changes: at most 1000. By default 200.
+    limit: Option<usize>,
+}
+
+pub(super) fn log(session: &McpSession, args: &LogArgs) -> Result<McpOutput, CliError> {
+    let mut list = BoundedList::new(args.limit)?;
+    let opened = session.open(None)?;
+    let since = args.since_checkpoint.as_deref();
+    let since = since.map(|text| checkpoint::find(opened.session(), text)).transpose()?;
+    let path = args.path.as_deref().map(path).transpose()?;
+    let filter = AuditFilter { after: since.map(|found| found.last_op), ..AuditFilter::default() };
+    let options = LogOptions {
+        filter,
+        path: path.map(|path| (path.clone(), now(&opened, &path))),
+        // One more shows whether there are more.
+        last: Some(list.most() as u64 + 1),
+        order: Order::NewestFirst,
+        ..LogOptions::default()
+    };
+    let mut unreadable = 0_u64;
+    AuditLog::open(opened.session(), options)?.read(&mut |id, row| {
+        let Ok(row) = row else {
+            unreadable += 1;
+            return ControlFlow::Continue(());
+        };
+        match list.push(log_command::json(id, &row)) {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    })?;
+    let mut json = JsonObject::new();
+    list.reversed().put(&mut json, "changes");
+    json.insert("unreadable".to_owned(), unreadable.into());
+    Ok(McpOutput::Json(json))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(super) struct CheckpointListArgs {
+    /// How many of the newest: at most 1000. By default 200.
+    limit: Option<usize>,
+}
+
+pub(super) fn checkpoint_list(
+    session: &McpSession,
+    args: &CheckpointListArgs,
+) -> Result<McpOutput, CliError> {
+    let mut list = BoundedList::new(args.limit)?;
+    for listed in list_checkpoints(&open_session(&session.source.session)?)?.iter().rev() {
+        if !list.push(checkpoint::json(listed)) {
+            break;
+        }
+    }
+    let mut json = JsonObject::new();
+    list.reversed().put(&mut json, "checkpoints");
+    Ok(McpOutput::Json(json))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(super) struct CheckpointCreateArgs {
+    /// Its name, which no other checkpoint has.
+    name: Option<String>,
+    /// Words to find it by, each with a text.
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+pub(super) fn checkpoint_create(
+    changing: &mut ChangingCall<'_>,
+    args: CheckpointCreateArgs,
+) -> Result<(), CliError> {
+    if let Some(key) = args.labels.keys().find(|key| key.contains('=')) {
+        return Err(CliError::new(format_args!("{key}: the key of a label has no `=`")));
+    }
+    let labels: Vec<_> = args.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let id = checkpoint::create(&changing.session.source, args.name.as_deref(), &labels)?;
+    changing.put("id", id);
+    changing.put("name", args.name);
+    Ok(())
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub(super) struct RestoreArgs {
+    /// The checkpoint: an id, a name, `@-1` for the newest, or a time.
+    checkpoint: String,
+}
+
+/// The restore makes the checkpoint before itself, of kind `safety`.
+pub(super) fn restore(changing: &mut ChangingCall<'_>, args: RestoreArgs) -> Result<(), CliError> {
+    let done = restore_command::without_asking(&changing.session.source, &args.checkpoint)?;
+    changing.put("restored", done.to.id.0);
+    changing.put("checkpoint", done.before);
+    changing.put("objects", done.objects);
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! The tools for differences, the log and checkpoints.
+
+use serde_json::{Value, json};
+
+use super::client::McpPlace;
+
+const BASE: &str = "src/a \"one\\n\"\nsrc/b \"base b\"\nc \"c\"\n";
+
+fn changed(answer: &Value) -> Vec<String> {
+    let paths = answer["paths"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    paths.map(|one| format!("{} {}", text(&one["change"]), text(&one["path"]))).collect()
+}
+
+#[test]
+fn an_agent_goes_back_by_itself() {
+    for is_served in [true, false] {
+        let place = McpPlace::new(BASE, is_served);
+        let mut agent = place.client();
+        let made =
+            agent.call("checkpoint_create", json!({"name": "begin", "labels": {"step": "0"}}));
+        assert_eq!(made, json!({"id": 1, "name": "begin"}));
+        agent.call("write_file", json!({"path": "src/a", "content": "two\n"}));
+        agent.call("remove", json!({"path": "src/b"}));
+        agent.call("write_file", json!({"path": "new", "content": "x"}));
+        let since = agent.call("diff", json!({"from": "begin"}));
+        assert_eq!(changed(&since), ["added /new", "modified /src/a", "deleted /src/b"]);
+        let at = agent.texts("read_file", json!({"path": "src/a", "at": "begin"}));
+        assert_eq!(at, ["one\n"]);
+        let back = agent.call("restore", json!({"checkpoint": "begin"}));
+        assert_eq!((&back["restored"], back["objects"].as_u64() > Some(0)), (&json!(1), true));
+        assert_eq!(agent.texts("read_file", json!({"path": "src/b"})), ["base b"]);
+        assert!(agent.fails("stat", json!({"path": "new"})).contains("no such file"));
+        // And forth again.
+        agent.call("restore", json!({"checkpoint": back["checkpoint"].to_string()}));
+        assert_eq!(agent.texts("read_file", json!({"path": "new"})), ["x"]);
+        let told = agent.fails("restore", json!({"checkpoint": "begun"}));
+        assert!(told.starts_with("begun: no such checkpoint; there are "), "{told}");
+        let listed = agent.call("checkpoint_list", json!({}));
+        let kinds: Vec<_> =
+            listed["checkpoints"].as_array().unwrap().iter().map(|one| &one["kind"]).collect();
+        assert_eq!(kinds, ["manual", "tool", "tool", "safety", "safety"]);
+        let last = agent.call("checkpoint_list", json!({"limit": 1}));
+        assert_eq!((&last["checkpoints"][0]["id"], &last["more"]), (&json!(5), &json!(true)));
+        agent.ends_well();
+        let calls = place.calls();
+        let restores = calls.iter().filter(|(name, ..)| name == "restore");
+        let statuses: Vec<_> = restores.map(|(_, status, ..)| status.as_str()).collect();
+        assert_eq!(statuses, ["success", "success", "error"]);
+        place.end();
+    }
+}
+
+#[test]
+fn names_of_checkpoints_are_checked() {
+    let place = McpPlace::new(BASE, false);
+    let mut agent = place.client();
+    agent.call("checkpoint_create", json!({"name": "one"}));
+    for (given, expected) in [
+        (json!({"name": "one"}), "one: another checkpoint has this name"),
+        (json!({"name": "12"}), "it looks like an id"),
+        (json!({"name": "x", "labels": {"a=b": "c"}}), "a=b: the key of a label has no `=`"),
+        (json!({"name": "x", "labels": {"": "c"}}), "not a label"),
+        (json!({"labels": {"a": "x".repeat(20 << 10)}}), "of 16 KiB together"),
+    ] {
+        let told = agent.fails("checkpoint_create", given);
+        assert!(told.contains(expected), "{told}");
+    }
+    agent.ends_well();
+    assert_eq!(place.checkpoints().len(), 1);
+    place.end();
+}
+
+#[test]
+fn a_diff_is_a_list_or_a_patch() {
+    let place = McpPlace::new(BASE, false);
+    let mut agent = place.client();
+    assert_eq!(agent.call("diff", json!({}))["changes"], 0);
+    agent.call("write_file", json!({"path": "src/a", "content": "two\n"}));
+    agent.call("rename", json!({"from": "c", "to": "d"}));
+    let all = agent.call("diff", json!({}));
+    assert_eq!(changed(&all), ["renamed /d", "modified /src/a"]);
+    assert_eq!((&all["paths"][0]["from"], &all["changes"]), (&json!("/c"), &json!(2)));
+    let some = agent.call("diff", json!({"limit": 1}));
+    assert_eq!(
+        (changed(&some).len(), &some["changes"], &some["more"]),
+        (1, &json!(2), &json!(true))
+    );
+    let some = agent.call("diff", json!({"paths": ["src"]}));
+    assert_eq!(changed(&some), ["modified /src/a"]);
+    let patch = agent.texts("diff", json!({"patch": true, "paths": ["src"]})).concat();
+    assert!(patch.contains("\n-one\n+two\n"), "{patch}");
+    let patch = agent.texts("diff", json!({"patch": true, "from": "1", "to": "2"})).concat();
+    assert!(patch.contains("\n-one\n+two\n") && !patch.contains("rename"), "{patch}");
+    let told = agent.fails("diff", json!({"from": "2", "to": "1"}));
+    assert!(told.contains("hint: exchange them"), "{told}");
+    agent.ends_well();
+    place.end();
+}
+
+#[test]
+fn the_log_has_the_last_changes() {
+    let place = McpPlace::new(BASE, true);
+    let mut agent = place.client();
+    agent.call("mkdir", json!({"path": "d"}));
+    agent.call("rename", json!({"from": "d", "to": "e"}));
+    agent.call("mkdir", json!({"path": "f"}));
+    let ops = |answer: &Value| -> Vec<String> {
+        let changes = answer["changes"].as_array().unwrap().iter();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        changes.map(|one| format!("{} {}", text(&one["op"]), text(&one["path"]))).collect()
+    };
+    assert_eq!(ops(&agent.call("log", json!({}))), ["MKDIR /d", "RENAME /d", "MKDIR /f"]);
+    let last = agent.call("log", json!({"limit": 2}));
+    assert_eq!(
+        (ops(&last), &last["more"]),
+        (vec!["RENAME /d".into(), "MKDIR /f".into()], &json!(true))
+    );
+    assert_eq!(ops(&agent.call("log", json!({"path": "e"}))), ["MKDIR /d", "RENAME /d"]);
+    assert_eq!(ops(&agent.call("log", json!({"since_checkpoint": "@-1"}))), ["MKDIR /f"]);
+    agent.ends_well();
+    place.end();
+}

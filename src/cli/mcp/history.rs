@@ -16,8 +16,9 @@ use crate::cli::error::CliError;
 use crate::cli::source::PastSource;
 use crate::cli::{checkpoint, diff as diff_command, log as log_command};
 use crate::cli::{restore as restore_command, text};
-use crate::delta::MergedPath;
-use crate::delta::sqlite::{AuditFilter, Order};
+use crate::delta::sqlite::{AuditFilter, InvalidRow, Order};
+use crate::delta::{AuditRow, MergedPath};
+use crate::inspect::InspectError;
 use crate::inspect::between::{Moments, patch_between};
 use crate::inspect::checkpoint::list_checkpoints;
 use crate::inspect::diff::{DiffOptions, Difference, DifferenceKind};
@@ -186,7 +187,7 @@ pub(super) fn log(session: &McpSession, args: &LogArgs) -> Result<McpOutput, Cli
         ..LogOptions::default()
     };
     let mut unreadable = 0_u64;
-    AuditLog::open(opened.session(), options)?.read(&mut |id, row| {
+    let mut each = |id, row: Result<AuditRow, InvalidRow>| {
         let Ok(row) = row else {
             unreadable += 1;
             return ControlFlow::Continue(());
@@ -195,7 +196,12 @@ pub(super) fn log(session: &McpSession, args: &LogArgs) -> Result<McpOutput, Cli
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),
         }
-    })?;
+    };
+    match AuditLog::open(opened.session(), options) {
+        // Nothing has changed yet.
+        Err(InspectError::NoAudit { .. }) => {}
+        log => log?.read(&mut each)?,
+    }
     let mut json = JsonObject::new();
     list.reversed().put(&mut json, "changes");
     json.insert("unreadable".to_owned(), unreadable.into());

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::client::McpPlace;
+use super::client::{McpClient, McpPlace};
+use crate::cli::program::run;
 
 const BASE: &str = "src/a \"one\\n\"\nsrc/b \"base b\"\nc \"c\"\n";
 
@@ -120,4 +121,30 @@ fn the_log_has_the_last_changes() {
     assert_eq!(ops(&agent.call("log", json!({"since_checkpoint": "@-1"}))), ["MKDIR /f"]);
     agent.ends_well();
     place.end();
+}
+
+#[test]
+fn a_restore_does_not_go_back_across_an_apply() {
+    let mut place = McpPlace::new(BASE, false);
+    place.world.change_base();
+    let mut agent = place.client();
+    agent.call("write_file", json!({"path": "c", "content": "changed"}));
+    place.says("apply SESSION --yes");
+    let told = agent.fails("restore", json!({"checkpoint": "1"}));
+    assert!(told.starts_with("changes were applied to the base since the checkpoint"), "{told}");
+    assert_eq!(place.calls().pop().unwrap().1, "error");
+    agent.ends_well();
+    place.end();
+}
+
+#[test]
+fn a_new_session_has_an_empty_log() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(run(dir.path(), &["init", "s.db"]).status.success());
+    let mut agent = McpClient::start(dir.path(), &["s.db"]);
+    let empty = json!({"changes": [], "more": false, "unreadable": 0});
+    assert_eq!(agent.call("log", json!({})), empty);
+    assert_eq!(agent.call("checkpoint_list", json!({}))["checkpoints"], json!([]));
+    assert_eq!(agent.call("readdir", json!({}))["entries"], json!([]));
+    agent.ends_well();
 }

@@ -138,9 +138,12 @@ fn a_restore_does_not_go_back_across_an_apply() {
 }
 
 #[test]
-fn a_new_session_has_an_empty_log() {
+fn a_session_of_another_program_has_an_empty_log() {
     let dir = tempfile::tempdir().unwrap();
     assert!(run(dir.path(), &["init", "s.db"]).status.success());
+    let session = rusqlite::Connection::open(dir.path().join("s.db")).unwrap();
+    session.execute_batch("DROP TABLE acetate_op").unwrap();
+    drop(session);
     let mut agent = McpClient::start(dir.path(), &["s.db"]);
     let empty = json!({"changes": [], "more": false, "unreadable": 0});
     assert_eq!(agent.call("log", json!({})), empty);

@@ -29,8 +29,8 @@ pub(super) fn run(seen: &mut Seen) {
     seen.run(dir, 0, &["log", "s.db", "--op", "restore"]);
     seen.run(dir, 0, &["fork", "s.db", "fork.db"]);
     seen.run(dir, 0, &["mkdir", "fork.db", "new"]);
-    seen.run(dir, 0, &["mv", "fork.db", "/moved", "/again"]);
-    seen.run(dir, 0, &["rm", "s.db", "/moved"]);
+    seen.run(dir, 0, &["mv", "fork.db", "/written", "/again"]);
+    seen.run(dir, 0, &["rm", "s.db", "/written"]);
     seen.run(dir, 1, &["merge", "s.db", "fork.db", "--yes"]);
     let taken = ["merge", "s.db", "fork.db", "--yes", "--take", "theirs", "/"];
     assert!(seen.run(dir, 0, &taken).len() > 2);

@@ -131,7 +131,7 @@ fn a_restore_does_not_go_back_across_an_apply() {
     agent.call("write_file", json!({"path": "c", "content": "changed"}));
     place.says("apply SESSION --yes");
     let told = agent.fails("restore", json!({"checkpoint": "1"}));
-    assert!(told.starts_with("changes were applied to the base since the checkpoint"), "{told}");
+    assert!(told.contains("were applied to the base since the checkpoint"), "{told}");
     assert_eq!(place.calls().pop().unwrap().1, "error");
     agent.ends_well();
     place.end();

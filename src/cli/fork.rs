@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let session = &args.source.session;
     check_new(&args.new)?;
     warn_if_unfinished(session, args.source.base.as_deref());
-    let point = fork_point(args)?;
+    let point = make_fork_point(args)?;
     let mut out = Out::new();
     for new in &args.new {
         let mut progress = ProgressLine::new("forking", stderr().is_terminal());
@@ -74,8 +74,8 @@ fn check_new(new: &[PathBuf]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The checkpoint of the session at which the forks begin.
-fn fork_point(args: &Args) -> Result<Checkpoint, CliError> {
+/// Makes, or keeps, the checkpoint of the session at which the forks begin.
+fn make_fork_point(args: &Args) -> Result<Checkpoint, CliError> {
     let session = &args.source.session;
     let gone = || CliError::new("the checkpoint was removed: no fork was made");
     if let Some(at) = &args.at {

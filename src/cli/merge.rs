@@ -18,7 +18,7 @@ use crate::delta::MergedPath;
 use crate::inspect::InspectError;
 use crate::inspect::apply::check_finished;
 use crate::inspect::merge::{
-    MergeChange, MergeChoice, MergeConflict, MergePlan, MergeSide, fork_point, merge,
+    MergeChange, MergeChoice, MergeConflict, MergePlan, MergeSide, fork_points, plan_merge,
 };
 use crate::inspect::opened::OpenSession;
 use crate::system_error::words;
@@ -74,13 +74,13 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let ours = args.source.open()?;
     let theirs = OpenSession::open(&args.fork, base)?;
     check_finished(&ours)?;
-    let points = fork_point(&ours, &theirs).map_err(with_advice)?;
+    let points = fork_points(&ours, &theirs).map_err(|error| with_advice(args, error))?;
     check_applies(&args.source.session, args.force, &ours, &points.0)?;
     check_applies(&args.fork, args.force, &theirs, &points.1)?;
     let takes = takes(args, &ours)?;
     let spooled = tempfile::tempfile().map_err(spool_failed)?;
     let mut spool = BufWriter::new(spooled);
-    let plan = merge((&ours, &theirs), base, (&points.0, &points.1), &takes, &mut |step| {
+    let plan = plan_merge((&ours, &theirs), base, (&points.0, &points.1), &takes, &mut |step| {
         // Not needed to look.
         if args.dry_run {
             return Ok(());
@@ -96,7 +96,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     }
     let mut steps = spool.into_inner().map_err(|error| spool_failed(error.into_error()))?;
     steps.rewind().map_err(spool_failed)?;
-    go_on(args, &plan, steps)
+    show_and_merge(args, &plan, steps)
 }
 
 fn spool_failed(error: std::io::Error) -> CliError {
@@ -105,13 +105,15 @@ fn spool_failed(error: std::io::Error) -> CliError {
         .with_hint("TMPDIR names another directory")
 }
 
-fn with_advice(error: InspectError) -> CliError {
+fn with_advice(args: &Args, error: InspectError) -> CliError {
     let is_invalid = matches!(error, InspectError::Invalid { .. });
     let error = CliError::from(error);
     match is_invalid {
-        true => error.with_hint(
-            "`acetate diff FORK.db -p` prints what the fork changed of the base, as a patch",
-        ),
+        true => error.with_hint(format_args!(
+            "the session comes first, then its fork; `acetate diff {} -p` prints what that one \
+             changed of the base, as a patch",
+            args.fork.display()
+        )),
         false => error,
     }
 }
@@ -124,7 +126,8 @@ fn takes(args: &Args, ours: &OpenSession) -> Result<Vec<MergeChoice>, CliError> 
         let [side, path] = pair else { continue };
         let Some(side) = MergeSide::from_name(side.as_encoded_bytes()) else {
             let what = format!("--take {}: not a side", side.display());
-            return Err(CliError::new(what).with_hint("the sides are `ours` and `theirs`"));
+            let hint = "the sides are `ours` and `theirs`; the side comes before the path";
+            return Err(CliError::new(what).with_hint(hint));
         };
         let path = paths.one(path)?;
         if takes.iter().any(|take| take.path == path && take.side != side) {
@@ -137,7 +140,7 @@ fn takes(args: &Args, ours: &OpenSession) -> Result<Vec<MergeChoice>, CliError> 
 }
 
 /// Shows the plan, asks, and merges.
-fn go_on(args: &Args, plan: &MergePlan, steps: File) -> Result<Ending, CliError> {
+fn show_and_merge(args: &Args, plan: &MergePlan, steps: File) -> Result<Ending, CliError> {
     if !plan.conflicts.is_empty() {
         return tell_conflicts(args, plan);
     }
@@ -271,7 +274,8 @@ fn print_json(args: &Args, plan: &MergePlan, before: Option<i64>) -> Result<(), 
     put("fork", &args.fork);
     json.insert("dry_run".to_owned(), args.dry_run.into());
     json.insert("safety_checkpoint".to_owned(), before.into());
-    json.insert("changes".to_owned(), plan.changes.len().into());
+    let made = if plan.conflicts.is_empty() { plan.changes.len() } else { 0 };
+    json.insert("changes".to_owned(), made.into());
     json.insert("conflicts".to_owned(), plan.conflicts.len().into());
     let mut out = Out::new();
     out.json(json)?;

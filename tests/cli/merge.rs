@@ -119,7 +119,7 @@ fn what_is_no_fork_is_refused_with_the_reason() {
     assert!(said.contains("copy.db: not a fork"), "{said}");
     place.does(&format!("fork {copy} {other}"));
     let said = place.said(2, &format!("merge SESSION {other} --yes"));
-    assert!(said.contains("a fork of the session"), "{said}");
+    assert!(said.contains("a fork of another session"), "{said}");
     let fork = fork(&place);
     let said = place.said(2, &format!("merge SESSION {fork} --yes --take mine a"));
     assert!(said.contains("the sides are `ours` and `theirs`"), "{said}");

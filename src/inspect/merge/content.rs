@@ -64,9 +64,9 @@ pub(super) fn each_differing(
         if got == 0 {
             break;
         }
-        let is = read(ours, a, &mut here)?.min(got);
+        let common = read(ours, a, &mut here)?.min(got);
         // What the first file lacks reads as zeros once it is longer.
-        here[is..got].fill(0);
+        here[common..got].fill(0);
         if here[..got] != there[..got] && !each(start, &there[..got])? {
             break;
         }

@@ -39,7 +39,7 @@ pub enum MergeSide {
 /// A user's choice for the conflicts at and below a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergeChoice {
-    /// The side to take. Of the session, nothing of the fork is taken there.
+    /// The side to take. With [`MergeSide::Ours`], nothing of the fork is taken there.
     pub side: MergeSide,
     /// The path, in the session or in the fork.
     pub path: MergedPath,
@@ -91,17 +91,17 @@ pub struct MergePlan {
 /// # Errors
 /// The second session is no fork of the first, one of the checkpoints was removed, or a session
 /// cannot be read.
-pub fn fork_point(ours: &OpenSession, theirs: &OpenSession) -> Result<(Checkpoint, Checkpoint)> {
+pub fn fork_points(ours: &OpenSession, theirs: &OpenSession) -> Result<(Checkpoint, Checkpoint)> {
     let (here, fork) = (ours.session(), theirs.session());
     let path = fork.path().display();
     let invalid = |what: String| Err(InspectError::Invalid { what });
     let origin = fork.fork_origin().map_err(|source| failed(theirs, source))?;
     let Some(origin) = origin else {
-        return invalid(format!("{path}: not a fork: `acetate fork` did not make it"));
+        return invalid(format!("{path}: not a fork of a session"));
     };
     if origin.session != here.id() {
-        let (of, is) = (origin.session, here.id());
-        return invalid(format!("{path}: a fork of the session {of}, and not of this one, {is}"));
+        let session = here.path().display();
+        return invalid(format!("{path}: a fork of another session than {session}"));
     }
     let point = here.checkpoint(origin.checkpoint).map_err(|source| failed(ours, source))?;
     let Some(point) = point else {
@@ -129,7 +129,7 @@ fn failed(opened: &OpenSession, source: StoreError) -> InspectError {
 ///
 /// # Errors
 /// A session or the base cannot be read, or an error of `each`.
-pub fn merge(
+pub fn plan_merge(
     (ours, theirs): (&OpenSession, &OpenSession),
     base: Option<&Path>,
     (point, first): (&Checkpoint, &Checkpoint),

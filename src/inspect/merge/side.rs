@@ -199,7 +199,8 @@ pub(super) fn describe(difference: &Difference) -> String {
         DifferenceKind::Renamed => return format!("moved to {}", difference.path.display()),
         DifferenceKind::Modified if differs.content => "content changed",
         DifferenceKind::Modified if differs.mode => "mode changed",
-        DifferenceKind::Modified | DifferenceKind::Retyped => "owner changed",
+        DifferenceKind::Modified if differs.owner => "owner changed",
+        DifferenceKind::Modified | DifferenceKind::Retyped => "changed",
     };
     kind.to_owned()
 }

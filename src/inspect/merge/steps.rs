@@ -1,8 +1,8 @@
 //! The steps that make the decided changes, in an order in which each is possible.
 //!
-//! What moves goes first, by way of a temporary directory if a target is not free yet; then what is
-//! removed; then what is made and what moves to its place, a directory before what is in it; then
-//! changes of content and attributes.
+//! If a target is not free yet, all that moves waits in a temporary directory first. Then what goes
+//! is removed; what is made and what moves gets its place, a directory before what is in it; then
+//! content and attributes change.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +22,9 @@ pub(super) type EachStep<'a> = dyn FnMut(ChangeStep) -> Result<()> + 'a;
 
 /// The name of the temporary directory; a number may follow.
 const PARKING: &[u8] = b".acetate-merge";
+
+/// The most bytes of content in a step.
+const MAX_STEP_BYTES: usize = 1 << 20;
 
 /// The bits of a mode that a change of content may clear.
 const SETID: u32 = 0o6000;
@@ -270,12 +273,12 @@ impl StepPlanner<'_, '_> {
     /// Writes the content of a file of the fork into an empty one.
     fn write_new(&mut self, file: &TreeObject, target: &MergedPath) -> Result<()> {
         let view = self.theirs.new;
-        let mut piece = vec![0; PIECE_BYTES];
+        let mut piece = vec![0; MAX_STEP_BYTES];
         let mut end = 0;
         let failed = |source| at(file.path(), source);
         while let Some(data) = view.next_data(file, end).map_err(failed)? {
             let most = usize::try_from(data.end - data.start).unwrap_or(usize::MAX);
-            let got = view.read(file, data.start, &mut piece[..most.min(PIECE_BYTES)]);
+            let got = view.read(file, data.start, &mut piece[..most.min(MAX_STEP_BYTES)]);
             let got = got.map_err(failed)?;
             if got == 0 {
                 break;
@@ -326,8 +329,8 @@ impl StepPlanner<'_, '_> {
             let before = before.ok_or_else(|| at(old, FsError::NotFound))?;
             let text = merge_text((self.ours.old, &before), (ours, here), (fork, theirs))?;
             let text = text.ok_or_else(|| at(target, FsError::TryLater))?;
-            for (number, piece) in text.chunks(PIECE_BYTES).enumerate() {
-                let offset = (number * PIECE_BYTES) as u64;
+            for (number, piece) in text.chunks(MAX_STEP_BYTES).enumerate() {
+                let offset = (number * MAX_STEP_BYTES) as u64;
                 let piece = Bytes::copy_from_slice(piece);
                 (self.each)(ChangeStep::Write(target.clone(), offset, piece))?;
             }
@@ -364,9 +367,6 @@ impl StepPlanner<'_, '_> {
         Ok(())
     }
 }
-
-/// The most bytes of content in a step.
-const PIECE_BYTES: usize = 1 << 20;
 
 enum PlacedObject<'a> {
     Moved(&'a MergedPath),

@@ -101,7 +101,7 @@ impl Overlay {
                 return Ok(StepsOutcome::ChangedSince);
             }
             steps.restart().map_err(|_| FsError::Io)?;
-            let mut taken = Taken::default();
+            let mut taken = StepState::default();
             while let Some(step) = steps.next().map_err(|_| FsError::Io)? {
                 taken.take(edit, &step)?;
             }
@@ -114,7 +114,7 @@ impl Overlay {
 
 /// What the steps so far let the next ones know.
 #[derive(Default)]
-struct Taken {
+struct StepState {
     count: u64,
     /// The last object that was looked up. Its path and locator stay valid while nothing moves.
     object: Option<(MergedPath, Locator)>,
@@ -122,7 +122,7 @@ struct Taken {
     dir: Option<(MergedPath, Locator)>,
 }
 
-impl Taken {
+impl StepState {
     fn take(&mut self, edit: &mut Edit<'_>, step: &ChangeStep) -> Result<()> {
         // A step may set the attributes of a directory, so cached rows are outdated.
         edit.dirs.clear();

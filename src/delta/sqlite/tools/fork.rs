@@ -31,7 +31,7 @@ use crate::delta::sqlite::table::{
 use crate::delta::sqlite::wal::schedule;
 
 /// Bytes of content between two progress reports.
-const STEP_BYTES: u64 = 4 << 20;
+const PROGRESS_BYTES: u64 = 4 << 20;
 
 /// The tables whose counter of AUTOINCREMENT a fork continues.
 const COUNTED: [&str; 2] = ["fs_dentry", "tool_calls"];
@@ -168,7 +168,7 @@ fn copy_rows(
         insert.execute(params_from_iter(values.collect::<rusqlite::Result<Vec<_>>>()?))?;
         if table == old_rows::CONTENT {
             done += value::bytes(row, 2)?.len();
-            if (done - told) as u64 >= STEP_BYTES {
+            if (done - told) as u64 >= PROGRESS_BYTES {
                 told = done;
                 tell(done as u64);
             }

@@ -1,16 +1,18 @@
 //! Decides, object by object, what a merge takes from the fork, and what is a conflict.
 
+mod additions;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::content::{is_equal, merge_text};
+use super::content::{has_same_content, is_equal, merge_text};
 use super::side::{ObjectId, Side, describe, is_gone, is_new, is_time_only, old_path};
 use super::{MergeChoice, MergeConflict, MergeSide};
 use crate::delta::MergedPath;
 use crate::inspect::content::content;
-use crate::inspect::diff::{Difference, DifferenceKind, at};
+use crate::inspect::diff::{Difference, DifferenceKind};
 use crate::inspect::error::Result;
 use crate::overlay::TreeObject;
-use crate::vfs::{FileKind, SetAttr, SetTime};
+use crate::vfs::{SetAttr, SetTime};
 
 /// What a merge changes in the session.
 #[derive(Debug, Default)]
@@ -28,7 +30,7 @@ pub(super) struct Decisions {
     /// Directories that both sides made: the path in the fork, and the one in the session.
     pub joined: BTreeMap<MergedPath, MergedPath>,
     pub conflicts: Vec<MergeConflict>,
-    /// The choices that no conflict needed.
+    /// Choices at which the fork changed nothing.
     pub unused: Vec<MergedPath>,
 }
 
@@ -87,7 +89,7 @@ pub(super) fn decide(
     }
     // A choice may have added moves.
     decider.check_moves()?;
-    decider.end()
+    decider.finish()
 }
 
 struct Decider<'a> {
@@ -192,7 +194,7 @@ impl Decider<'_> {
             if let Some(place) = self.place_now(&path)
                 && self.ours.find(&place)?.is_some()
             {
-                self.free(place);
+                self.clear_place(place);
             }
             self.made.added.insert(path.clone(), Addition::Object(Box::new(object)));
             path = path.parent();
@@ -206,7 +208,7 @@ impl Decider<'_> {
 
     /// Frees a place for an object of the fork: what the session moved there moves to where the
     /// fork has it, and anything else goes.
-    fn free(&mut self, place: MergedPath) {
+    fn clear_place(&mut self, place: MergedPath) {
         if let ObjectId::Old(old) = self.ours.id_of(&place) {
             if self.made.removed.contains(&old) {
                 return;
@@ -233,11 +235,10 @@ impl Decider<'_> {
         let Some(path) = self.ours.new_path(&old) else { return Ok(()) };
         let Some(here) = self.ours.find(&path)? else { return Ok(()) };
         let ours = ours.map(|ours| ours.differs).unwrap_or_default();
-        let (differs, is, was) = (theirs.differs, after.attr(), here.attr());
+        let (differs, their, our) = (theirs.differs, after.attr(), here.attr());
         let mut edit = ObjectEdit { theirs: after.clone(), content: None, set: SetAttr::default() };
-        if differs.content
-            && !(ours.content && is_equal((self.ours, &here), (self.theirs, &after))?)
-        {
+        let is_same = || has_same_content((self.ours.new, &here), (self.theirs.new, &after));
+        if differs.content && !(ours.content && is_same()?) {
             edit.content = match ours.content {
                 false => Some(NewContent::Theirs),
                 true => match self.text(&old, &here, &after)? {
@@ -249,23 +250,23 @@ impl Decider<'_> {
                 },
             };
         }
-        if differs.mode && is.mode != was.mode {
-            let both = (format!("mode {:o}", was.mode), format!("mode {:o}", is.mode));
+        if differs.mode && their.mode != our.mode {
+            let both = (format!("mode {:o}", our.mode), format!("mode {:o}", their.mode));
             if !ours.mode || self.takes_theirs((&path, Some(&old)), both) {
-                edit.set.mode = Some(is.mode);
+                edit.set.mode = Some(their.mode);
             }
         }
-        if differs.owner && (is.uid, is.gid) != (was.uid, was.gid) {
+        if differs.owner && (their.uid, their.gid) != (our.uid, our.gid) {
             let owner = |uid, gid| format!("owner {uid}:{gid}");
-            let both = (owner(was.uid, was.gid), owner(is.uid, is.gid));
+            let both = (owner(our.uid, our.gid), owner(their.uid, their.gid));
             if !ours.owner || self.takes_theirs((&path, Some(&old)), both) {
-                (edit.set.uid, edit.set.gid) = (Some(is.uid), Some(is.gid));
+                (edit.set.uid, edit.set.gid) = (Some(their.uid), Some(their.gid));
             }
         }
         let is_theirs = edit.content == Some(NewContent::Theirs);
         let is_touched = differs.mtime && edit.content.is_none() && !ours.content && !ours.mtime;
-        if is_theirs || is_touched && is.mtime != was.mtime {
-            edit.set.mtime = SetTime::To(is.mtime);
+        if is_theirs || is_touched && their.mtime != our.mtime {
+            edit.set.mtime = SetTime::To(their.mtime);
         }
         if edit.content.is_some() || edit.set != SetAttr::default() {
             self.made.edits.insert(old, edit);
@@ -342,21 +343,23 @@ impl Decider<'_> {
         while let Some((old, to)) = self.unchecked.pop() {
             let theirs = format!("moved to {}", to.display());
             if self.is_circle(&old, &to) {
-                let (path, ours) = (to.clone(), "the other way round".to_owned());
-                self.made.conflicts.push(MergeConflict { path, ours, theirs });
+                let ours = "what would hold it was moved into it".to_owned();
+                if self.takes_theirs((&to, Some(&old)), (ours, theirs)) {
+                    self.give_up_moves_above(&to);
+                }
                 continue;
             }
-            if !self.has_dir(&to, &theirs)? {
+            if !self.ensure_dir(&to, &theirs)? {
                 continue;
             }
             let Some(place) = self.place_now(&to) else { continue };
             if self.ours.new_path(&old).as_ref() != Some(&place)
                 && self.ours.find(&place)?.is_some()
-                && !self.is_left(&place)
+                && !self.is_vacated(&place)
             {
                 let both = ("another object is there".to_owned(), theirs);
                 if self.takes_theirs((&place, Some(&to)), both) {
-                    self.free(place);
+                    self.clear_place(place);
                 }
             }
         }
@@ -391,8 +394,20 @@ impl Decider<'_> {
         false
     }
 
-    /// Whether the directory of a path of the fork is there, or is made.
-    fn has_dir(&mut self, path: &MergedPath, theirs: &str) -> Result<bool> {
+    /// Moves the directories above a path of the fork to where the fork has them.
+    fn give_up_moves_above(&mut self, path: &MergedPath) {
+        for dir in path.above() {
+            if let ObjectId::Old(old) = self.theirs.id_of(&dir)
+                && self.ours.change(&old).is_some_and(|ours| ours.kind == DifferenceKind::Renamed)
+            {
+                self.add_move(old, dir);
+            }
+        }
+    }
+
+    /// Whether the directory of a path of the fork is there, or the user takes it back; notes a
+    /// conflict otherwise.
+    fn ensure_dir(&mut self, path: &MergedPath, theirs: &str) -> Result<bool> {
         let dir = path.parent();
         let ObjectId::Old(old) = self.theirs.id_of(&dir) else { return Ok(true) };
         if self.ours.new_path(&old).is_some() || self.made.added.contains_key(&dir) {
@@ -416,81 +431,12 @@ impl Decider<'_> {
     }
 
     /// Whether the object at a path of the session moves away or goes.
-    fn is_left(&self, path: &MergedPath) -> bool {
+    fn is_vacated(&self, path: &MergedPath) -> bool {
         let ObjectId::Old(old) = self.ours.id_of(path) else { return false };
         self.made.removed.contains(&old) || self.made.moved.contains_key(&old)
     }
 
-    /// Decides on an object that the fork made.
-    fn addition(&mut self, theirs: &Difference) -> Result<()> {
-        let Some(object) = theirs.change.after.clone() else { return Ok(()) };
-        let path = &theirs.path;
-        if self.taken(&[path]) == Some(MergeSide::Ours) || !self.has_dir(path, &describe(theirs))? {
-            return Ok(());
-        }
-        let place = self.place_now(path);
-        let link = self.link_of(&object)?;
-        if let Some(place) = &place
-            && let Some(here) = self.ours.find(place)?
-            && !self.is_left(place)
-        {
-            if matches!(self.ours.id_of(place), ObjectId::New(_)) {
-                let is_dir = |object: &TreeObject| object.attr().kind == FileKind::Directory;
-                let is_joined = is_dir(&here) && is_dir(&object);
-                let is_joined = is_joined || self.is_name_of(&here, link.as_ref())?;
-                if is_joined || is_equal((self.ours, &here), (self.theirs, &object))? {
-                    self.made.joined.insert(path.clone(), place.clone());
-                    return Ok(());
-                }
-            }
-            let ours = self.ours.added(place).map(describe);
-            let ours = ours.unwrap_or_else(|| "another object is there".to_owned());
-            if !self.takes_theirs((place, Some(path)), (ours, describe(theirs))) {
-                return Ok(());
-            }
-            self.free(place.clone());
-        }
-        let link = link.map(Addition::Link);
-        let addition = link.unwrap_or_else(|| Addition::Object(Box::new(object)));
-        self.made.added.insert(path.clone(), addition);
-        Ok(())
-    }
-
-    /// Whether an object of the session is the one of the fork point that the fork linked.
-    fn is_name_of(&self, here: &TreeObject, link: Option<&ObjectId>) -> Result<bool> {
-        let Some(ObjectId::Old(old)) = link else { return Ok(false) };
-        let linked = self.ours.new_path(old).map(|path| self.ours.find(&path)).transpose()?;
-        let number = |object: &TreeObject| object.attr().fileid;
-        Ok(linked.flatten().is_some_and(|linked| number(&linked) == number(here)))
-    }
-
-    /// The object that a name in the fork is a further name of, if the session has it or gets it
-    /// under another name.
-    fn link_of(&self, object: &TreeObject) -> Result<Option<ObjectId>> {
-        let Some(row) = object.row().filter(|_| object.attr().nlink > 1) else { return Ok(None) };
-        let is_dir = object.attr().kind == FileKind::Directory;
-        let names = self.theirs.new.paths_of(row.ino);
-        let names = names.map_err(|source| at(object.path(), source))?;
-        for name in names.iter().filter(|name| !is_dir && *name != object.path()) {
-            match self.theirs.id_of(name) {
-                ObjectId::Old(old) if !self.made.removed.contains(&old) => {
-                    let here = self.ours.new_path(&old).map(|path| self.ours.find(&path));
-                    if here.transpose()?.flatten().is_some() {
-                        return Ok(Some(ObjectId::Old(old)));
-                    }
-                }
-                ObjectId::New(new)
-                    if matches!(self.made.added.get(&new), Some(Addition::Object(_))) =>
-                {
-                    return Ok(Some(ObjectId::New(new)));
-                }
-                _ => {}
-            }
-        }
-        Ok(None)
-    }
-
-    fn end(mut self) -> Result<Decisions> {
+    fn finish(mut self) -> Result<Decisions> {
         let takes = self.takes.iter().enumerate();
         let unused = takes.filter(|(at, _)| !self.used.contains(at));
         self.made.unused = unused.map(|(_, take)| take.path.clone()).collect();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::change::with_session_changer;
 use super::error::CliError;
-use super::output::{Out, ProgressLine};
+use super::output::{self, Out, ProgressLine};
 use super::source::{SessionSource, warn_if_unfinished};
 use super::{Ending, checkpoint, text};
 use crate::control::{Answer, CheckpointText, Request};
@@ -85,6 +85,7 @@ fn make_fork_point(args: &Args) -> Result<Checkpoint, CliError> {
             _ => Err(gone()),
         };
     }
+    finish_copies(args)?;
     let file_name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into());
     let mut names: Vec<String> = args.new.iter().filter_map(file_name).collect();
     if let Some(more @ 1..) = names.len().checked_sub(MAX_LABELLED) {
@@ -99,6 +100,35 @@ fn make_fork_point(args: &Args) -> Result<Checkpoint, CliError> {
     };
     let found = open_session(session)?.checkpoint(CheckpointId(id));
     found.map_err(CliError::new)?.ok_or_else(gone)
+}
+
+/// Copies what large files still have in the base alone: a fork cannot read it once the base has
+/// changed.
+fn finish_copies(args: &Args) -> Result<(), CliError> {
+    let (mut from, mut has_copied_any) = (0, false);
+    let left = with_session_changer(&args.source, |changer| {
+        loop {
+            let Answer::Copied { next, has_copied, files, .. } =
+                changer.ask(Request::Copy { from })?
+            else {
+                return Err(CliError::new("unexpected reply from the session's server"));
+            };
+            has_copied_any |= has_copied;
+            match next {
+                Some(next) => from = next,
+                None if files > 0 && has_copied_any => (from, has_copied_any) = (0, false),
+                None => return Ok(files),
+            }
+        }
+    })?;
+    if left > 0 {
+        let files = text::count(left, "file");
+        output::line(format_args!(
+            "warning: the base does not let {files} be copied to the end: the fork reads the rest \
+             there"
+        ));
+    }
+    Ok(())
 }
 
 fn ask(args: &Args, request: Request) -> Result<Answer, CliError> {

@@ -102,3 +102,20 @@ fn drift_is_found_from_a_fork() {
     assert!(said.contains("! /a") || said.contains("/a:"), "{said}");
     assert!(fs::exists(base.join("a")).unwrap());
 }
+
+/// A fork has what was still to be copied from the base when it was made.
+#[test]
+fn a_fork_does_not_wait_for_the_base() {
+    let mut place = Place::new("", false);
+    let fork = beside(&place, "fork.db");
+    let base = place.world.change_base();
+    let content = vec![b'x'; 40 << 20];
+    fs::write(base.join("large"), &content).unwrap();
+    place.does("chmod SESSION 600 large");
+    place.does(&format!("fork SESSION {fork}"));
+    fs::write(base.join("large"), "changed").unwrap();
+    let output = ask(&place.world, &format!("cat {fork} large"));
+    assert!(output.stdout == content, "{} bytes", output.stdout.len());
+    assert!(place.said(0, &format!("check {fork}")).ends_with(": sound\n"));
+    place.end();
+}

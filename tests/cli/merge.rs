@@ -157,3 +157,56 @@ fn a_merge_over_quota_changes_nothing() {
     assert_eq!(place.said(0, "ls SESSION"), "a\n");
     place.end();
 }
+
+/// What has several names loses one when a new file takes its place: the others keep the content.
+#[test]
+fn a_name_that_was_replaced_is_parted_from_the_others() {
+    let place = Place::new("a \"one\"\nlink = a\n", false);
+    write(&place, "SESSION", "/p", "old");
+    place.does("ln SESSION p q");
+    let fork = fork(&place);
+    for (name, other) in [("p", "q"), ("a", "link")] {
+        place.does(&format!("rm {fork} {name}"));
+        write(&place, &fork, &format!("/{name}"), "new");
+        assert_ne!(place.said(0, &format!("cat {fork} {other}")), "new");
+    }
+    place.does(&format!("merge SESSION {fork} --yes"));
+    assert_eq!(place.said(0, "cat SESSION p"), "new");
+    assert_eq!(place.said(0, "cat SESSION a"), "new");
+    assert_eq!(place.said(0, "cat SESSION q"), "old");
+    assert_eq!(place.said(0, "cat SESSION link"), "one");
+    assert!(place.said(1, &format!("merge SESSION {fork} --yes")).contains("nothing to merge"));
+    place.end();
+}
+
+/// Moves into each other are a conflict that can be decided.
+#[test]
+fn moves_into_each_other_are_decided_by_either_side() {
+    for side in ["ours", "theirs"] {
+        let place = Place::new("a/x \"x\"\nb/y \"y\"\n", false);
+        let fork = fork(&place);
+        place.does("mv SESSION a b/a");
+        place.does(&format!("mv {fork} b a/b"));
+        let said = place.said(1, &format!("merge SESSION {fork} --yes"));
+        assert!(said.contains("what would hold it was moved into it"), "{said}");
+        let code = if side == "ours" { 1 } else { 0 };
+        place.said(code, &format!("merge SESSION {fork} --yes --take {side} /"));
+        let expected = if side == "ours" { "b\n" } else { "a\n" };
+        assert_eq!(place.said(0, "ls SESSION"), expected);
+        place.end();
+    }
+}
+
+/// Equal content is no conflict, whatever else one side changed.
+#[test]
+fn equal_content_with_another_mode_is_merged() {
+    let place = Place::new("bin \"old\"\n", false);
+    let fork = fork(&place);
+    for session in ["SESSION", &fork] {
+        write(&place, session, "/bin", "\0same");
+    }
+    place.does(&format!("chmod {fork} 755 bin"));
+    place.does(&format!("merge SESSION {fork} --yes"));
+    assert!(place.said(0, "stat SESSION bin").contains("755"));
+    place.end();
+}

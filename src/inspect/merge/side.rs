@@ -168,14 +168,15 @@ pub(super) fn is_gone(difference: &Difference) -> bool {
     difference.kind == DifferenceKind::Deleted || is_replaced(difference)
 }
 
-/// Whether the object has the place of one of another type, or is a further name of another file. A
-/// new file in place of another is taken for new content.
+/// Whether the object has the place of one of another type, or of a file with several names, or is
+/// a further name of another file. Else a new file in place of another is taken for new content.
 fn is_replaced(difference: &Difference) -> bool {
     let (before, after) = (difference.old.as_ref(), difference.change.after.as_ref());
     match (difference.kind, before, after) {
         (DifferenceKind::Retyped, ..) => true,
         (DifferenceKind::Modified, Some(before), Some(after)) => {
-            before.attr.fileid != after.attr().fileid && after.attr().nlink > 1
+            let is_linked = before.attr.nlink > 1 || after.attr().nlink > 1;
+            before.attr.fileid != after.attr().fileid && is_linked
         }
         _ => false,
     }

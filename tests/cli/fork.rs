@@ -106,7 +106,7 @@ fn drift_is_found_from_a_fork() {
 /// A fork has what was still to be copied from the base when it was made.
 #[test]
 fn a_fork_does_not_wait_for_the_base() {
-    let mut place = Place::new("", false);
+    let mut place = Place::new("", true);
     let fork = beside(&place, "fork.db");
     let base = place.world.change_base();
     let content = vec![b'x'; 40 << 20];

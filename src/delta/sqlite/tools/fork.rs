@@ -1,8 +1,8 @@
 //! Forks a session: a new session that begins with the tree of a checkpoint.
 //!
-//! Rows are copied, not pages, so the time is linear in what the session holds at the checkpoint,
-//! and not in its log, its other checkpoints and its free pages. Tables of other programs are not
-//! copied.
+//! Rows are copied, not pages, so the time is linear in what the session holds at the checkpoint
+//! and in its log, and not in its other checkpoints and its free pages. Tables of other programs
+//! are not copied.
 //!
 //! Both sessions give new objects the same numbers, from the checkpoint's `next_ino` on; an older
 //! number is the same object in both. The fork remembers where it began, for a merge.

@@ -17,7 +17,7 @@ use crate::support::random::Random;
 
 const CHUNK: u64 = 16 << 10;
 
-fn new(label: Option<&str>) -> NewCheckpoint {
+pub(super) fn new(label: Option<&str>) -> NewCheckpoint {
     NewCheckpoint {
         name: label.map(str::to_owned),
         kind: CheckpointKind::Manual,
@@ -28,19 +28,19 @@ fn new(label: Option<&str>) -> NewCheckpoint {
     }
 }
 
-fn made(made: MadeCheckpoint) -> Checkpoint {
+pub(super) fn made(made: MadeCheckpoint) -> Checkpoint {
     match made {
         MadeCheckpoint::Made(made) => made,
         other => panic!("{other:?}"),
     }
 }
 
-fn checkpoint(writer: &mut dyn Writer) -> Checkpoint {
+pub(super) fn checkpoint(writer: &mut dyn Writer) -> Checkpoint {
     change(writer, |txn| made(txn.create_checkpoint(&new(None)).unwrap()))
 }
 
 /// The session at a checkpoint.
-fn at(place: &Place, checkpoint: &Checkpoint) -> Session {
+pub(super) fn at(place: &Place, checkpoint: &Checkpoint) -> Session {
     let mut session = Session::open(&place.path, OpenMode::Inspect, &super::host("boot")).unwrap();
     session.show_at(checkpoint);
     session
@@ -346,55 +346,6 @@ fn a_chunk_with_pieces_is_exact_between_two_steps() {
     }
     assert!(steps > 4, "pieces, the chunk and the inode: {steps}");
     assert!(shown() == vec![1; CHUNK as usize]);
-    drop(writer);
-    assert_consistent(&place.path);
-}
-
-/// What the file calls a column runs no SQL.
-#[test]
-fn a_column_with_an_odd_name_is_no_statement() {
-    let place = Place::new();
-    let session = place.create();
-    let mut writer = session.writer().unwrap();
-    change(&mut *writer, |txn| drop(make(txn, Ino::ROOT, "f", FileKind::Regular)));
-    checkpoint(&mut *writer);
-    writer.close().unwrap();
-    drop((writer, session));
-    let odd = "ALTER TABLE fs_inode ADD COLUMN \"x); END; DELETE FROM acetate_checkpoint; --\"";
-    place.sql().execute_batch(odd).unwrap();
-    let session = place.open();
-    let mut writer = session.writer().unwrap();
-    change(&mut *writer, |txn| drop(make(txn, Ino::ROOT, "g", FileKind::Regular)));
-    let made = session.checkpoints().unwrap();
-    let shown = look(&at(&place, &made[0]), |txn| {
-        ["f", "g"].map(|one| txn.dentry(Ino::ROOT, &name(one)).unwrap().is_some())
-    });
-    assert_eq!(shown, [true, false]);
-}
-
-/// Without a checkpoint, a session has none of these tables.
-#[test]
-fn the_first_checkpoint_makes_the_tables() {
-    let place = Place::new();
-    let session = place.create();
-    let mut writer = session.writer().unwrap();
-    let tables = "SELECT count(*) FROM sqlite_master WHERE name LIKE 'acetate_old%'
-                  OR name = 'acetate_checkpoint'";
-    change(&mut *writer, |txn| drop(make(txn, Ino::ROOT, "f", FileKind::Regular)));
-    assert_eq!(place.number(tables), 0);
-    assert!(!change(&mut *writer, |txn| txn.remove_checkpoint(CheckpointId(1)).unwrap()));
-    // Undone with its transaction.
-    writer.begin(false).unwrap();
-    writer.txn().create_checkpoint(&new(None)).unwrap();
-    writer.abort().unwrap();
-    assert_eq!(place.number(tables), 0);
-    change(&mut *writer, |txn| drop(make(txn, Ino::ROOT, "g", FileKind::Regular)));
-    let one = change(&mut *writer, |txn| made(txn.create_checkpoint(&new(Some("one"))).unwrap()));
-    let listed = session.checkpoints().unwrap();
-    assert_eq!(listed, [one]);
-    // A name is used once.
-    let again = change(&mut *writer, |txn| txn.create_checkpoint(&new(Some("one"))).unwrap());
-    assert_eq!(again, MadeCheckpoint::NameTaken);
     drop(writer);
     assert_consistent(&place.path);
 }

@@ -5,6 +5,7 @@ mod at_hand;
 mod audit;
 mod audit_bound;
 mod batches;
+mod checkpoint_tables;
 mod checkpoints;
 mod chunks;
 mod durability;

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::delta::{CheckpointId, Ino, Result};
 
-use super::{schema, value};
+use super::{old_rows, schema, value};
 
 pub(super) const TABLE: &str = "acetate_old_piece";
 
@@ -29,15 +29,12 @@ pub struct ChangedChunk<'a, 'c> {
 }
 
 pub(super) fn create(conn: &Connection) -> Result<()> {
-    Ok(conn.execute_batch(
+    conn.execute_batch(
         "CREATE TABLE IF NOT EXISTS acetate_old_piece (old_id INTEGER PRIMARY KEY,
            checkpoint INTEGER NOT NULL, ino INTEGER NOT NULL, chunk_index INTEGER NOT NULL,
-           piece INTEGER NOT NULL, data BLOB NOT NULL);
-         CREATE UNIQUE INDEX IF NOT EXISTS acetate_old_piece_key
-           ON acetate_old_piece (ino, chunk_index, piece, checkpoint);
-         CREATE INDEX IF NOT EXISTS acetate_old_piece_checkpoint
-           ON acetate_old_piece (checkpoint);",
-    )?)
+           piece INTEGER NOT NULL, data BLOB NOT NULL)",
+    )?;
+    old_rows::index(conn, TABLE, "ino, chunk_index, piece")
 }
 
 /// Saves the pieces of a chunk from byte `from` to before `to`, unless they or the whole chunk are
@@ -79,7 +76,8 @@ pub fn save(
 }
 
 /// Creates the temporary table `whole_chunk` with each chunk that pieces make up at a checkpoint.
-pub(super) fn show_at(conn: &Connection, (at, next_ino): (CheckpointId, Ino)) -> Result<()> {
+/// The table `first_fs_data` says which whole chunks are saved.
+pub(super) fn show_at(conn: &Connection, at: (CheckpointId, Ino)) -> Result<()> {
     conn.execute_batch(
         "CREATE TEMP TABLE whole_chunk (ino INTEGER NOT NULL, chunk_index INTEGER NOT NULL,
            data BLOB NOT NULL, PRIMARY KEY (ino, chunk_index)) WITHOUT ROWID",
@@ -87,39 +85,42 @@ pub(super) fn show_at(conn: &Connection, (at, next_ino): (CheckpointId, Ino)) ->
     if !schema::has_table(conn, "acetate_old_piece")? {
         return Ok(());
     }
-    let mut chunks = conn.prepare(
-        "SELECT DISTINCT ino, chunk_index FROM main.acetate_old_piece
-         WHERE checkpoint >= ?1 AND ino < ?2 ORDER BY ino, chunk_index",
-    )?;
-    let mut rows = chunks.query(params![at.0, next_ino.0.cast_signed()])?;
+    find_chunks(conn, at)?;
+    let mut chunks = conn.prepare("SELECT ino, chunk_index FROM temp.pieced")?;
+    let mut rows = chunks.query([])?;
     let mut put = conn.prepare("INSERT INTO temp.whole_chunk VALUES (?1, ?2, ?3)")?;
     while let Some(row) = rows.next()? {
         let (ino, index): (i64, i64) = (row.get(0)?, row.get(1)?);
-        if let Some(data) = chunk_at(conn, at, (ino, index))? {
+        if let Some(data) = chunk_then(conn, (ino, index))? {
             put.execute(params![ino, index, data])?;
         }
     }
     Ok(())
 }
 
-/// Creates the temporary table `pieced` with the keys of the chunks that pieces make up at a
-/// checkpoint.
+/// Creates the temporary tables `old_pieces` with the pieces that were saved for a checkpoint or a
+/// later one, and `pieced` with the keys of their chunks.
 pub(super) fn find_chunks(conn: &Connection, (at, next_ino): (CheckpointId, Ino)) -> Result<()> {
     conn.execute_batch(
-        "CREATE TEMP TABLE pieced (ino INTEGER NOT NULL, chunk_index INTEGER NOT NULL,
+        "CREATE TEMP TABLE old_pieces (ino INTEGER NOT NULL, chunk_index INTEGER NOT NULL,
+           checkpoint INTEGER NOT NULL, old_id INTEGER NOT NULL,
+           PRIMARY KEY (ino, chunk_index, checkpoint, old_id)) WITHOUT ROWID;
+         CREATE TEMP TABLE pieced (ino INTEGER NOT NULL, chunk_index INTEGER NOT NULL,
            PRIMARY KEY (ino, chunk_index)) WITHOUT ROWID",
     )?;
     conn.execute(
-        "INSERT INTO temp.pieced SELECT DISTINCT ino, chunk_index FROM main.acetate_old_piece
-         WHERE checkpoint >= ?1 AND ino < ?2",
+        "INSERT INTO temp.old_pieces SELECT ino, chunk_index, checkpoint, old_id
+         FROM main.acetate_old_piece WHERE checkpoint >= ?1 AND ino < ?2",
         params![at.0, next_ino.0.cast_signed()],
     )?;
+    let chunks = "INSERT INTO temp.pieced SELECT DISTINCT ino, chunk_index FROM temp.old_pieces";
+    conn.execute(chunks, [])?;
     Ok(())
 }
 
 /// Makes those chunks what they were, one by one, and takes them out of `first_fs_data`: no more of
 /// them than one is in memory.
-pub(super) fn restore_chunks(conn: &Connection, at: CheckpointId) -> Result<()> {
+pub(super) fn restore_chunks(conn: &Connection) -> Result<()> {
     let mut keys = conn.prepare("SELECT ino, chunk_index FROM temp.pieced")?;
     let mut rows = keys.query([])?;
     let mut delete =
@@ -130,7 +131,7 @@ pub(super) fn restore_chunks(conn: &Connection, at: CheckpointId) -> Result<()> 
         conn.prepare("DELETE FROM temp.first_fs_data WHERE ino = ?1 AND chunk_index = ?2")?;
     while let Some(row) = rows.next()? {
         let (ino, index): (i64, i64) = (row.get(0)?, row.get(1)?);
-        let data = chunk_at(conn, at, (ino, index))?;
+        let data = chunk_then(conn, (ino, index))?;
         delete.execute(params![ino, index])?;
         if let Some(data) = data {
             insert.execute(params![ino, index, data])?;
@@ -140,15 +141,18 @@ pub(super) fn restore_chunks(conn: &Connection, at: CheckpointId) -> Result<()> 
     Ok(())
 }
 
-/// The content of a chunk with saved pieces at a checkpoint; `None` if it was not stored then.
-fn chunk_at(conn: &Connection, at: CheckpointId, key: (i64, i64)) -> Result<Option<Vec<u8>>> {
+/// The content of a chunk with saved pieces at the checkpoint of the temporary tables; `None` if it
+/// was not stored then.
+fn chunk_then(conn: &Connection, key: (i64, i64)) -> Result<Option<Vec<u8>>> {
     let (ino, index) = key;
     let mut saved = conn.prepare_cached(
-        "SELECT checkpoint, present, data FROM main.acetate_old_fs_data
-         WHERE ino = ?1 AND chunk_index = ?2 AND checkpoint >= ?3 ORDER BY checkpoint LIMIT 1",
+        "SELECT o.checkpoint, o.present, o.data FROM temp.first_fs_data s
+         CROSS JOIN main.acetate_old_fs_data o ON o.checkpoint = s.checkpoint
+           AND o.ino = s.ino AND o.chunk_index = s.chunk_index
+         WHERE s.ino = ?1 AND s.chunk_index = ?2",
     )?;
     let saved = saved
-        .query_row(params![ino, index, at.0], |row| {
+        .query_row(params![ino, index], |row| {
             let data = value::bytes(row, 2)?.to_vec();
             Ok((row.get::<_, i64>(0)?, row.get(1)?, data))
         })
@@ -169,11 +173,12 @@ fn chunk_at(conn: &Connection, at: CheckpointId, key: (i64, i64)) -> Result<Opti
     }
     // Newer pieces first: older ones replace them.
     let mut pieces = conn.prepare_cached(
-        "SELECT piece, data FROM main.acetate_old_piece
-         WHERE ino = ?1 AND chunk_index = ?2 AND checkpoint BETWEEN ?3 AND ?4
-         ORDER BY checkpoint DESC",
+        "SELECT o.piece, o.data FROM temp.old_pieces s
+         CROSS JOIN main.acetate_old_piece o ON o.old_id = s.old_id
+         WHERE s.ino = ?1 AND s.chunk_index = ?2 AND s.checkpoint <= ?3
+         ORDER BY s.checkpoint DESC",
     )?;
-    let mut rows = pieces.query(params![ino, index, at.0, until])?;
+    let mut rows = pieces.query(params![ino, index, until])?;
     while let Some(row) = rows.next()? {
         let start = row.get::<_, i64>(0)? as usize * PIECE_BYTES;
         let piece = value::bytes(row, 1)?;

@@ -34,7 +34,7 @@ pub fn restore(
     (needs.room)(content_bytes(conn, to)?)?;
     advance_ctimes(conn, now)?;
     let objects = count_objects(conn, to.next_ino)?;
-    old_pieces::restore_chunks(conn, to.id)?;
+    old_pieces::restore_chunks(conn)?;
     for table in &TREE_TABLES {
         table.delete_changed(conn, to.next_ino)?;
     }
@@ -241,7 +241,7 @@ fn changed_dirs(conn: &Connection) -> Result<Vec<Ino>> {
 
 /// Drops the temporary tables, also those that an interrupted restore left.
 fn drop_temporary(conn: &Connection) -> Result<()> {
-    conn.execute_batch("DROP TABLE IF EXISTS temp.pieced")?;
+    conn.execute_batch("DROP TABLE IF EXISTS temp.pieced; DROP TABLE IF EXISTS temp.old_pieces")?;
     for TreeTable { name, .. } in &TREE_TABLES {
         conn.execute_batch(&format!(
             "DROP TABLE IF EXISTS temp.first_{name}; DROP TABLE IF EXISTS temp.then_{name};"

@@ -72,6 +72,9 @@ const WHITEOUTS: &str = "fs_whiteout";
 /// The table with content. Pieces of its rows are saved too.
 pub const CONTENT: &str = "fs_data";
 
+/// For this many checkpoints it is looked up what they saved of a file that is being copied.
+const LAST_FEW: u32 = 16;
+
 /// Of rows `m` of that table: no piece is saved.
 const NO_PIECES: &str = "AND NOT EXISTS (SELECT 1 FROM temp.whole_chunk w
      WHERE w.ino = m.ino AND w.chunk_index = m.chunk_index)";
@@ -126,10 +129,7 @@ impl TreeTable {
                 conn.execute_batch(&format!("ALTER TABLE {old} ADD COLUMN {column} {kind}"))?;
             }
         }
-        Ok(conn.execute_batch(&format!(
-            "CREATE UNIQUE INDEX IF NOT EXISTS {old}_key ON {old} ({key}, checkpoint);
-             CREATE INDEX IF NOT EXISTS {old}_checkpoint ON {old} (checkpoint);"
-        ))?)
+        index(conn, &old, &key)
     }
 
     /// The conditions under which a trigger saves `row`: its object was not made later, and the key
@@ -239,6 +239,22 @@ pub(super) fn of(row: &str, columns: &[&str]) -> String {
     columns.iter().map(|column| format!("{row}.{column}")).collect::<Vec<_>>().join(", ")
 }
 
+/// Creates the index of a table with saved rows. The checkpoint comes first, so that what is saved
+/// for the newest one lies together: a change of a row anywhere in the tree changes few more pages.
+pub(super) fn index(conn: &Connection, old: &str, key: &str) -> Result<()> {
+    // Two others did its work before.
+    Ok(conn.execute_batch(&format!(
+        "CREATE UNIQUE INDEX IF NOT EXISTS {old}_at ON {old} (checkpoint, {key});
+         DROP INDEX IF EXISTS {old}_key;
+         DROP INDEX IF EXISTS {old}_checkpoint;"
+    ))?)
+}
+
+/// Whether the tables are there, with the indexes of this version.
+pub fn is_created(conn: &Connection) -> Result<bool> {
+    schema::has_index(conn, &format!("{}_at", old_pieces::TABLE))
+}
+
 /// Creates the tables with the old rows, in the caller's transaction.
 pub fn create(conn: &Connection) -> Result<()> {
     for table in &TREE_TABLES {
@@ -272,21 +288,28 @@ pub fn unwatch(conn: &Connection) -> Result<()> {
 /// Whether chunks that the connection stores next are saved as absent; they are at first. Those of
 /// an unfinished copy-up, of the file `copied`, need not be: where the content is pending at a
 /// checkpoint, a stored chunk comes first, and equals the base's. They are saved all the same if at
-/// some checkpoint less of the content was pending, or the file had another size.
+/// some checkpoint less of the content was pending, or the file had another size, or if the file is
+/// older than the last few checkpoints.
 pub fn put_saving_content(conn: &Connection, copied: Option<Ino>) -> Result<()> {
     let Some(copied) = copied else {
         conn.prepare_cached("DELETE FROM temp.old_unsaved")?.execute([])?;
         return Ok(());
     };
     let unless_needed = format!(
-        "INSERT OR IGNORE INTO temp.old_unsaved SELECT 1
-         WHERE NOT EXISTS
-           (SELECT 1 FROM {OLD}{PENDING} o JOIN main.{PENDING} m ON m.delta_ino = o.delta_ino
-            WHERE o.delta_ino = ?1
+        "WITH c AS (SELECT id, next_ino FROM acetate_checkpoint ORDER BY id DESC LIMIT {LAST_FEW})
+         INSERT OR IGNORE INTO temp.old_unsaved SELECT 1
+         WHERE ?1 >= ifnull((SELECT next_ino FROM acetate_checkpoint
+                             ORDER BY id DESC LIMIT 1 OFFSET {LAST_FEW}), 0)
+         AND NOT EXISTS
+           (SELECT 1 FROM c CROSS JOIN {OLD}{PENDING} o
+              ON o.checkpoint = c.id AND o.delta_ino = ?1
+            CROSS JOIN main.{PENDING} m ON m.delta_ino = ?1
+            WHERE c.next_ino > ?1
               AND (NOT o.present OR o.next_byte > m.next_byte OR o.end_byte < m.end_byte))
          AND NOT EXISTS
-           (SELECT 1 FROM {OLD}{INODES} o JOIN main.{INODES} m ON m.ino = o.ino
-            WHERE o.ino = ?1 AND (NOT o.present OR o.size <> m.size))"
+           (SELECT 1 FROM c CROSS JOIN {OLD}{INODES} o ON o.checkpoint = c.id AND o.ino = ?1
+            CROSS JOIN main.{INODES} m ON m.ino = ?1
+            WHERE c.next_ino > ?1 AND (NOT o.present OR o.size <> m.size))"
     );
     let mut unless_needed = conn.prepare_cached(&unless_needed)?;
     unless_needed.execute([copied.0.cast_signed()])?;
@@ -296,8 +319,8 @@ pub fn put_saving_content(conn: &Connection, copied: Option<Ino>) -> Result<()> 
 /// Replaces the tree's tables on this connection by temporary ones with the rows at a checkpoint.
 /// The caller has a read transaction, and keeps it as long as it reads.
 pub fn show_at(conn: &Connection, at: (CheckpointId, Ino)) -> Result<()> {
-    old_pieces::show_at(conn, at)?;
-    TREE_TABLES.iter().try_for_each(|table| table.show_at(conn, at))
+    TREE_TABLES.iter().try_for_each(|table| table.show_at(conn, at))?;
+    old_pieces::show_at(conn, at)
 }
 
 /// Whether any row is saved for a checkpoint or a later one.

@@ -43,7 +43,7 @@ fn tables() -> impl Iterator<Item = SavedTable> {
     };
     let rows = old_rows::TREE_TABLES.iter().map(|table| {
         let old = table.old();
-        let is_later = table.number.map(|n| format!("p.{n} >= ?2")).unwrap_or("?2 < 0".to_owned());
+        let is_later = table.number.map(|n| format!("p.{n} >= ?2")).unwrap_or("false".to_owned());
         let same = table.same_key("o", "p");
         let is_surplus = format!(
             "{is_later} OR EXISTS (SELECT 1 FROM {old} o WHERE {same} AND o.checkpoint = ?1)"
@@ -90,7 +90,7 @@ pub(super) fn frees_any(conn: &Connection, id: CheckpointId) -> Result<bool> {
     for SavedTable { old, is_surplus, .. } in tables() {
         let sql = match to {
             Some(_) => format!("SELECT 1 FROM {old} p WHERE p.checkpoint = ?3 AND ({is_surplus})"),
-            None => format!("SELECT 1 FROM {old} p WHERE p.checkpoint = ?3 AND ?1 + ?2 = 0"),
+            None => format!("SELECT 1 FROM {old} p WHERE p.checkpoint = ?3"),
         };
         let (to, next) = to.map_or((0, 0), |(to, next)| (to.0, next.0.cast_signed()));
         if conn.prepare_cached(&sql)?.exists([to, next, id.0])? {
@@ -138,7 +138,7 @@ fn hand_over_some(
     left: &mut PieceBudget,
 ) -> Result<()> {
     let SavedTable { old, length, is_surplus } = table;
-    let is_surplus = if to.is_some() { is_surplus.as_str() } else { "?1 + ?2 = 0" };
+    let is_surplus = if to.is_some() { is_surplus.as_str() } else { "true" };
     let (to_id, next) = to.map_or((0, 0), |(to, next)| (to.0, next.0.cast_signed()));
     let mut some = conn.prepare_cached(&format!(
         "SELECT p.old_id, ifnull({length}, 0), {is_surplus}

@@ -384,6 +384,13 @@ pub fn has_table(conn: &Connection, table: &str) -> Result<bool> {
     Ok(statement.exists([table])?)
 }
 
+/// Whether the file has the index.
+pub fn has_index(conn: &Connection, index: &str) -> Result<bool> {
+    let mut statement =
+        conn.prepare_cached("SELECT 1 FROM main.sqlite_master WHERE type = 'index' AND name = ?1")?;
+    Ok(statement.exists([index])?)
+}
+
 /// Whether the file's table has the column.
 pub fn has_column(conn: &Connection, table: &str, column: &str) -> Result<bool> {
     let mut statement =

@@ -361,8 +361,10 @@ impl WriteTxn for OpenBatch {
         // A later WRITE is a row of its own.
         self.last_audit = LastAuditRow::default();
         let made = self.change(|conn| {
-            if !had_any {
+            if !old_rows::is_created(conn)? {
                 checkpoint::create_tables(conn)?;
+            }
+            if !had_any {
                 old_rows::watch(conn)?;
             }
             let made = checkpoint::insert(conn, new, next_ino)?;

@@ -192,7 +192,8 @@ impl TreeTable {
         ))?)
     }
 
-    /// Replaces the table on this connection by a temporary one with the rows at a checkpoint.
+    /// Replaces the table on this connection by a view of the rows at a checkpoint: what changed
+    /// since comes from a temporary table, and content from where it is.
     fn show_at(&self, conn: &Connection, (at, next_ino): (CheckpointId, Ino)) -> Result<()> {
         let (name, old, columns) = (self.name, self.old(), self.names());
         let all = columns.join(", ");
@@ -213,7 +214,6 @@ impl TreeTable {
             of("m", &columns)
         );
         if self.large.is_some() {
-            // Content stays where it is.
             let (apart, pieced) = match name == CONTENT {
                 true => {
                     (NO_PIECES, " UNION ALL SELECT ino, chunk_index, data FROM temp.whole_chunk")
@@ -226,11 +226,11 @@ impl TreeTable {
         }
         let declared = schema::declaration(name);
         conn.execute_batch(&format!(
-            "CREATE TEMP TABLE {name} {declared};
-             INSERT INTO temp.{name} ({all}) {now};
-             INSERT INTO temp.{name} ({all}) {then};"
+            "CREATE TEMP TABLE then_{name} {declared};
+             INSERT INTO temp.then_{name} ({all}) {then};
+             CREATE TEMP VIEW {name} AS {now} UNION ALL SELECT {all} FROM temp.then_{name};"
         ))?;
-        schema::index_temp(conn, name)
+        schema::index_temp(conn, name, &format!("then_{name}"))
     }
 }
 
@@ -316,8 +316,8 @@ pub fn put_saving_content(conn: &Connection, copied: Option<Ino>) -> Result<()> 
     Ok(())
 }
 
-/// Replaces the tree's tables on this connection by temporary ones with the rows at a checkpoint.
-/// The caller has a read transaction, and keeps it as long as it reads.
+/// Replaces the tree's tables on this connection by views of the rows at a checkpoint. The caller
+/// has a read transaction, and keeps it as long as it reads.
 pub fn show_at(conn: &Connection, at: (CheckpointId, Ino)) -> Result<()> {
     TREE_TABLES.iter().try_for_each(|table| table.show_at(conn, at))?;
     old_pieces::show_at(conn, at)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::change::with_session_changer;
 use super::error::CliError;
+use super::mount_events::sync_mounts;
 use super::output::{self, Out, ProgressLine};
 use super::source::{SessionSource, warn_if_unfinished};
 use super::{Ending, checkpoint, text};
@@ -85,6 +86,7 @@ fn make_fork_point(args: &Args) -> Result<Checkpoint, CliError> {
             _ => Err(gone()),
         };
     }
+    sync_mounts(session);
     finish_copies(args)?;
     let file_name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into());
     let mut names: Vec<String> = args.new.iter().filter_map(file_name).collect();

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::change::with_session_changer;
 use super::diff::{change_name, letter};
 use super::error::CliError;
+use super::mount_events::sync_mounts;
 use super::output::{self, Out};
 use super::restore::check_applies;
 use super::source::SessionSource;
@@ -71,6 +72,7 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let base = args.source.base.as_deref();
+    [&args.source.session, &args.fork].into_iter().for_each(|session| sync_mounts(session));
     let ours = args.source.open()?;
     let theirs = OpenSession::open(&args.fork, base)?;
     check_finished(&ours)?;
@@ -168,6 +170,8 @@ fn show_and_merge(args: &Args, plan: &MergePlan, steps: File) -> Result<Ending, 
             output::line(format_args!("nothing changed"));
             return Ok(Ending::Findings);
         }
+        // The user has taken time to answer.
+        sync_mounts(&args.source.session);
     } else if args.json {
         show(args, plan, usize::MAX)?;
     }

@@ -55,6 +55,8 @@ mod mount;
 mod mount_advice;
 mod mount_events;
 mod mount_help;
+#[cfg(target_os = "linux")]
+mod mount_sync_child;
 mod mv;
 #[cfg(target_os = "linux")]
 mod namespace_child;
@@ -169,6 +171,9 @@ enum Command {
     Help(help::Args),
     #[command(hide = true)]
     ValidatorChild(validator_child::Args),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    MountSyncChild(mount_sync_child::Args),
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     NamespaceChild(namespace_child::Args),
@@ -322,6 +327,8 @@ impl Command {
             Self::Man(args) => man::run(&args),
             Self::Help(args) => help::run(&args),
             Self::ValidatorChild(args) => validator_child::run(&args),
+            #[cfg(target_os = "linux")]
+            Self::MountSyncChild(args) => mount_sync_child::run(&args),
             #[cfg(target_os = "linux")]
             Self::NamespaceChild(args) => namespace_child::run(&args),
             #[cfg(target_os = "linux")]

@@ -1,5 +1,7 @@
 //! Reports the events of mounting on stderr.
 
+use std::path::Path;
+
 use super::{choosing, hiding, output, text};
 use crate::delta::PendingCopies;
 use crate::mounting::detach::{ServerFate, ServerUse};
@@ -61,11 +63,32 @@ fn line(event: &MountEvent) -> Option<String> {
             };
             format!("a run of {} was killed; {server}", session.display())
         }
+        MountEvent::Syncs(dir) => {
+            format!("waiting until {} has sent what programs wrote", mount_name(dir))
+        }
+        MountEvent::NotSynced { dir, error } => format!(
+            "warning: {}: not synced: {}: what programs wrote there last may arrive later",
+            mount_name(dir),
+            words(error)
+        ),
         MountEvent::BaseReachable { base, at, error } => {
             let at = text::name(at.as_os_str().as_encoded_bytes());
             format!("{} can still be reached at {at}: {}", base.display(), words(error))
         }
     })
+}
+
+fn mount_name(dir: &Path) -> String {
+    text::name(dir.as_os_str().as_encoded_bytes())
+}
+
+/// Has the mounts of a session on this machine send what programs wrote. Elsewhere than on Linux,
+/// the user does that.
+pub(super) fn sync_mounts(session: &Path) {
+    #[cfg(target_os = "linux")]
+    crate::mounting::client_sync::sync_mounts(session, &tell);
+    #[cfg(not(target_os = "linux"))]
+    let _ = session;
 }
 
 /// The rest of pending copy-ups as a suffix: `: N files, BYTES left to copy`.

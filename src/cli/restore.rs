@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::change::with_session_changer;
 use super::error::CliError;
+use super::mount_events::sync_mounts;
 use super::output::{self, Out};
 use super::source::SessionSource;
 use super::{Ending, asking, checkpoint, diff, text};
@@ -165,6 +166,7 @@ pub(super) fn undo(args: &UndoArgs) -> Result<Ending, CliError> {
 }
 
 fn open(source: &SessionSource) -> Result<OpenSession, CliError> {
+    sync_mounts(&source.session);
     let opened = source.open()?;
     check_finished(&opened)?;
     Ok(opened)
@@ -263,6 +265,10 @@ fn restore(
     to: &Checkpoint,
     seen: Option<i64>,
 ) -> Result<(i64, u64), CliError> {
+    if seen.is_some() {
+        // The user has taken time to answer.
+        sync_mounts(&source.session);
+    }
     let request = Request::Restore { to: to.id.0, seen };
     match with_session_changer(source, |changer| changer.ask(request))? {
         Answer::Restored(RestoreAnswer::Done { before, objects }) => Ok((before, objects)),

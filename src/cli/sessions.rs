@@ -113,7 +113,8 @@ mod tests {
 
     fn mounted(source: &str, server: &str) -> Mounted {
         let server = server.parse().ok();
-        Mounted { dir: "/mnt".into(), kind: "nfs".into(), source: source.into(), server }
+        let device = "0:50".into();
+        Mounted { dir: "/mnt".into(), kind: "nfs".into(), source: source.into(), device, server }
     }
 
     fn status(address: &str, exports: Option<&[&str]>) -> ServerStatus {

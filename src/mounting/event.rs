@@ -34,6 +34,10 @@ pub(crate) enum MountEvent {
     OtherReleased { dir: PathBuf, session: PathBuf },
     /// A killed run of the session was cleaned up.
     DeadRunReleased { session: PathBuf, server: ServerFate },
+    /// The mount at this directory is being synced for longer than usual.
+    Syncs(PathBuf),
+    /// A mount at `dir` could not be synced: what programs wrote there may arrive later.
+    NotSynced { dir: PathBuf, error: io::Error },
     /// The base can still be reached at another path, because that cannot be covered.
     BaseReachable { base: PathBuf, at: PathBuf, error: io::Error },
 }

@@ -8,11 +8,14 @@
 //! and `address` says how this machine reaches it. `note` records which session is mounted where,
 //! `mount_users` finds the processes that use a mount, and `mount_lock` serializes commands.
 //! `namespace` is the mount namespace of one `run`, `namespace_processes` finds its processes,
-//! `sandbox` restricts them. `self_mount` detects a base that shows its own session.
+//! `sandbox` restricts them. `client_sync` syncs the mounts of a session.
+//! `self_mount` detects a base that shows its own session.
 
 pub(crate) mod address;
 pub(crate) mod attach;
 mod call;
+#[cfg(target_os = "linux")]
+pub(crate) mod client_sync;
 pub(crate) mod detach;
 pub(crate) mod error;
 pub(crate) mod event;

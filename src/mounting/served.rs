@@ -75,7 +75,7 @@ impl Served {
 
 /// Whether `ip` belongs to this machine: the source address for a local destination is the
 /// destination. Nothing is sent.
-fn is_local(ip: IpAddr) -> bool {
+pub(super) fn is_local(ip: IpAddr) -> bool {
     let any: IpAddr = match ip {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),

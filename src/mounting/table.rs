@@ -20,6 +20,9 @@ pub(crate) struct Mounted {
     pub(crate) kind: String,
     /// The source of the mount, such as `HOST:PATH`.
     pub(crate) source: String,
+    /// The device number of the filesystem, `MAJOR:MINOR`, if the system reports it.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    pub(crate) device: String,
     /// The address of the NFS server, if the system reports it.
     pub(crate) server: Option<SocketAddr>,
 }
@@ -110,14 +113,15 @@ fn entry(line: &[u8]) -> Option<MountTableEntry> {
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 fn of_mountinfo(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let dir = PathBuf::from(OsString::from_vec(unescaped(fields.nth(4)?)));
+    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let dir = PathBuf::from(OsString::from_vec(unescaped(fields.nth(1)?)));
     // A dash ends the optional fields.
     fields.by_ref().find(|field| *field == b"-")?;
     let text = |field: &[u8]| String::from_utf8_lossy(&unescaped(field)).into_owned();
     let (kind, source) = (text(fields.next()?), text(fields.next()?));
     let options = text(fields.next().unwrap_or_default());
     let server = kind.starts_with("nfs").then(|| server(&options)).flatten();
-    Some(Mounted { dir, kind, source, server })
+    Some(Mounted { dir, kind, source, device, server })
 }
 
 /// The address of the server in the options of an NFS mount.
@@ -165,6 +169,7 @@ fn of_mount(line: &[u8]) -> Option<Mounted> {
         dir: dir.into(),
         kind: kind.to_owned(),
         source: source.to_owned(),
+        device: String::new(),
         server: None,
     })
 }

@@ -3,6 +3,7 @@
 use super::moment;
 use crate::cli::change::with_session_changer;
 use crate::cli::error::CliError;
+use crate::cli::mount_events::sync_mounts;
 use crate::cli::output::Out;
 use crate::cli::source::SessionSource;
 use crate::cli::{Ending, text};
@@ -12,9 +13,9 @@ use crate::inspect::checkpoint::{check_name, labels};
 
 /// Make a checkpoint of the session's tree as it is now, and print its id.
 ///
-/// It has all changes that the session has answered. What a client on this or another machine still
-/// holds back is not in it: `sync` before. From then on, the session keeps what changes, until the
-/// checkpoint is removed.
+/// It has all changes that the session has answered. On Linux, the mounts of this machine are
+/// synced first. What a client on another machine still holds back is not in it: `sync` there
+/// before. From then on, the session keeps what changes, until the checkpoint is removed.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     #[command(flatten)]
@@ -62,6 +63,7 @@ pub(in crate::cli) fn create(
     }
     let (kind, labels) = (CheckpointKind::Manual.as_str().to_owned(), labels(label)?);
     let new = CheckpointText { name: name.map(str::to_owned), kind, labels, reuses: false };
+    sync_mounts(&source.session);
     let made = with_session_changer(source, |changer| changer.ask(Request::CreateCheckpoint(new)))?;
     match made {
         Answer::Checkpoint(Some(id)) => Ok(id),

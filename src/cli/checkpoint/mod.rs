@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::change::{SessionChanger, with_session_changer};
 use super::error::CliError;
+use super::mount_events::sync_mounts;
 use super::output::{self, Out};
 use super::source::SessionSource;
 use super::{Ending, text, time_args};
@@ -92,6 +93,7 @@ pub(super) fn before_command(session: &Path, label: (&str, &str)) -> bool {
     let kind = CheckpointKind::Tool.as_str().to_owned();
     let new = CheckpointText { name: None, kind, labels, reuses: true };
     let source = SessionSource::of(session);
+    sync_mounts(session);
     let made = with_session_changer(&source, |changer| changer.ask(Request::CreateCheckpoint(new)));
     match made {
         Ok(Answer::CheckpointsOff) => output::line(format_args!(

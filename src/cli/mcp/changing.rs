@@ -17,6 +17,7 @@ use super::results::McpOutput;
 use super::session::{McpSession, path};
 use crate::cli::change::{SessionChanger, with_session_changer};
 use crate::cli::error::CliError;
+use crate::cli::mount_events::sync_mounts;
 use crate::cli::text;
 use crate::control::{
     Answer, AttrChanges, CheckpointText, Reading, Refusal, RefusalAdvice, Request, WriteHow,
@@ -103,6 +104,7 @@ impl ChangingCall<'_> {
     /// the disk at the end.
     fn change(&mut self, request: Request, content: Option<Reading<'_>>) -> Result<(), CliError> {
         let (tool, mut before) = (self.tool, None);
+        sync_mounts(&self.session.source.session);
         let answer = with_session_changer(&self.session.source, |changer| {
             // Between checkpoint and change, no other agent's change.
             changer.ask(Request::Alone)?;
@@ -124,6 +126,7 @@ impl ChangingCall<'_> {
     /// Makes the checkpoint alone.
     pub(super) fn checkpoint(&mut self) -> Result<(), CliError> {
         let tool = self.tool;
+        sync_mounts(&self.session.source.session);
         let made = with_session_changer(&self.session.source, |changer| checkpoint(changer, tool))?;
         self.put("checkpoint", made);
         Ok(())

@@ -15,6 +15,7 @@ use crate::control::{
 use crate::overlay::Overlay;
 use crate::server::Peers;
 use crate::workspace::accounts::Accounts;
+use crate::workspace::tree_guards::TreeGuards;
 
 /// The time that commands in progress get to end at a shutdown.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,7 +30,7 @@ pub(super) struct Control {
 
 impl Control {
     /// Starts to answer for a session, which only this process has open, and for the exports with
-    /// these accounts.
+    /// these accounts and guards.
     pub(super) fn begin(
         session: &Path,
         base: Option<PathBuf>,
@@ -37,8 +38,11 @@ impl Control {
         addresses: Vec<SocketAddr>,
         peers: Arc<Peers>,
         accounts: Option<Accounts>,
+        guards: Option<TreeGuards>,
     ) -> Self {
         let (shown, session_file) = (accounts.clone(), session.to_owned());
+        let guards = guards.map(Arc::new);
+        let merge_guards = guards.clone();
         let about = About {
             addresses,
             base,
@@ -46,6 +50,17 @@ impl Control {
             peers: Box::new(move || connected(&peers)),
             paths: Box::new(move || shown.as_ref().map(|shown| shown.paths_of(&session_file))),
             exports: Box::new(move || usage(accounts.as_ref())),
+            check_restore: Box::new(move |to| match guards.clone() {
+                Some(guards) => Box::pin(async move { guards.check_restore(to).await }),
+                None => Box::pin(async { Ok(None) }),
+            }),
+            check_merge: Box::new(move |caller, seen, steps| match merge_guards.clone() {
+                Some(guards) => {
+                    let caller = caller.clone();
+                    Box::pin(async move { guards.check_merge(&caller, seen, steps).await })
+                }
+                None => Box::pin(async { Ok(()) }),
+            }),
         };
         let (stop, stopped) = StopListener::new();
         let listening = match Listener::bind(session) {

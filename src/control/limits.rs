@@ -26,6 +26,9 @@ pub const LAST_WORD_SECS: u64 = 2;
 /// Time that a command waits for exclusive access, in seconds.
 pub const ALONE_SECS: u64 = 30;
 
+/// Checks of a restore by guards, if the session changes in between.
+pub const MAX_RESTORE_CHECKS: u32 = 5;
+
 /// Objects that are created or removed in one transaction.
 pub const BULK_ITEMS: usize = 256;
 

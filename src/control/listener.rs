@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,16 +13,18 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use super::checkpoint_text::RestoreAnswer;
 use super::content::{ContentPart, ContentSource, NextPart};
 use super::frame::{self, FrameKind};
-use super::limits::{ALONE_SECS, LAST_WORD_SECS, MAX_CONNECTIONS};
-use super::perform::perform;
+use super::limits::{ALONE_SECS, LAST_WORD_SECS, MAX_CONNECTIONS, MAX_RESTORE_CHECKS};
+use super::perform::{merge_guarded, perform};
 use super::refusal::Refusal;
 use super::request::{Answer, Request};
 use super::server_status::{ControlPeer, ServerStatus};
 use super::socket;
 use super::usage::ExportsUsage;
-use crate::overlay::Overlay;
+use crate::delta::CheckpointId;
+use crate::overlay::{ChangeSteps, Overlay};
 use crate::vfs::Caller;
 
 /// What the server reports about itself.
@@ -38,7 +41,22 @@ pub struct About {
     pub paths: Box<dyn Fn() -> Option<Vec<String>> + Send + Sync>,
     /// Returns the usage of its exports; may block.
     pub exports: Box<dyn Fn() -> Result<ExportsUsage, Refusal> + Send + Sync>,
+    /// Checks, by the guards of its exports, what a restore of a checkpoint would bring back.
+    pub check_restore: Box<dyn Fn(CheckpointId) -> RestoreCheck + Send + Sync>,
+    /// Checks, by these guards, what files would have after the steps of a merge that has seen this
+    /// row of the audit log.
+    pub check_merge: Box<CheckMerge>,
 }
+
+/// Starts the check of a merge.
+pub type CheckMerge = dyn Fn(&Caller, i64, Box<dyn ChangeSteps>) -> MergeCheck + Send + Sync;
+
+/// A refusal if a guard refuses content.
+pub type MergeCheck = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
+
+/// The result of a check: the last row of the audit log that it has seen, or `None` without
+/// guards; a refusal if a guard refuses content.
+pub type RestoreCheck = Pin<Box<dyn Future<Output = Result<Option<i64>, Refusal>> + Send>>;
 
 /// The socket beside a session file; removed on drop.
 pub struct Listener {
@@ -183,7 +201,13 @@ async fn serve_connection(
             request if request.has_content() => {
                 let mut content =
                     IncomingContent { stream: &mut stream, stop: stop.clone(), is_over: false };
-                let reply = perform(overlay, &caller, request, &mut content).await;
+                let reply = match request {
+                    Request::Merge { from, seen } => {
+                        let check = |steps| (about.check_merge)(&caller, seen, steps);
+                        merge_guarded(overlay, &caller, (&from, seen), &mut content, check).await
+                    }
+                    request => perform(overlay, &caller, request, &mut content).await,
+                };
                 content.drain().await?;
                 reply
             }
@@ -213,6 +237,7 @@ async fn reply(
         Request::Status => Ok(Answer::Status(about.status())),
         Request::Exports => exports(about).await,
         Request::Alone => hold(alone, held).await,
+        Request::Restore { to, seen } => restore(overlay, caller, about, (to, seen)).await,
         request => perform(overlay, caller, request, &mut super::Nothing).await,
     }
 }
@@ -223,6 +248,27 @@ async fn exports(about: &Arc<About>) -> Result<Answer, Refusal> {
     let counted = tokio::task::spawn_blocking(move || (about.exports)()).await;
     let failed = |error| Refusal::new(format!("the exports cannot be counted: {error}"));
     counted.map_err(failed)?.map(Answer::Exports)
+}
+
+/// Makes the tree that of a checkpoint, if the guards accept it and nothing changed since.
+async fn restore(
+    overlay: &Overlay,
+    caller: &Caller,
+    about: &About,
+    (to, seen): (i64, Option<i64>),
+) -> Result<Answer, Refusal> {
+    for attempt in 1.. {
+        let checked = (about.check_restore)(CheckpointId(to)).await?;
+        let seen_by_both = seen.into_iter().chain(checked).min();
+        let request = Request::Restore { to, seen: seen_by_both };
+        let answer = perform(overlay, caller, request, &mut super::Nothing).await?;
+        // Changed since the check, but not since the user looked.
+        let is_changed = answer == Answer::Restored(RestoreAnswer::ChangedSince);
+        if !is_changed || seen.is_some() || attempt == MAX_RESTORE_CHECKS {
+            return Ok(answer);
+        }
+    }
+    Err(Refusal::new("the session changes all the time"))
 }
 
 /// Waits until no other connection holds the exclusive lock.

@@ -7,15 +7,18 @@ use super::content::ContentSource;
 use super::copy_to_drop::CopyToDrop;
 use super::files::CallerFiles;
 use super::limits::{MAX_PATHS, TURN_MS};
+use super::listener::MergeCheck;
 use super::refusal::{Refusal, RefusalAdvice};
 use super::request::{Answer, AppliedObject, Bound, PathText, Request};
-use super::step_text::SpooledSteps;
+use super::step_text::{SharedSteps, SpooledSteps};
 use super::usage::UsageReport;
 use crate::delta::{
     CheckpointId, Compacted, Ino, MadeCheckpoint, MergedPath, NewCheckpoint, PendingCopies,
     RestoreRequest,
 };
-use crate::overlay::{AppliedPart, CopyStep, DiscardExtent, Idle, Overlay, StepsOutcome};
+use crate::overlay::{
+    AppliedPart, ChangeSteps, CopyStep, DiscardExtent, Idle, Overlay, StepsOutcome, TreeChangeError,
+};
 use crate::vfs::{Caller, FsError, Locator, Time, Vfs};
 
 /// Executes a request, except [`Request::Status`] and [`Request::Exports`], which only a server can
@@ -150,7 +153,7 @@ async fn restore(
 ) -> Result<Answer, Refusal> {
     let restore = RestoreRequest { to, seen, time: Time::default() };
     let done = overlay.restore(caller, restore).await;
-    done.map(|done| Answer::Restored(done.into())).map_err(of_session)
+    done.map(|done| Answer::Restored(done.into())).map_err(of_tree_change)
 }
 
 async fn merge(
@@ -160,14 +163,42 @@ async fn merge(
     content: &mut dyn ContentSource,
 ) -> Result<Answer, Refusal> {
     let steps = Box::new(SpooledSteps::read(content).await?);
+    take_steps(overlay, caller, (from, seen), steps).await
+}
+
+/// Takes the steps of a merge.
+async fn take_steps(
+    overlay: &Overlay,
+    caller: &Caller,
+    (from, seen): (&str, i64),
+    steps: Box<dyn ChangeSteps>,
+) -> Result<Answer, Refusal> {
     let safety = NewCheckpoint::before(format!("merge {from}"));
-    let done = overlay.take_steps(caller, (seen, safety), steps).await.map_err(of_session)?;
+    let done = overlay.take_steps(caller, (seen, safety), steps).await;
+    let done = done.map_err(of_tree_change)?;
     Ok(Answer::Restored(match done {
         StepsOutcome::Done { before, steps } => {
             RestoreAnswer::Done { before: before.0, objects: steps }
         }
         StepsOutcome::ChangedSince => RestoreAnswer::ChangedSince,
     }))
+}
+
+/// As [`perform`] for [`Request::Merge`], if the guards accept what files would have then.
+pub(super) async fn merge_guarded(
+    overlay: &Overlay,
+    caller: &Caller,
+    (from, seen): (&str, i64),
+    content: &mut dyn ContentSource,
+    check: impl FnOnce(Box<dyn ChangeSteps>) -> MergeCheck,
+) -> Result<Answer, Refusal> {
+    let steps = SharedSteps::read(content).await?;
+    let checked = check(Box::new(steps.clone())).await;
+    let done = match checked {
+        Ok(()) => take_steps(overlay, caller, (from, seen), Box::new(steps)).await,
+        Err(refusal) => Err(refusal),
+    };
+    done.map_err(|refusal| of_unfinished_apply(overlay, refusal))
 }
 
 async fn discard(
@@ -302,6 +333,25 @@ fn of_discard(overlay: &Overlay, error: FsError) -> Refusal {
             ..Refusal::new("an apply to the base has not ended: nothing was discarded")
         },
         error => of_session(error),
+    }
+}
+
+fn of_tree_change(error: TreeChangeError) -> Refusal {
+    let (path, dir) = match error {
+        TreeChangeError::Fs(error) => return of_session(error),
+        TreeChangeError::Needed { path, dir } => (path, dir),
+    };
+    let why = if dir.is_root { "shows it" } else { "has a mount point below it" };
+    let (path, export) = (path.display(), dir.export);
+    Refusal {
+        hint: Some(
+            "stop serving that export first, or name a checkpoint that has the directory there"
+                .to_owned(),
+        ),
+        ..Refusal::new(format!(
+            "{path}: the export {export} {why}, and it would be gone or elsewhere: nothing was \
+             changed"
+        ))
     }
 }
 

@@ -3,8 +3,10 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::content::{ContentPart, ContentSource};
@@ -141,6 +143,27 @@ impl SpooledSteps {
             }
         }
         Ok(Self(BufReader::new(file)))
+    }
+}
+
+/// The same, for several readers, one after the other.
+#[derive(Clone)]
+pub(super) struct SharedSteps(Arc<Mutex<SpooledSteps>>);
+
+impl SharedSteps {
+    /// As [`SpooledSteps::read`].
+    pub async fn read(content: &mut dyn ContentSource) -> Result<Self, Refusal> {
+        Ok(Self(Arc::new(Mutex::new(SpooledSteps::read(content).await?))))
+    }
+}
+
+impl ChangeSteps for SharedSteps {
+    fn restart(&mut self) -> io::Result<()> {
+        self.0.lock().restart()
+    }
+
+    fn next(&mut self) -> io::Result<Option<ChangeStep>> {
+        self.0.lock().next()
     }
 }
 

@@ -125,6 +125,10 @@ impl Published for GuardedMount {
             .await
     }
 
+    fn tree_changes(&self) -> u64 {
+        self.overlay.tree_changes()
+    }
+
     fn verifier(&self) -> WriteVerifier {
         self.overlay.verifier()
     }

@@ -11,6 +11,7 @@
 //! A handle is a capability: its MAC is bound to one export and mount, and no other accepts it.
 
 mod credentials;
+mod guard_checks;
 mod guarding;
 mod handles;
 mod listing;
@@ -27,6 +28,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 
 pub use credentials::{Admission, Refused, Squash};
+pub use guard_checks::GuardedView;
 pub use guarding::Guarding;
 pub use tree::{AssemblyError, Export, ExportParts, MountParts, MountedObject};
 

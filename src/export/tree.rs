@@ -13,7 +13,7 @@ use super::handles;
 use super::numbers::{self, MountNumbers};
 use super::validating_overlay::ValidatingOverlay;
 use crate::nfs::HandleCodec;
-use crate::overlay::{Overlay, Scope};
+use crate::overlay::{NeededDir, Overlay, Scope};
 use crate::vfs::{
     Attr, Caller, FileId, FileKind, FsError, Locator, Name, NewNode, SetAttr, Vfs, Wcc,
 };
@@ -78,6 +78,7 @@ pub enum AssemblyError {
 /// An export: the tree that clients mount.
 pub struct Export {
     path: Bytes,
+    name: Arc<str>,
     is_secret: bool,
     pub(super) admission: Admission,
     pub(super) squash: Squash,
@@ -97,6 +98,8 @@ pub(super) struct Mount {
     above: Option<(usize, Locator)>,
     /// Mount points in this mount, by directory.
     points: HashMap<FileId, Vec<Point>>,
+    /// Keeps its root and the directories above mount points where they are.
+    _needed: Arc<[NeededDir]>,
 }
 
 /// A mount point: a name in a directory.
@@ -130,6 +133,7 @@ impl Export {
         let root = given.iter().position(|mount| mount.at == "/").ok_or(AssemblyError::NoRoot)?;
         let mut mounts = Vec::with_capacity(given.len());
         let mut scopes = Vec::with_capacity(given.len());
+        let mut needed = vec![Vec::new(); given.len()];
         let mut taken = vec![MountNumbers::ROOT];
         for part in &given {
             let scope = Scope {
@@ -148,26 +152,39 @@ impl Export {
             taken.push(numbers);
             let (tag, codec) = handles::codec(part.handle_key, &path, &part.at, &part.subtree);
             let root = overlay.root();
-            let (above, points) = (None, HashMap::new());
-            mounts.push(Mount { overlay, root, tag, codec, numbers, above, points });
+            let (above, points, _needed) = (None, HashMap::new(), Arc::default());
+            mounts.push(Mount { overlay, root, tag, codec, numbers, above, points, _needed });
             scopes.push(scope);
         }
         for index in 0..given.len() {
             if index != root {
-                find_enclosing_mount(&given, &mut mounts, &mut scopes, index, &owner).await?;
+                let way = find_enclosing_mount(&given, &mut mounts, index, &owner).await?;
+                scopes[way.outer].pinned.extend(way.dirs.iter().map(Locator::fileid));
+                needed[way.outer].extend(way.dirs);
             }
         }
-        for ((mount, part), scope) in mounts.iter_mut().zip(&given).zip(scopes) {
+        for ((mount, part), (scope, above)) in
+            mounts.iter_mut().zip(&given).zip(scopes.into_iter().zip(needed))
+        {
+            let dir = |dir, is_root| NeededDir { dir, export: Arc::clone(&name), is_root };
+            let root = scope.root.clone().map(|root| dir(root, true));
+            let dirs = root.into_iter().chain(above.into_iter().map(|above| dir(above, false)));
+            mount._needed = part.overlay.need_dirs(dirs.collect());
             mount.overlay = guarding.guarded_overlay(part.overlay.within(scope), &part.at);
         }
         let session = mounts.get(root).map_or(0, |mount| mount.overlay.fsid());
         let fsid = numbers::fsid(session, &path);
-        Ok(Self { path, is_secret, admission, squash, fsid, mounts, root })
+        Ok(Self { path, name, is_secret, admission, squash, fsid, mounts, root })
     }
 
     /// The path that clients mount.
     pub fn path(&self) -> &Bytes {
         &self.path
+    }
+
+    /// Its name in the audit log.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Whether the path is a secret.
@@ -211,14 +228,21 @@ async fn subtree(part: &MountParts, owner: &Caller) -> Result<Option<Locator>, A
     Ok(path.into_iter().next_back())
 }
 
+/// The way from the root of a mount to a mount point in it.
+struct MountPointWay {
+    /// Index of the enclosing mount.
+    outer: usize,
+    /// The directories below its root. The last one contains the mount point.
+    dirs: Vec<Locator>,
+}
+
 /// Finds the enclosing mount of a mount, and the directory that contains the mount point.
 async fn find_enclosing_mount(
     given: &[MountParts],
     mounts: &mut [Mount],
-    scopes: &mut [Scope],
     index: usize,
     owner: &Caller,
-) -> Result<(), AssemblyError> {
+) -> Result<MountPointWay, AssemblyError> {
     let at = &given[index].at;
     let outer = |(number, part): &(usize, &MountParts)| {
         *number != index && (part.at == "/" || at.starts_with(&format!("{}/", part.at)))
@@ -233,15 +257,15 @@ async fn find_enclosing_mount(
     let last = names.pop().ok_or(AssemblyError::NoRoot)?;
     let name = Name::new(last.as_bytes()).map_err(|error| failed(error.into()))?;
     let makes = !part.read_only;
-    let way = walk_or_create(&mounts[outer].overlay, &names, makes, owner).await.map_err(failed)?;
-    scopes[outer].pinned.extend(way.iter().map(Locator::fileid));
-    let dir = way.into_iter().next_back().unwrap_or_else(|| mounts[outer].root.clone());
+    let dirs =
+        walk_or_create(&mounts[outer].overlay, &names, makes, owner).await.map_err(failed)?;
+    let dir = dirs.last().unwrap_or(&mounts[outer].root).clone();
     let covered = mounts[outer].overlay.lookup(owner, &dir, name.as_bytes()).await.result;
     let covers_dir = covered.is_ok_and(|covered| covered.attr.kind == FileKind::Directory);
     let point = Point { name, mount: index, covers_dir };
     mounts[outer].points.entry(dir.fileid()).or_default().push(point);
     mounts[index].above = Some((outer, dir));
-    Ok(())
+    Ok(MountPointWay { outer, dirs })
 }
 
 /// The directories along a path from the root. With `makes`, missing ones are created.

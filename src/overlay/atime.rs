@@ -73,6 +73,13 @@ impl Atimes {
         noted.writing.remove(&ino);
     }
 
+    /// Drops all recorded atimes: the rows are those of another moment.
+    pub fn forget_all(&self) {
+        let mut noted = lock(&self.0);
+        noted.pending.clear();
+        noted.writing.clear();
+    }
+
     /// Writes all pending atimes as part of a change.
     pub fn write(&self, txn: &mut dyn WriteTxn) -> Result<PendingAtimes> {
         let rows = {

@@ -6,6 +6,8 @@
 //! still current.
 
 use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
@@ -218,6 +220,9 @@ fn publish_node(
     if before.kind != FileKind::Regular {
         return Err(FsError::Invalid.into());
     }
+    if expected.tree_changes != edit.core.tree_changes.load(Ordering::Acquire) {
+        return Err(FsError::Invalid.into());
+    }
     if guarded_paths(&edit.view(), &node)? != expected.paths {
         return Err(FsError::Guarded.into());
     }
@@ -384,6 +389,26 @@ impl Overlay {
     /// The clock that stamps changes.
     pub fn clock(&self) -> super::Clock {
         self.core.clock.clone()
+    }
+
+    /// Whether both show the same open session.
+    pub fn is_of_same_session(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+
+    /// The path in the session of the scope's root.
+    ///
+    /// # Errors
+    /// The directory is gone, or cannot be read.
+    pub async fn root_path(&self) -> std::result::Result<MergedPath, FsError> {
+        let path = self.look(Cost::Offload, scope_root).await?;
+        let path = path.map_err(|error| error.into_fs())?;
+        Ok(path.unwrap_or_else(MergedPath::root))
+    }
+
+    /// Number of changes of the whole tree by this process: restores and merges.
+    pub fn tree_changes(&self) -> u64 {
+        self.core.tree_changes.load(Ordering::Acquire)
     }
 
     /// The current write verifier.

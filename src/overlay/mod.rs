@@ -63,7 +63,7 @@ mod writer_memo;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::base::{Base, WatchedBase};
 use crate::delta::{Limits, Store};
@@ -79,6 +79,7 @@ use read_buffers::ReadBufferPool;
 use removed::RemovedOriginals;
 use tools::automatic::IdleCheckpoints;
 use tools::checkpoint_space::CheckpointRoom;
+use tools::needed_dirs::NeededDirs;
 use writer_memo::WriterMemo;
 
 pub use bulk::{BulkContent, BulkItem, Removal};
@@ -96,11 +97,13 @@ pub use tools::changes::{BaseObject, Change, ChangesError, DeniedChange, origina
 pub use tools::data::{DataPiece, DataReader};
 pub use tools::discard_extent::{DiscardExtent, Idle};
 pub use tools::layer::LostDir;
+pub use tools::needed_dirs::{NeededDir, TreeChangeError};
 pub use tools::path_rows::PathRows;
 pub use tools::rebase::{MergedParts, RebaseItem};
 pub use tools::rebase_part::AppliedPart;
 pub use tools::rebase_unchanged::{BaseVersion, UnchangedCopy};
 pub use tools::seal::{SealError, SealStep, Sealed, Sealing};
+pub use tools::step_trial::{ContentAfterSteps, StepContents, StepFilter};
 pub use tools::steps::{ChangeStep, ChangeSteps, StepsOutcome};
 pub use tools::tree::{Tree, TreeObject, TreeView};
 
@@ -157,6 +160,10 @@ struct Core {
     removed: RemovedOriginals,
     checkpoints: IdleCheckpoints,
     checkpoint_room: CheckpointRoom,
+    needed_dirs: NeededDirs,
+    /// Number of changes of the whole tree. Set by the change itself: content for the tree before
+    /// it is not published after it.
+    tree_changes: AtomicU64,
     caches: Caches,
     writer_memo: Arc<WriterMemo>,
     atimes: Atimes,
@@ -194,6 +201,8 @@ impl Core {
             removed: RemovedOriginals::default(),
             checkpoints: IdleCheckpoints::default(),
             checkpoint_room: CheckpointRoom::default(),
+            needed_dirs: NeededDirs::default(),
+            tree_changes: AtomicU64::new(0),
             caches: Caches::new(Arc::<CommitSequence>::default(), Arc::default()),
             writer_memo: Arc::new(WriterMemo::new()),
             atimes: Atimes::default(),
@@ -229,6 +238,8 @@ impl Overlay {
             removed: RemovedOriginals::default(),
             checkpoints: IdleCheckpoints::new(parts.checkpoints),
             checkpoint_room: CheckpointRoom::default(),
+            needed_dirs: NeededDirs::default(),
+            tree_changes: AtomicU64::new(0),
             caches: Caches::new(parts.worker.commits(), listings),
             writer_memo: Arc::new(WriterMemo::new()),
             atimes: Atimes::default(),

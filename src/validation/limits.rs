@@ -75,8 +75,8 @@ pub const MAX_CHECK_TIME: Duration = Duration::from_secs(5);
 /// Wall-clock time to find the reason of a rejection; without it, only the line is reported.
 pub const MAX_REASON_TIME: Duration = Duration::from_millis(500);
 
-/// Wall-clock time to check all files that a RENAME of a directory moves to guarded paths; beyond
-/// that, the RENAME fails.
+/// Wall-clock time to check all files that a RENAME of a directory, a restore or a merge brings to
+/// guarded paths; beyond that, it fails.
 pub const MAX_ARRIVAL_CHECK_TIME: Duration = Duration::from_secs(60);
 
 /// Address space of a validator process, in bytes (RLIMIT_AS); content that needs more is rejected.

@@ -28,6 +28,9 @@ pub trait Published: Send + Sync + 'static {
         expected: PublishPreconditions,
     ) -> impl Future<Output = Outcome<WriteVerifier, Wcc>> + Send;
 
+    /// Number of changes of the whole tree so far, such as a restore: each ends all drafts.
+    fn tree_changes(&self) -> u64;
+
     /// The current write verifier.
     fn verifier(&self) -> WriteVerifier;
 

@@ -23,4 +23,7 @@ pub struct PublishPreconditions {
     pub ctime: Option<Time>,
     /// A lower bound of the new ctime: the last time that the writer was shown.
     pub after: Time,
+    /// Number of changes of the whole tree when the content was begun. If there was another since,
+    /// publishing fails with [`FsError::Invalid`](super::FsError::Invalid).
+    pub tree_changes: u64,
 }

@@ -69,6 +69,10 @@ pub mod running;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod running;
 #[cfg(feature = "internals")]
+pub mod tree_guards;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod tree_guards;
+#[cfg(feature = "internals")]
 pub mod unavailable;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod unavailable;

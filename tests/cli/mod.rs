@@ -56,6 +56,7 @@ mod program;
 mod quota;
 mod reference;
 mod restore;
+mod restore_exports;
 mod run;
 #[cfg(target_os = "linux")]
 mod sandbox;

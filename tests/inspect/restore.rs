@@ -247,7 +247,7 @@ fn a_restore_that_fails_changes_nothing() {
         world.faults.fail(method, call, StoreError::full("full"));
         let to = RestoreRequest { to: checkpoint.id, seen: None, time: Time::default() };
         let failed = world.wait(world.overlay.restore(&world.caller, to));
-        assert_eq!(failed.unwrap_err(), FsError::NoSpace, "{method}");
+        assert_eq!(failed.unwrap_err(), FsError::NoSpace.into(), "{method}");
         assert!(!world.faults.clear(), "{method} was not called");
         assert_same(&tree(&world, None), &before, method);
         let all = open_at(&world, None).session().checkpoints().unwrap();
@@ -270,7 +270,7 @@ fn a_session_that_is_only_read_is_not_restored() {
     world.reopen_read_only();
     let to = RestoreRequest { to: checkpoint.id, seen: None, time: Time::default() };
     let refused = world.wait(world.overlay.restore(&world.caller, to));
-    assert_eq!(refused.unwrap_err(), FsError::ReadOnly);
+    assert_eq!(refused.unwrap_err(), FsError::ReadOnly.into());
     assert!(world.find("two").is_ok());
 }
 

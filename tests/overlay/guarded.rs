@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use acetate::overlay::{GuardedPaths, Scope};
+use acetate::delta::RestoreRequest;
+use acetate::overlay::{GuardedPaths, NeededDir, Scope};
 use acetate::vfs::{FsError, Locator, NewNode, PublishPreconditions, SetAttr, Time, Vfs};
 use bytes::Bytes;
 
@@ -36,7 +37,8 @@ fn guarded(world: &World, root: Option<Locator>) -> Client {
 
 /// What has to hold for `/g/a`.
 fn expected(ctime: Option<Time>) -> PublishPreconditions {
-    PublishPreconditions { paths: vec![b"/g/a".to_vec()], ctime, after: Time::default() }
+    let (paths, after) = (vec![b"/g/a".to_vec()], Time::default());
+    PublishPreconditions { paths, ctime, after, tree_changes: 0 }
 }
 
 fn publish(
@@ -222,4 +224,40 @@ fn a_refusal_is_in_the_audit_log() {
     let rows = "SELECT procedure || ' ' || CAST(path AS TEXT) || ' ' || note FROM acetate_op";
     assert_eq!(world.sql_list(rows), ["REFUSE /g/a line 3: no"]);
     assert_eq!(world.sql_value::<i64>("SELECT count(*) FROM fs_data"), 0, "nothing changed");
+}
+
+#[test]
+fn content_for_the_tree_before_a_restore_is_not_published() {
+    let world = World::new("g/a \"old\"");
+    let client = guarded(&world, None);
+    let file = world.at("g/a");
+    assert_eq!(publish(&client, &file, b"first", expected(None)), None);
+    let to = RestoreRequest { to: world.checkpoint().id, seen: None, time: Time::default() };
+    assert_eq!(publish(&client, &file, b"second", expected(None)), None);
+    world.wait(world.overlay.restore(&world.caller, to)).unwrap();
+    assert_eq!(client.cat("g/a"), "first");
+    assert_eq!(publish(&client, &file, b"third", expected(None)), Some(FsError::Invalid));
+    let tree_changes = client.overlay.tree_changes();
+    let begun_now = PublishPreconditions { tree_changes, ..expected(None) };
+    assert_eq!(publish(&client, &file, b"third", begun_now), None);
+}
+
+#[test]
+fn a_restore_that_an_export_keeps_from_being_made_ends_no_drafts() {
+    let world = World::new("g/a \"old\"");
+    let client = guarded(&world, None);
+    let file = world.at("g/a");
+    let to = RestoreRequest { to: world.checkpoint().id, seen: None, time: Time::default() };
+    world.mkdir("later").unwrap();
+    let dir = NeededDir { dir: world.at("later"), export: "e".into(), is_root: true };
+    let needed = world.overlay.need_dirs(vec![dir]);
+    let refused = world.wait(world.overlay.restore(&world.caller, to)).unwrap_err();
+    assert_eq!(refused.to_string(), "/later: the export e needs it there");
+    assert_eq!(publish(&client, &file, b"new", expected(None)), None);
+    assert_eq!(client.cat("g/a"), "new");
+    assert_eq!(world.ls(""), ["g", "later"]);
+    // Without the export, it is made.
+    drop(needed);
+    world.wait(world.overlay.restore(&world.caller, to)).unwrap();
+    assert_eq!(client.cat("g/a"), "old");
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use acetate::delta::RestoreRequest;
 use acetate::vfs::{Attr, CreateHow, FsError, Outcome, SetAttr, SetTime, Time, Vfs, Wcc};
 
 use crate::support::client::{mode, size};
@@ -302,4 +303,19 @@ fn a_commit_shows_what_changed_after_it_looked_and_before_it_synced() {
     let now = world.stat("other/new");
     assert_eq!(now.mode, 0o600);
     assert_eq!((committed.context.before, committed.context.after), (None, Some(now)));
+}
+
+#[test]
+fn a_restore_drops_a_pending_atime() {
+    let world = World::new(TREE);
+    world.put("new", "first");
+    let then = world.stat("new").atime;
+    let to = RestoreRequest { to: world.checkpoint().id, seen: None, time: Time::default() };
+    world.write("new", 0, b"later").unwrap();
+    world.tick(60);
+    world.cat("new");
+    assert!(world.stat("new").atime > then);
+    world.wait(world.overlay.restore(&world.caller, to)).unwrap();
+    assert_eq!(world.stat("new").atime, then);
+    assert_eq!(world.cat("new"), "first");
 }

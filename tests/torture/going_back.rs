@@ -15,6 +15,7 @@ use acetate::delta::{
 use acetate::inspect::check::check;
 use acetate::inspect::opened::OpenSession;
 use acetate::inspect::walk::{WalkControl, walk};
+use acetate::overlay::TreeChangeError;
 use acetate::vfs::{FileKind, FsError, Time};
 
 use crate::asked;
@@ -83,7 +84,11 @@ impl Action {
             Self::Create => client.wait(client.overlay.create_checkpoint(new())).map(drop),
             Self::Restore(to) => {
                 let restore = RestoreRequest { to: CheckpointId(to), seen: None, time };
-                let done = client.wait(client.overlay.restore(&client.caller, restore))?;
+                let done = client.wait(client.overlay.restore(&client.caller, restore));
+                let done = done.map_err(|error| match error {
+                    TreeChangeError::Fs(error) => error,
+                    needed => panic!("{needed}"),
+                })?;
                 assert!(matches!(done, RestoreOutcome::Restored(_)), "{done:?}");
                 Ok(())
             }

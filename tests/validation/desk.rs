@@ -189,3 +189,46 @@ async fn a_draft_that_is_given_up_changes_the_verifier() {
     file.desk.abandon(&super::tree::client(1), &super::tree::FILE).await;
     assert_eq!(file.verifier(), second, "there was none");
 }
+
+#[tokio::test]
+async fn a_change_of_the_whole_tree_ends_drafts() {
+    let file = setup("[1]\n");
+    file.piece(4, "[2]\n").await.unwrap();
+    file.file.lock().unwrap().tree_changes += 1;
+    assert_eq!(file.piece(8, "[3]\n").await, Err(FsError::Invalid), "it was under way");
+    assert_eq!(file.commit(1).await, Some(Err(FsError::Invalid)));
+    assert_eq!(file.content(), "[1]\n");
+    assert!(file.refusals()[0].starts_with("given up: the whole tree was changed"));
+    // A program that writes again begins anew.
+    file.set_size(1, 0).await.unwrap();
+    file.piece(0, "[4]\n").await.unwrap();
+    assert_eq!(file.commit(1).await, Some(Ok(())));
+    assert_eq!(file.content(), "[4]\n");
+}
+
+#[tokio::test]
+async fn a_change_of_the_whole_tree_ends_a_cut() {
+    let file = setup("[1]\n");
+    file.set_size(1, 0).await.unwrap();
+    assert_eq!(file.shown(1).size, 0);
+    file.file.lock().unwrap().tree_changes += 1;
+    for _ in 0..1000 {
+        if file.shown(1).size == 4 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(file.shown(1).size, 4);
+    assert_eq!((file.content().as_str(), file.published()), ("[1]\n", 0));
+    file.stable(4, "[2]\n").await.unwrap();
+    assert_eq!(file.content(), "[1]\n[2]\n");
+}
+
+#[tokio::test]
+async fn what_is_being_checked_while_the_whole_tree_changes_is_not_published() {
+    let file = setup("[1]\n");
+    file.piece(4, "[2]\n").await.unwrap();
+    file.file.lock().unwrap().meanwhile = vec![|file| file.tree_changes += 1];
+    assert_eq!(file.commit(1).await, Some(Err(FsError::Invalid)));
+    assert_eq!(file.content(), "[1]\n");
+}

@@ -30,6 +30,8 @@ pub struct File {
     pub meanwhile: Vec<fn(&mut File)>,
     /// What publishing fails with.
     pub fails: Option<FsError>,
+    /// How often the whole tree was changed.
+    pub tree_changes: u64,
 }
 
 pub struct Tree(pub Arc<Mutex<File>>);
@@ -79,6 +81,8 @@ impl Published for Tree {
         let mut file = self.0.lock().unwrap();
         let error = if let Some(error) = file.fails {
             Some(error)
+        } else if expected.tree_changes != file.tree_changes {
+            Some(FsError::Invalid)
         } else if expected.paths != [file.path.as_bytes()] {
             Some(FsError::Guarded)
         } else {
@@ -92,6 +96,10 @@ impl Published for Tree {
         file.ctime += 1;
         file.published += 1;
         Outcome::ok(self.verifier(), Wcc { before: None, after: Some(attr(&file)) })
+    }
+
+    fn tree_changes(&self) -> u64 {
+        self.0.lock().unwrap().tree_changes
     }
 
     fn verifier(&self) -> WriteVerifier {
@@ -143,6 +151,7 @@ pub fn setup_in(content: &str, periods: Periods, all: &Arc<GuardResources>) -> S
         refusals: Vec::new(),
         meanwhile: Vec::new(),
         fails: None,
+        tree_changes: 0,
     }));
     let rules = [
         (Pattern::new("/a.jsonl").unwrap(), Validator::jsonl()),

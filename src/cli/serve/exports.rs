@@ -22,6 +22,7 @@ use crate::server::{Peers, ServerOptions};
 use crate::validation::ValidatorCommand;
 use crate::workspace::exports::{self, ServedExports};
 use crate::workspace::layers::SessionLayers;
+use crate::workspace::tree_guards::TreeGuards;
 use crate::workspace::unavailable::{FIRST_RETRY, MAX_RETRY};
 
 /// The time that a reload in progress gets when the server ends.
@@ -247,7 +248,8 @@ impl Controls {
                 let (base, addresses) = (layers.base.clone(), self.addresses.clone());
                 let peers = Arc::clone(&self.peers);
                 let accounts = Some(served.accounts());
-                Control::begin(session, base, &layers.overlay, addresses, peers, accounts)
+                let guards = Some(TreeGuards::new(layers, served.exports()));
+                Control::begin(session, base, &layers.overlay, addresses, peers, accounts, guards)
             });
             kept.insert(session.clone(), control);
         }

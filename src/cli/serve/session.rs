@@ -72,7 +72,8 @@ async fn until_signal(args: &Args, door: Frontend<'_>, layers: &SessionLayers) -
     // A read-only server shares the session with others, so it has no control socket.
     let control = (!args.read_only).then(|| {
         let (session, base) = (&layers.session, layers.base.clone());
-        Control::begin(session, base, &layers.overlay, addresses.clone(), server.peers(), None)
+        let (addresses, peers) = (addresses.clone(), server.peers());
+        Control::begin(session, base, &layers.overlay, addresses, peers, None, None)
     });
     announce(args, layers, &addresses, registration);
     let log = match args.detached {

@@ -13,10 +13,11 @@
 //! | `rebase_moves`, `rebase_originals` | paths of moved objects; originals of applied ones |
 //! | `path_rows` | the session's rows for one path |
 //! | `prune` | shortens the audit log |
-//! | `steps` | many changes by path in one transaction |
+//! | `steps`, `step_trial` | many changes by path in one transaction; what files would have then |
 //! | `checkpoint`, `automatic` | make and remove checkpoints; those that the server makes |
 //! | `checkpoint_space` | frees what removed checkpoints leave, and bounds them |
 //! | `restore` | goes back to one |
+//! | `needed_dirs` | directories that exports need where they are |
 //! | `seal` | folds our own tables into those of the specification |
 
 pub(super) mod automatic;
@@ -29,6 +30,7 @@ pub(super) mod discard_extent;
 mod discard_in_removed;
 pub(super) mod layer;
 mod lineage;
+pub(super) mod needed_dirs;
 mod originals;
 pub(super) mod path_rows;
 mod prune;
@@ -42,5 +44,6 @@ pub(super) mod rebase_unchanged;
 mod restore;
 mod row_paths;
 pub(super) mod seal;
+pub(super) mod step_trial;
 pub(super) mod steps;
 pub(super) mod tree;

@@ -5,9 +5,10 @@
 //! the session change, and the base does not.
 
 use crate::delta::{Checkpoint, RestoreOutcome, RestoreRequest, RestoredRows};
-use crate::vfs::{Caller, FsError};
+use crate::vfs::Caller;
 
 use super::discard::refuse_during_apply;
+use super::needed_dirs::TreeChangeError;
 use crate::overlay::Overlay;
 use crate::overlay::cache::Invalidation;
 use crate::overlay::edit::Edit;
@@ -20,19 +21,23 @@ impl Overlay {
     ///
     /// # Errors
     /// The session cannot be changed or read, or has no room: nothing has changed.
-    /// [`FsError::TryLater`] while the base has the journal of an unfinished apply.
+    /// [`FsError::TryLater`] while the base has the journal of an unfinished apply, and
+    /// [`TreeChangeError::Needed`] if an export needs a directory that would go or move.
+    ///
+    /// [`FsError::TryLater`]: crate::vfs::FsError::TryLater
     pub async fn restore(
         &self,
         caller: &Caller,
         restore: RestoreRequest,
-    ) -> std::result::Result<RestoreOutcome, FsError> {
+    ) -> std::result::Result<RestoreOutcome, TreeChangeError> {
         let restore = RestoreRequest { time: (self.core.clock)(), ..restore };
         let prepared = self.change_rows(true, move |txn| txn.prepare_restore(&restore));
         if let Some(refused) = prepared.await? {
             return Ok(refused);
         }
         self.core.checkpoint_room.background.wake();
-        self.change_synced(caller, move |edit| {
+        let is_made = |done: &RestoreOutcome| matches!(done, RestoreOutcome::Restored(_));
+        self.change_tree(caller, is_made, move |edit| {
             refuse_during_apply(edit)?;
             let done = edit.txn.restore(&RestoreRequest { time: edit.now, ..restore })?;
             if let RestoreOutcome::Restored(restored) = &done {

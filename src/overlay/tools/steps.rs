@@ -8,6 +8,7 @@ use crate::delta::{CheckpointId, MadeCheckpoint, MergedPath, NewCheckpoint, Stor
 use crate::vfs::{Caller, CreateHow, FileKind, FsError, Locator, Name, NewNode, SetAttr};
 
 use super::discard::refuse_during_apply;
+use super::needed_dirs::TreeChangeError;
 use super::tree::{TreeObject, TreeView};
 use crate::overlay::Overlay;
 use crate::overlay::cache::Invalidation;
@@ -75,13 +76,14 @@ impl Overlay {
     ///
     /// # Errors
     /// A step cannot be taken, also for want of room or of quota: none is taken.
-    /// [`FsError::TryLater`] while the base has the journal of an unfinished apply.
+    /// [`FsError::TryLater`] while the base has the journal of an unfinished apply, and
+    /// [`TreeChangeError::Needed`] if an export needs a directory that would go or move.
     pub async fn take_steps(
         &self,
         caller: &Caller,
         (seen, safety): (i64, NewCheckpoint),
         mut steps: Box<dyn ChangeSteps>,
-    ) -> std::result::Result<StepsOutcome, FsError> {
+    ) -> std::result::Result<StepsOutcome, TreeChangeError> {
         let safety = NewCheckpoint { time: (self.core.clock)(), ..safety };
         let before = self.change_rows(true, move |txn| {
             if txn.is_changed_since(seen)? {
@@ -95,7 +97,8 @@ impl Overlay {
             }
         });
         let Some(before) = before.await? else { return Ok(StepsOutcome::ChangedSince) };
-        self.change_synced(caller, move |edit| {
+        let is_made = |done: &StepsOutcome| matches!(done, StepsOutcome::Done { .. });
+        self.change_tree(caller, is_made, move |edit| {
             refuse_during_apply(edit)?;
             if edit.txn.is_changed_since(seen)? {
                 return Ok(StepsOutcome::ChangedSince);
@@ -114,7 +117,7 @@ impl Overlay {
 
 /// What the steps so far let the next ones know.
 #[derive(Default)]
-struct StepState {
+pub(super) struct StepState {
     count: u64,
     /// The last object that was looked up. Its path and locator stay valid while nothing moves.
     object: Option<(MergedPath, Locator)>,
@@ -123,7 +126,7 @@ struct StepState {
 }
 
 impl StepState {
-    fn take(&mut self, edit: &mut Edit<'_>, step: &ChangeStep) -> Result<()> {
+    pub(super) fn take(&mut self, edit: &mut Edit<'_>, step: &ChangeStep) -> Result<()> {
         // A step may set the attributes of a directory, so cached rows are outdated.
         edit.dirs.clear();
         self.count += 1;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use tokio::time::sleep;
 
@@ -52,6 +53,7 @@ impl<P: Published> DraftTable<P> {
     }
 
     async fn do_what_is_due(&self, entry: &DraftEntry, state: &mut DraftState) {
+        self.end_outdated(entry, state).await;
         let periods = &self.parts.periods;
         match state {
             DraftState::Refused { at, .. } if at.elapsed() >= periods.refused => {
@@ -86,6 +88,24 @@ impl<P: Published> DraftTable<P> {
         }
     }
 
+    /// Ends a draft that began before a change of the whole tree, such as a restore: its content
+    /// would replace what that brought back. Its pieces are refused, as after invalid content.
+    pub(super) async fn end_outdated(&self, entry: &DraftEntry, state: &mut DraftState) {
+        let DraftState::Open(open) = state else { return };
+        if open.tree_changes == self.parts.tree.tree_changes() {
+            return;
+        }
+        let ended = if open.has_pieces {
+            let what = Violation::new("given up: the whole tree was changed, as by a restore");
+            self.refuse(&open.caller, &open.file, &what).await;
+            DraftState::Refused { error: FsError::Invalid, at: Instant::now() }
+        } else {
+            DraftState::Nothing
+        };
+        *state = ended;
+        *lock(&entry.shown) = None;
+    }
+
     /// Publishes a draft that was only truncated or extended, if valid. Otherwise more content may
     /// follow.
     async fn try_to_publish(
@@ -110,6 +130,7 @@ impl<P: Published> DraftTable<P> {
         let entries: Vec<_> = lock(&self.entries).values().cloned().collect();
         for entry in entries {
             let mut state = entry.state.lock().await;
+            self.end_outdated(&entry, &mut state).await;
             if let DraftState::Open(open) = std::mem::take(&mut *state)
                 && !open.has_pieces
             {

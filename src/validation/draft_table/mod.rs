@@ -102,6 +102,8 @@ struct OpenDraft {
     /// The validators at the start of the draft.
     validators: Vec<Arc<Validator>>,
     shown: DraftView,
+    /// Number of changes of the whole tree when the draft began.
+    tree_changes: u64,
     changed: Instant,
     /// Whether the draft has UNSTABLE writes, so that a COMMIT will follow.
     has_pieces: bool,

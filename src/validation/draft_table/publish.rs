@@ -42,6 +42,11 @@ impl<P: Published> DraftTable<P> {
         Ok(())
     }
 
+    /// Whether a file at this path is guarded.
+    pub fn is_guarded(&self, path: &[u8]) -> bool {
+        self.parts.guards.is_guarded(path)
+    }
+
     /// Logs a rejection, also in the audit log.
     pub async fn refuse(&self, caller: &Caller, file: &Locator, violation: &Violation) {
         let seen = self.parts.tree.look(file).await;
@@ -82,7 +87,8 @@ impl<P: Published> DraftTable<P> {
             for path in &paths {
                 self.validate(path, content).await?;
             }
-            let expected = PublishPreconditions { paths, ctime, after: open.shown.time };
+            let (after, tree_changes) = (open.shown.time, open.tree_changes);
+            let expected = PublishPreconditions { paths, ctime, after, tree_changes };
             let outcome = tree.publish(&open.caller, file, content.clone(), expected).await;
             match outcome.result {
                 Ok(verifier) => return Ok((self.verifier(verifier), outcome.context.after)),

@@ -30,6 +30,7 @@ impl<P: Published> DraftTable<P> {
             return refused(FsError::TryLater);
         };
         let mut state = entry.state.lock().await;
+        self.end_outdated(&entry, &mut state).await;
         let is_unstable = stability == Stability::Unstable;
         if let DraftState::Refused { error, at } = &mut *state
             && is_unstable
@@ -83,6 +84,7 @@ impl<P: Published> DraftTable<P> {
             return refused(FsError::TryLater);
         };
         let mut state = entry.state.lock().await;
+        self.end_outdated(&entry, &mut state).await;
         if (size, attr.size) == (0, 0) && !matches!(*state, DraftState::Open(_)) {
             *state = DraftState::Nothing;
             return Outcome::ok((), Wcc::unchanged(Some(attr)));
@@ -114,6 +116,7 @@ impl<P: Published> DraftTable<P> {
         file: &Locator,
     ) -> Option<Outcome<WriteVerifier, Wcc>> {
         let mut state = entry.state.lock().await;
+        self.end_outdated(entry, &mut state).await;
         let error = match std::mem::take(&mut *state) {
             DraftState::Nothing => return None,
             DraftState::Cut(cut) => {
@@ -156,6 +159,7 @@ impl<P: Published> DraftTable<P> {
             return Ok((open, before, false));
         }
         let tree = &self.parts.tree;
+        let tree_changes = tree.tree_changes();
         let (seen, content) = match size {
             _ if is_cut => (tree.look(file).await?, Vec::new()),
             Some(0) => (tree.look(file).await?, Vec::new()),
@@ -169,6 +173,7 @@ impl<P: Published> DraftTable<P> {
             file: file.clone(),
             validators: self.validators_of(&seen.paths),
             shown: DraftView { size: seen.attr.size, time: seen.attr.ctime.max(seen.attr.mtime) },
+            tree_changes,
             changed: Instant::now(),
             has_pieces: false,
             is_tried: false,

@@ -20,8 +20,8 @@ use crate::e2e::peer::{Peer, Result, mode, plain};
 
 const SCHEMA: &str = r#"{"type": "object", "required": ["kind"]}"#;
 
-const OLD: &str = "{\"kind\": \"old\"}\n";
-const OLD_BYTES: u64 = OLD.len() as u64;
+pub(super) const OLD: &str = "{\"kind\": \"old\"}\n";
+pub(super) const OLD_BYTES: u64 = OLD.len() as u64;
 
 const BASE: &str = r#"
     agent/plain "text"
@@ -30,12 +30,12 @@ const BASE: &str = r#"
 "#;
 
 /// A server with guards, and the folder of the schema.
-struct Guarded {
-    site: Site,
+pub(super) struct Guarded {
+    pub(super) site: Site,
     _schema: TempDir,
 }
 
-fn guarded() -> Guarded {
+pub(super) fn guarded() -> Guarded {
     let schema = tempfile::tempdir().unwrap();
     let file = schema.path().join("a.schema.json");
     fs::write(&file, SCHEMA).unwrap();
@@ -104,7 +104,7 @@ impl Guarded {
     }
 
     /// Two clients, and a file with valid content.
-    async fn with_file(&self) -> (Peer, Peer, nfs_fh3) {
+    pub(super) async fn with_file(&self) -> (Peer, Peer, nfs_fh3) {
         let (mut one, two) = (self.from(1).await, self.from(2).await);
         let dir = one.at("agent").await;
         let file = new(&mut one, &dir, "f.jsonl").await;
@@ -117,35 +117,45 @@ async fn new(peer: &mut Peer, dir: &nfs_fh3, name: &str) -> nfs_fh3 {
     peer.create(dir, name, createhow3::UNCHECKED(mode(0o644))).await.unwrap()
 }
 
-async fn stable(peer: &mut Peer, file: &nfs_fh3, offset: u64, data: &str) -> Result<[u8; 8]> {
+pub(super) async fn stable(
+    peer: &mut Peer,
+    file: &nfs_fh3,
+    offset: u64,
+    data: &str,
+) -> Result<[u8; 8]> {
     let written = peer.write(file, offset, data.as_bytes(), stable_how::FILE_SYNC).await?;
     assert_eq!(written.committed, stable_how::FILE_SYNC);
     Ok(written.verf.0)
 }
 
-async fn piece(peer: &mut Peer, file: &nfs_fh3, offset: u64, data: &str) -> Result<[u8; 8]> {
+pub(super) async fn piece(
+    peer: &mut Peer,
+    file: &nfs_fh3,
+    offset: u64,
+    data: &str,
+) -> Result<[u8; 8]> {
     let written = peer.write(file, offset, data.as_bytes(), stable_how::UNSTABLE).await?;
     Ok(written.verf.0)
 }
 
-async fn commit(peer: &mut Peer, file: &nfs_fh3) -> Result<[u8; 8]> {
+pub(super) async fn commit(peer: &mut Peer, file: &nfs_fh3) -> Result<[u8; 8]> {
     let args = COMMIT3args { file: file.clone(), offset: 0, count: 0 };
     plain(peer.nfs.commit(&args).await.unwrap()).map(|committed| committed.verf.0)
 }
 
-async fn content(peer: &mut Peer, file: &nfs_fh3) -> String {
+pub(super) async fn content(peer: &mut Peer, file: &nfs_fh3) -> String {
     String::from_utf8(peer.read(file, 0, 1 << 20).await.unwrap()).unwrap()
 }
 
-async fn size(peer: &mut Peer, file: &nfs_fh3) -> u64 {
+pub(super) async fn size(peer: &mut Peer, file: &nfs_fh3) -> u64 {
     peer.getattr(file).await.unwrap().size
 }
 
-fn sized(size: u64) -> sattr3 {
+pub(super) fn sized(size: u64) -> sattr3 {
     sattr3 { size: Nfs3Option::Some(size), ..sattr3::default() }
 }
 
-const INVAL: nfsstat3 = nfsstat3::NFS3ERR_INVAL;
+pub(super) const INVAL: nfsstat3 = nfsstat3::NFS3ERR_INVAL;
 /// What RENAME says: INVAL would mean that a directory goes into itself.
 const PERM: nfsstat3 = nfsstat3::NFS3ERR_PERM;
 

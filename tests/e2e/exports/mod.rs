@@ -1,6 +1,7 @@
 //! Several exports of one server: one tree of several mounts, and who gets where.
 
 mod guard;
+mod guard_restore;
 #[cfg(target_os = "linux")]
 mod locks;
 mod reload;

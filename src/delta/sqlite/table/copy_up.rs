@@ -44,6 +44,61 @@ pub(super) fn delete(conn: &Connection, ino: Ino) -> Result<()> {
     Ok(())
 }
 
+/// Takes the stored chunks at both ends out of each pending range, and deletes the ranges in which
+/// no chunk is missing: they do not need the base. `chunk` is the chunk size in bytes.
+pub fn narrow(conn: &Connection, chunk: u64) -> Result<()> {
+    let mut from = Ino(0);
+    while let Some(ino) = first_from(conn, from)? {
+        from = Ino(ino.0 + 1);
+        let Some(pending) = get(conn, ino)? else { continue };
+        let all = pending.chunks(chunk);
+        let first = all.start + stored_run(conn, ino, &all, "ASC")?;
+        if first >= all.end {
+            delete(conn, ino)?;
+            continue;
+        }
+        let end = match stored_run(conn, ino, &all, "DESC")? {
+            0 => pending.end,
+            run => (all.end - run) * chunk,
+        };
+        let left = CopyUp { next: pending.next.max(first * chunk), end };
+        if left != pending {
+            put(conn, ino, Some(left))?;
+        }
+    }
+    Ok(())
+}
+
+fn get(conn: &Connection, ino: Ino) -> Result<Option<CopyUp>> {
+    const SQL: &str =
+        concat!("SELECT ", columns!(), " FROM acetate_copy_up u WHERE delta_ino = ?1");
+    let mut statement = conn.prepare_cached(SQL)?;
+    let found = statement.query_row([ino.0.cast_signed()], |row| read(row, 0));
+    Ok(found.optional()?.flatten())
+}
+
+/// How many chunks are stored without a gap, from one end of a range on.
+fn stored_run(conn: &Connection, ino: Ino, range: &Range<u64>, order: &str) -> Result<u64> {
+    let mut statement = conn.prepare_cached(&format!(
+        "SELECT chunk_index FROM fs_data WHERE ino = ?1 AND chunk_index >= ?2 AND chunk_index < ?3
+         ORDER BY chunk_index {order}"
+    ))?;
+    let key = params![ino.0.cast_signed(), range.start.cast_signed(), range.end.cast_signed()];
+    let mut rows = statement.query(key)?;
+    let mut run = 0;
+    while let Some(row) = rows.next()? {
+        let expected = match order {
+            "ASC" => range.start + run,
+            _ => range.end - 1 - run,
+        };
+        if value::unsigned(row, 0)? != expected {
+            break;
+        }
+        run += 1;
+    }
+    Ok(run)
+}
+
 /// The first inode at or after `ino` with a pending range.
 pub fn first_from(conn: &Connection, ino: Ino) -> Result<Option<Ino>> {
     let mut statement = conn.prepare_cached(

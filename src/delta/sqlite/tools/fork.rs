@@ -25,8 +25,8 @@ use crate::delta::sqlite::file::error::OpenError;
 use crate::delta::sqlite::file::host::Host;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::table::{
-    checkpoint, dentry, dentry_ids, inode, inode_numbers, meta, old_rows, past, prune, schema,
-    value,
+    checkpoint, copy_up, dentry, dentry_ids, inode, inode_numbers, meta, old_rows, past, prune,
+    schema, value,
 };
 use crate::delta::sqlite::wal::schedule;
 
@@ -117,6 +117,7 @@ fn fill(
     for table in schema::table_names().filter(|table| !NOT_COPIED.contains(table)) {
         copy_rows(from, &transaction, (table, &schema::column_names(table), ""), tell)?;
     }
+    copy_up::narrow(&transaction, config::chunk_bytes(&transaction)?)?;
     for table in COUNTED {
         copy_counter(from, &transaction, table)?;
     }

@@ -406,6 +406,7 @@ impl WriteTxn for OpenBatch {
             room: &mut |bytes| disk.add(conn, usize::try_from(bytes).unwrap_or(usize::MAX)),
         };
         let rows = old_restore::restore(conn, &to, restore.time, &mut needs);
+        let rows = rows.and_then(|rows| copy_up::narrow(conn, self.chunk_bytes).map(|()| rows));
         if let Err(error) = &rows {
             self.failure = Some(error.clone());
         }

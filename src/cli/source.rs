@@ -161,6 +161,11 @@ impl PastSource {
         Self { now: LookSource { session, base, no_base: false }, at: None }
     }
 
+    /// The checkpoint of `--at`.
+    pub(super) fn at(&self) -> Option<&str> {
+        self.at.as_deref()
+    }
+
     /// As [`LookSource::open`].
     pub(super) fn open(&self) -> Result<OpenSession, CliError> {
         let opened = self.open_silently()?;

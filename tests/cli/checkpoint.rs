@@ -168,6 +168,14 @@ fn what_changed_between_checkpoints_is_listed_counted_and_a_patch() {
     assert_eq!(said(&world, 1, "diff SESSION --from first --to second gone/a"), "D /gone/a\n");
     assert_eq!(said(&world, 0, "diff SESSION --from second gone"), "");
     assert_eq!(said(&world, 0, "diff SESSION --from second --to second"), "");
+    for (option, expected) in [
+        ("-M", "--find-renames does not go with --from\nhint: leave it out: what moved since"),
+        ("--json --hunks", "--hunks does not go with --from\nhint: leave --from out: hunks are"),
+        ("--at first", "--at does not go with --from\nhint: --from names the earlier tree, and"),
+    ] {
+        let told = said(&world, 2, &format!("diff SESSION --from second {option}"));
+        assert!(told.contains(expected), "{told}");
+    }
     let counted = said(&world, 1, "diff SESSION --from second --stat");
     assert!(counted.contains("| 1 +") && counted.contains("5 files changed, 3 "), "{counted}");
     let json = said(&world, 1, "diff SESSION --from second --json file");

@@ -12,6 +12,7 @@ use crate::inspect::selection::Selection;
 
 /// Compares.
 pub(super) fn run(args: &Args, from: &str) -> Result<Ending, CliError> {
+    check_options(args)?;
     let (old, at) = args.source.open_moment(Some(from))?;
     let (new, until) = args.source.open_moment(args.to.as_deref())?;
     let Some(from) = at else { return Err(CliError::new("--from names no checkpoint")) };
@@ -27,8 +28,8 @@ pub(super) fn run(args: &Args, from: &str) -> Result<Ending, CliError> {
             })
         })
     })?;
-    let options =
-        DiffOptions { selection, client_temp_files: args.all, times: args.times, exact: false };
+    let (client_temp_files, times) = (args.all, args.times);
+    let options = DiffOptions { selection, client_temp_files, times, ..DiffOptions::default() };
     let moments = Moments { old: &old, new: &new, from: &from, until: until.as_ref() };
     if args.is_patch() {
         return patch::print_with(args, &new, &options, &|style, out| {
@@ -56,4 +57,25 @@ pub(super) fn run(args: &Args, from: &str) -> Result<Ending, CliError> {
         return Ok(Ending::Exit(2));
     }
     Ok(if is_any { Ending::Findings } else { Ending::Done })
+}
+
+/// Refuses the options that only a comparison with the base has.
+fn check_options(args: &Args) -> Result<(), CliError> {
+    let refused = |option: &str, hint: &str| {
+        Err(CliError::new(format_args!("{option} does not go with --from")).with_hint(hint))
+    };
+    match args {
+        Args { find_renames: Some(_), .. } => refused(
+            "--find-renames",
+            "leave it out: what moved since a checkpoint is shown as renamed, whatever its content",
+        ),
+        Args { hunks: true, .. } => refused(
+            "--hunks",
+            "leave --from out: hunks are applied and discarded, which is against the base",
+        ),
+        args if args.source.at().is_some() => {
+            refused("--at", "--from names the earlier tree, and --to the later one")
+        }
+        _ => Ok(()),
+    }
 }

@@ -51,8 +51,7 @@ pub(super) struct Args {
     /// Compare with the tree at this checkpoint, instead of the base.
     ///
     /// An id, a name, `@-1` for the newest, or a moment: see `acetate checkpoint`.
-    #[arg(long, value_name = "CHECKPOINT", conflicts_with_all = ["at", "hunks", "find_renames"])]
-    #[arg(hide_short_help = true)]
+    #[arg(long, value_name = "CHECKPOINT", hide_short_help = true)]
     from: Option<String>,
 
     /// With --from, compare the tree at this later checkpoint [default: as it is now].
@@ -179,8 +178,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let opened = args.source.open()?;
     let selection = args.leave_out.read(&opened, &args.paths)?;
     lost_dirs::warn(&opened)?;
-    let options =
-        DiffOptions { selection, client_temp_files: args.all, times: args.times, exact: false };
+    let (client_temp_files, times) = (args.all, args.times);
+    let options = DiffOptions { selection, client_temp_files, times, ..DiffOptions::default() };
     if args.is_patch() {
         return patch::print(args, &opened, &options);
     }

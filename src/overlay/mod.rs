@@ -77,8 +77,8 @@ use original::OriginalsTotal;
 use quota::{Membership, QuotaAccount};
 use read_buffers::ReadBufferPool;
 use removed::RemovedOriginals;
-use tools::automatic::IdleCheckpoints;
-use tools::checkpoint_space::CheckpointRoom;
+use tools::automatic::CheckpointPolicy;
+use tools::checkpoint_space::CheckpointBound;
 use tools::needed_dirs::NeededDirs;
 use writer_memo::WriterMemo;
 
@@ -158,8 +158,8 @@ struct Core {
     copies: Copies,
     originals: OriginalsTotal,
     removed: RemovedOriginals,
-    checkpoints: IdleCheckpoints,
-    checkpoint_room: CheckpointRoom,
+    checkpoints: CheckpointPolicy,
+    checkpoint_bound: CheckpointBound,
     needed_dirs: NeededDirs,
     /// Number of changes of the whole tree. Set by the change itself: content for the tree before
     /// it is not published after it.
@@ -199,8 +199,8 @@ impl Core {
             copies: Copies::default(),
             originals: OriginalsTotal::default(),
             removed: RemovedOriginals::default(),
-            checkpoints: IdleCheckpoints::default(),
-            checkpoint_room: CheckpointRoom::default(),
+            checkpoints: CheckpointPolicy::default(),
+            checkpoint_bound: CheckpointBound::default(),
             needed_dirs: NeededDirs::default(),
             tree_changes: AtomicU64::new(0),
             caches: Caches::new(Arc::<CommitSequence>::default(), Arc::default()),
@@ -236,8 +236,8 @@ impl Overlay {
             copies: Copies::default(),
             originals: OriginalsTotal::default(),
             removed: RemovedOriginals::default(),
-            checkpoints: IdleCheckpoints::new(parts.checkpoints),
-            checkpoint_room: CheckpointRoom::default(),
+            checkpoints: CheckpointPolicy::new(parts.checkpoints),
+            checkpoint_bound: CheckpointBound::default(),
             needed_dirs: NeededDirs::default(),
             tree_changes: AtomicU64::new(0),
             caches: Caches::new(parts.worker.commits(), listings),

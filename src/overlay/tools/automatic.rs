@@ -35,12 +35,12 @@ impl AutomaticCheckpoints {
 
 /// Which ones are made, and the changes that the next one waits for.
 #[derive(Debug, Default)]
-pub(in crate::overlay) struct IdleCheckpoints {
+pub(in crate::overlay) struct CheckpointPolicy {
     mode: AutomaticCheckpoints,
     quiet: Option<QuietGap>,
 }
 
-impl IdleCheckpoints {
+impl CheckpointPolicy {
     pub fn new(mode: AutomaticCheckpoints) -> Self {
         Self { mode, quiet: mode.idle.map(QuietGap::new) }
     }
@@ -99,7 +99,7 @@ impl Overlay {
             needed: None,
         };
         let made = self.change_rows(false, move |txn| txn.create_checkpoint(&new)).await?;
-        self.core.checkpoint_room.background.wake();
+        self.core.checkpoint_bound.background.wake();
         if let MadeCheckpoint::Made(made) = made {
             tracing::debug!(id = made.id.0, "made a checkpoint");
         }

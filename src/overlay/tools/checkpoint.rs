@@ -23,7 +23,7 @@ impl Overlay {
         }
         let new = NewCheckpoint { time: (self.core.clock)(), ..new };
         let made = self.change_rows(true, move |txn| txn.create_checkpoint(&new)).await;
-        self.core.checkpoint_room.background.wake();
+        self.core.checkpoint_bound.background.wake();
         made
     }
 

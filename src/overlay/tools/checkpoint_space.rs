@@ -17,7 +17,7 @@ const PIECE_ROWS: u32 = 256;
 
 /// State of the background work.
 #[derive(Debug, Default)]
-pub(in crate::overlay) struct CheckpointRoom {
+pub(in crate::overlay) struct CheckpointBound {
     pub background: Background,
     /// How many checkpoints there were when it was last logged that none can be freed.
     logged: AtomicI64,
@@ -43,7 +43,7 @@ impl Overlay {
                 Err(FsError::ReadOnly) => BackgroundPiece::Finished,
                 Err(_) => BackgroundPiece::Failed,
             };
-            if !self.core.checkpoint_room.background.next_after(piece).await {
+            if !self.core.checkpoint_bound.background.next_after(piece).await {
                 return;
             }
         }
@@ -75,7 +75,7 @@ impl Overlay {
             return Ok(true);
         }
         let count = i64::try_from(space.checkpoints).unwrap_or(i64::MAX);
-        let logged = &self.core.checkpoint_room.logged;
+        let logged = &self.core.checkpoint_bound.logged;
         if space.is_stuck() && logged.swap(count, Ordering::Relaxed) != count {
             tracing::warn!(
                 space.saved_bytes,

@@ -35,7 +35,7 @@ impl Overlay {
         if let Some(refused) = prepared.await? {
             return Ok(refused);
         }
-        self.core.checkpoint_room.background.wake();
+        self.core.checkpoint_bound.background.wake();
         let is_made = |done: &RestoreOutcome| matches!(done, RestoreOutcome::Restored(_));
         self.change_tree(caller, is_made, move |edit| {
             refuse_during_apply(edit)?;

@@ -12,6 +12,7 @@ use super::log::is_top_set;
 use super::opened::OpenSession;
 use super::selection::Selection;
 use super::split;
+use super::stop::StopFlag;
 use crate::base::{BaseAttr, BaseError, BasePath};
 use crate::delta::{MergedPath, Original};
 use crate::overlay::{BaseObject, BlobDigest, Change, TreeObject, TreeView};
@@ -76,6 +77,8 @@ pub struct DiffOptions {
     /// Include what matters only to an exact copy: times of directories, and which names are hard
     /// links of one file.
     pub exact: bool,
+    /// Ends the comparison between two objects.
+    pub stop: StopFlag,
 }
 
 /// Calls `each` for every difference until it breaks; a directory comes before its entries.
@@ -168,6 +171,7 @@ fn compare_parts(
     change: Change,
     each: &mut dyn FnMut(&TreeView<'_>, Difference) -> Result<ControlFlow<()>>,
 ) -> Result<ControlFlow<()>> {
+    options.stop.check()?;
     let parts = match options.selection.is_everything() {
         true => None,
         false => split::parts(opened, view, options, &change)?,

@@ -122,6 +122,9 @@ pub enum InspectError {
         /// The message.
         what: String,
     },
+    /// The caller stopped it: see [`StopFlag`](super::stop::StopFlag).
+    #[error("stopped")]
+    Stopped,
 }
 
 fn offer(others: &[String]) -> String {

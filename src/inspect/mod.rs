@@ -36,6 +36,7 @@ pub mod selection;
 pub(crate) mod sizes;
 mod split;
 pub mod status;
+pub mod stop;
 pub mod text_merge;
 pub mod tool;
 pub mod tool_owned;

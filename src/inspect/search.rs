@@ -6,6 +6,7 @@ use regex::bytes::{Regex, RegexBuilder};
 
 use super::error::{InspectError, Result};
 use super::find::FindPattern;
+use super::stop::StopFlag;
 use super::walk::{WalkControl, walk_past_denied};
 use crate::delta::MergedPath;
 use crate::overlay::{TreeObject, TreeView};
@@ -41,7 +42,7 @@ pub struct TextSearch {
 }
 
 /// When a search ends before it has looked at all files.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct SearchLimits {
     /// After this many matching lines.
     pub matches: usize,
@@ -49,6 +50,8 @@ pub struct SearchLimits {
     pub bytes: u64,
     /// After this time, looked at between pieces of content and between objects.
     pub time: Duration,
+    /// With an error, looked at as the time is.
+    pub stop: StopFlag,
 }
 
 /// A line that matches.
@@ -119,6 +122,7 @@ pub fn search(view: &TreeView<'_>, from: &TreeObject, wanted: &TextSearch) -> Re
     let mut buffer = vec![0; PIECE_BYTES];
     let mut denied = Vec::new();
     walk_past_denied(view, from, &|_| true, &mut denied, &mut |_, object, _| {
+        wanted.limits.stop.check()?;
         if Instant::now() >= until {
             report.ended = Some(SearchEnd::Time);
             return Ok(WalkControl::Stop);
@@ -156,6 +160,7 @@ impl FileSearch<'_> {
         // The line that is not complete yet, up to its bound.
         let (mut line, mut number, mut offset) = (Vec::new(), 1, 0);
         loop {
+            self.wanted.limits.stop.check()?;
             if self.report.bytes >= self.wanted.limits.bytes {
                 self.report.ended = Some(SearchEnd::Bytes);
             } else if Instant::now() >= self.until {

@@ -27,6 +27,7 @@ use crate::inspect::log::{AuditLog, LogOptions, now};
 use crate::inspect::opened::{OpenSession, check_known, open_session};
 use crate::inspect::patch::{Style, patch_as};
 use crate::inspect::selection::Selection;
+use crate::inspect::stop::StopFlag;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
@@ -47,16 +48,21 @@ pub(super) struct DiffArgs {
     limit: Option<usize>,
 }
 
-pub(super) fn diff(session: &McpSession, args: &DiffArgs) -> Result<McpOutput, CliError> {
+pub(super) fn diff(
+    session: &McpSession,
+    args: &DiffArgs,
+    stop: &StopFlag,
+) -> Result<McpOutput, CliError> {
     let source = PastSource::of(&session.source);
     let (new, until) = source.open_moment(args.to.as_deref())?;
     let Some(from) = &args.from else {
         if args.to.is_some() {
             return Err(CliError::new("\"to\" without \"from\""));
         }
-        let options = options(&new, None, &args.paths)?;
+        let options = DiffOptions { stop: stop.clone(), ..options(&new, None, &args.paths)? };
+        let style = Style::default();
         return match args.patch {
-            true => patch(&mut |out| Ok(patch_as(&new, &options, &Style::default(), out)?.is_ok())),
+            true => patch(stop, &mut |out| Ok(patch_as(&new, &options, &style, out)?.is_ok())),
             false => list(args, &new, &options, sorted_past_denied(&new, &options)?),
         };
     };
@@ -66,9 +72,10 @@ pub(super) fn diff(session: &McpSession, args: &DiffArgs) -> Result<McpOutput, C
         return Err(CliError::new("\"from\" is later than \"to\"").with_hint("exchange them"));
     }
     let options = options(&new, Some(&old), &args.paths)?;
+    let options = DiffOptions { stop: stop.clone(), ..options };
     let moments = Moments { old: &old, new: &new, from: &from, until: until.as_ref() };
     if args.patch {
-        return patch(&mut |out| {
+        return patch(stop, &mut |out| {
             Ok(patch_between(&moments, &options, &Style::default(), out)?.is_ok())
         });
     }
@@ -127,11 +134,13 @@ fn difference_json(difference: &Difference) -> JsonObject {
 
 /// A patch, up to its bound.
 fn patch(
+    stop: &StopFlag,
     write: &mut dyn FnMut(&mut dyn Write) -> Result<bool, CliError>,
 ) -> Result<McpOutput, CliError> {
-    let mut out = BoundedText(Vec::new());
+    let mut out = BoundedText { bytes: Vec::new(), stop };
     let is_whole = write(&mut out)?;
-    let mut texts = vec![String::from_utf8_lossy(&out.0).into_owned()];
+    stop.check()?;
+    let mut texts = vec![String::from_utf8_lossy(&out.bytes).into_owned()];
     if !is_whole {
         texts.push(format!(
             "[the first {MAX_PATCH_BYTES} bytes of the patch: choose less with \"paths\"]"
@@ -140,17 +149,23 @@ fn patch(
     Ok(McpOutput::Text(texts))
 }
 
-/// Takes [`MAX_PATCH_BYTES`], and fails then.
-struct BoundedText(Vec<u8>);
+/// Takes [`MAX_PATCH_BYTES`], and fails then, or once the flag is set.
+struct BoundedText<'a> {
+    bytes: Vec<u8>,
+    stop: &'a StopFlag,
+}
 
-impl Write for BoundedText {
+impl Write for BoundedText<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = MAX_PATCH_BYTES.saturating_sub(self.0.len());
+        if self.stop.is_set() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let room = MAX_PATCH_BYTES.saturating_sub(self.bytes.len());
         if room == 0 && !bytes.is_empty() {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let taken = bytes.get(..room.min(bytes.len())).unwrap_or_default();
-        self.0.extend_from_slice(taken);
+        self.bytes.extend_from_slice(taken);
         Ok(taken.len())
     }
 

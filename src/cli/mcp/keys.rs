@@ -29,7 +29,7 @@ pub(super) fn kv_get(session: &McpSession, args: &KeyArgs) -> Result<McpOutput, 
     if row.value.len() > MAX_KV_BYTES {
         let (key, length) = (&args.key, row.value.len());
         let what = format!("{key}: its value has {length} bytes, more than {MAX_KV_BYTES}");
-        return Err(CliError::new(what).with_hint("`acetate kv get` prints it"));
+        return Err(CliError::new(what).with_hint("its user can print it with `acetate kv get`"));
     }
     Ok(McpOutput::Json(kv::object(&row)))
 }

@@ -16,6 +16,7 @@ use crate::inspect::InspectError;
 use crate::inspect::find::FindPattern;
 use crate::inspect::opened::{OpenSession, find};
 use crate::inspect::search::{SearchEnd, SearchLimits, SearchMatch, TextSearch, compile, search};
+use crate::inspect::stop::StopFlag;
 use crate::inspect::walk::children;
 use crate::vfs::{FileKind, FsError};
 
@@ -212,10 +213,14 @@ pub(super) struct SearchArgs {
     at: Option<String>,
 }
 
-pub(super) fn search_files(session: &McpSession, args: &SearchArgs) -> Result<McpOutput, CliError> {
+pub(super) fn search_files(
+    session: &McpSession,
+    args: &SearchArgs,
+    stop: &StopFlag,
+) -> Result<McpOutput, CliError> {
     let mut list = BoundedList::new(args.limit)?;
-    let limits =
-        SearchLimits { matches: list.most(), bytes: MAX_SEARCH_BYTES, time: MAX_SEARCH_TIME };
+    let (matches, stop) = (list.most(), stop.clone());
+    let limits = SearchLimits { matches, bytes: MAX_SEARCH_BYTES, time: MAX_SEARCH_TIME, stop };
     let wanted = TextSearch {
         pattern: compile(&args.pattern, args.ignore_case)?,
         name: args.glob.as_deref().map(FindPattern::new).transpose()?,

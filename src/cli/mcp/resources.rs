@@ -12,7 +12,6 @@ use rmcp::model::{
 
 use super::limits::{MAX_PAGE_TIME, MAX_READ_BYTES, MAX_RESOURCES};
 use super::reading;
-use super::results::told;
 use super::session::McpSession;
 use crate::cli::error::CliError;
 use crate::cli::text;
@@ -42,7 +41,7 @@ pub(super) fn list(
     let after = cursor.map(path_of_cursor).transpose()?;
     let until = Instant::now() + MAX_PAGE_TIME;
     let mut page = ListResourcesResult::with_all_items(Vec::new());
-    let opened = session.open(None).map_err(|error| failed(&error))?;
+    let opened = session.open(None).map_err(|error| failed(session, &error))?;
     let walked = opened.with_tree(|view| {
         let (mut denied, mut last) = (Vec::new(), None);
         let root = view.root();
@@ -70,7 +69,7 @@ pub(super) fn list(
             Ok(WalkControl::Deeper)
         })
     });
-    walked.map_err(|error| failed(&error.into()))?;
+    walked.map_err(|error| failed(session, &error.into()))?;
     Ok(page)
 }
 
@@ -84,9 +83,10 @@ fn is_after(path: &MergedPath, other: &MergedPath) -> bool {
 /// Reads a file as text, or in base64 if it is not UTF-8.
 pub(super) fn read(session: &McpSession, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let path = path_of(uri)?;
-    let opened = session.open(None).map_err(|error| failed(&error))?;
+    let opened = session.open(None).map_err(|error| failed(session, &error))?;
     let found = opened.with_tree(|view| find(view, &path));
-    let found = found.map_err(|error| ErrorData::resource_not_found(told(&error.into()), None))?;
+    let found =
+        found.map_err(|error| ErrorData::resource_not_found(session.told(&error.into()), None))?;
     if found.attr().size > MAX_READ_BYTES {
         let (name, size) = (text::name(path.as_bytes()), found.attr().size);
         let what = format!(
@@ -95,7 +95,8 @@ pub(super) fn read(session: &McpSession, uri: &str) -> Result<ReadResourceResult
         );
         return Err(ErrorData::invalid_params(what, None));
     }
-    let (content, _) = reading::read(&opened, &path, 0, MAX_READ_BYTES).map_err(|e| failed(&e))?;
+    let (content, _) =
+        reading::read(&opened, &path, 0, MAX_READ_BYTES).map_err(|e| failed(session, &e))?;
     let contents = match String::from_utf8(content) {
         Ok(text) => ResourceContents::text(text, uri),
         Err(error) => ResourceContents::blob(STANDARD.encode(error.as_bytes()), uri)
@@ -128,6 +129,6 @@ fn path_of_cursor(cursor: &str) -> Result<MergedPath, ErrorData> {
     path.ok_or_else(|| ErrorData::invalid_params("not a cursor of this server", None))
 }
 
-fn failed(error: &CliError) -> ErrorData {
-    ErrorData::internal_error(told(error), None)
+fn failed(session: &McpSession, error: &CliError) -> ErrorData {
+    ErrorData::internal_error(session.told(error), None)
 }

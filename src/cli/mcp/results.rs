@@ -14,22 +14,15 @@ pub(super) enum McpOutput {
     Json(JsonObject),
 }
 
-/// The result as the protocol has it. A failure is a result too: agents see it, and its hint.
-pub(super) fn tool_result(done: Result<McpOutput, CliError>) -> CallToolResult {
+/// The result as the protocol has it. A failure, in words, is a result too: agents see it, and its
+/// hint.
+pub(super) fn tool_result(done: Result<McpOutput, String>) -> CallToolResult {
     match done {
         Ok(McpOutput::Text(texts)) => {
             CallToolResult::success(texts.into_iter().map(ContentBlock::text).collect())
         }
         Ok(McpOutput::Json(object)) => CallToolResult::structured(Value::Object(object)),
-        Err(error) => CallToolResult::error(vec![ContentBlock::text(told(&error))]),
-    }
-}
-
-/// A failure in words.
-pub(super) fn told(error: &CliError) -> String {
-    match error.hint() {
-        Some(hint) => format!("{error}\nhint: {hint}"),
-        None => error.to_string(),
+        Err(told) => CallToolResult::error(vec![ContentBlock::text(told)]),
     }
 }
 

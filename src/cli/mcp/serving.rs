@@ -19,18 +19,13 @@ use tokio::task::spawn_blocking;
 
 use super::limits::MAX_CALLS;
 use super::resources;
-use super::results::{McpOutput, tool_result};
+use super::results::tool_result;
 use super::session::McpSession;
 use super::tools::nearest;
 use super::transport::StdioTransport;
 use crate::cli::error::CliError;
 use crate::cli::{FAILED, output};
-
-/// What a client is told about the server.
-const INSTRUCTIONS: &str = "The tools read and change the tree of one acetate session: a base \
-    directory that is never written, with the session's changes over it. Paths begin at the root \
-    of the tree. Before each change, the tree gets a checkpoint: checkpoint_list shows them, diff \
-    compares with one, restore goes back.";
+use crate::inspect::stop::StopFlag;
 
 /// Serves a session on stdin and stdout.
 ///
@@ -88,13 +83,22 @@ fn stop_at_signal() -> Result<watch::Receiver<bool>, CliError> {
 struct McpServer(Arc<McpSession>);
 
 impl McpServer {
-    /// Runs a call in a thread that may block.
+    /// Runs a call in a thread that may block; a client that cancels it sets the flag.
     async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&McpSession) -> Result<T, ErrorData> + Send + 'static,
+        context: &RequestContext<RoleServer>,
+        work: impl FnOnce(&McpSession, &StopFlag) -> Result<T, ErrorData> + Send + 'static,
     ) -> Result<T, ErrorData> {
-        let session = Arc::clone(&self.0);
-        let done = spawn_blocking(move || work(&session)).await;
+        let (session, stop) = (Arc::clone(&self.0), StopFlag::default());
+        let flag = stop.clone();
+        let mut running = spawn_blocking(move || work(&session, &flag));
+        let done = tokio::select! {
+            done = &mut running => done,
+            () = context.ct.cancelled() => {
+                stop.stop();
+                running.await
+            }
+        };
         done.unwrap_or_else(|error| {
             tracing::error!(%error, "a call");
             Err(ErrorData::internal_error("the call failed: see the server's log", None))
@@ -123,7 +127,7 @@ impl ServerHandler for McpServer {
         };
         ServerConfig::new(can)
             .with_server_info(Implementation::new("acetate", env!("CARGO_PKG_VERSION")))
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(self.0.instructions())
     }
 
     async fn list_tools(
@@ -138,17 +142,16 @@ impl ServerHandler for McpServer {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.run(move |session| {
+        self.run(&context, move |session, stop| {
             let Some(tool) = session.tool(&request.name) else {
                 let (name, nearest) = (&request.name, nearest(&request.name).join(", "));
                 let what = format!("unknown tool: {name}; did you mean {nearest}?");
                 return Err(ErrorData::invalid_params(what, None));
             };
-            let done: Result<McpOutput, CliError> =
-                session.call(tool, request.arguments.unwrap_or_default());
-            Ok(tool_result(done).into())
+            let done = session.call(tool, request.arguments.unwrap_or_default(), stop);
+            Ok(tool_result(done.map_err(|error| session.told(&error))).into())
         })
         .await
     }
@@ -171,11 +174,11 @@ impl ServerHandler for McpServer {
     async fn list_resources(
         &self,
         request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         self.require_resources::<ListResourcesRequestMethod>()?;
         let cursor = request.and_then(|request| request.cursor);
-        self.run(move |session| resources::list(session, cursor.as_deref())).await
+        self.run(&context, move |session, _| resources::list(session, cursor.as_deref())).await
     }
 
     async fn list_resource_templates(
@@ -190,9 +193,10 @@ impl ServerHandler for McpServer {
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         self.require_resources::<ReadResourceRequestMethod>()?;
-        self.run(move |session| resources::read(session, &request.uri)).await.map(Into::into)
+        let read = self.run(&context, move |session, _| resources::read(session, &request.uri));
+        read.await.map(Into::into)
     }
 }

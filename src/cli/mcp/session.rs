@@ -5,12 +5,20 @@ use std::ffi::OsStr;
 use parking_lot::Mutex;
 use rmcp::model::JsonObject;
 
+use super::results::McpOutput;
 use super::tools::{McpTool, all};
 use crate::cli::error::CliError;
 use crate::cli::source::{PastSource, SessionSource};
 use crate::delta::MergedPath;
 use crate::inspect::opened::{OpenSession, merged_path};
 use crate::inspect::selection::unquoted;
+use crate::inspect::stop::StopFlag;
+
+/// Words of hints for a shell.
+const NAMES_SHELL: [&str; 2] = ["acetate ", "--"];
+
+/// How hints begin that say what the user of the server can do.
+const TO_USER: &str = "its user ";
 
 /// A session, opened by each call: a server may begin or end to serve it at any time.
 pub(super) struct McpSession {
@@ -53,7 +61,8 @@ impl McpSession {
         &self,
         tool: &McpTool,
         arguments: JsonObject,
-    ) -> Result<super::results::McpOutput, CliError> {
+        stop: &StopFlag,
+    ) -> Result<McpOutput, CliError> {
         if tool.changes && !self.allows_changes {
             let what = format!("{}: this server only reads: nothing was changed", tool.name);
             return Err(CliError::new(what)
@@ -66,7 +75,54 @@ impl McpSession {
                 self.chosen.join(", ")
             )));
         }
-        tool.run(self, arguments)
+        tool.run(self, arguments, stop)
+    }
+
+    /// What a client is told about the server: of the tools, those that it may use.
+    pub(super) fn instructions(&self) -> String {
+        let mut all = String::from(
+            "The tools are about the tree of one acetate session: a base directory that is never \
+             written, with the session's changes over it. Paths begin at the root of the tree.",
+        );
+        if self.tools().any(|tool| tool.changes) {
+            all += " Before each change, the tree gets a checkpoint.";
+        } else {
+            all += " Nothing can be changed.";
+        }
+        for (tool, what) in [
+            ("checkpoint_list", "shows the checkpoints"),
+            ("diff", "compares with the base or a checkpoint"),
+            ("restore", "goes back to a checkpoint"),
+        ] {
+            if self.has(tool) {
+                all += &format!(" {tool} {what}.");
+            }
+        }
+        all
+    }
+
+    /// A failure in words, with a hint for agents: where that for a shell names a command, the tool
+    /// that does the same.
+    pub(super) fn told(&self, error: &CliError) -> String {
+        let hint = match error.hint() {
+            Some(hint) if hint.contains("acetate checkpoint ls") => {
+                self.has("checkpoint_list").then(|| "checkpoint_list lists them".to_owned())
+            }
+            Some(hint) if hint.contains("acetate checkpoint rm") => {
+                Some("give another name".to_owned())
+            }
+            Some(hint)
+                if !hint.starts_with(TO_USER)
+                    && NAMES_SHELL.iter().any(|words| hint.contains(words)) =>
+            {
+                Some(format!("for {TO_USER}alone: {hint}"))
+            }
+            hint => hint.map(str::to_owned),
+        };
+        match hint {
+            Some(hint) => format!("{error}\nhint: {hint}"),
+            None => error.to_string(),
+        }
     }
 
     /// Opens the session and its base, with the tree as it was at a checkpoint if one is named.

@@ -13,6 +13,7 @@ use super::results::McpOutput;
 use super::session::McpSession;
 use super::{history, keys, reading};
 use crate::cli::error::CliError;
+use crate::inspect::stop::StopFlag;
 
 /// The most names that an error offers instead of an unknown one.
 const MAX_OFFERED: usize = 3;
@@ -27,16 +28,18 @@ pub(super) struct McpTool {
     run: RunTool,
 }
 
-type RunTool = Box<dyn Fn(&McpSession, JsonObject) -> Result<McpOutput, CliError> + Send + Sync>;
+type RunTool =
+    Box<dyn Fn(&McpSession, JsonObject, &StopFlag) -> Result<McpOutput, CliError> + Send + Sync>;
 
 impl McpTool {
-    /// Runs it.
+    /// Runs it. `stop` ends a search or a comparison; other calls end on their own.
     pub(super) fn run(
         &self,
         session: &McpSession,
         arguments: JsonObject,
+        stop: &StopFlag,
     ) -> Result<McpOutput, CliError> {
-        (self.run)(session, arguments)
+        (self.run)(session, arguments, stop)
     }
 
     /// Its description in the protocol.
@@ -57,7 +60,17 @@ fn reads<A: DeserializeOwned + JsonSchema + 'static>(
     description: &'static str,
     run: fn(&McpSession, &A) -> Result<McpOutput, CliError>,
 ) -> McpTool {
-    let run: RunTool = Box::new(move |session, given| run(session, &arguments(given)?));
+    let run: RunTool = Box::new(move |session, given, _| run(session, &arguments(given)?));
+    McpTool { name, changes: false, description, arguments: schema_for_type::<A>, run }
+}
+
+/// A tool that only reads, and may take long.
+fn reads_much<A: DeserializeOwned + JsonSchema + 'static>(
+    name: &'static str,
+    description: &'static str,
+    run: fn(&McpSession, &A, &StopFlag) -> Result<McpOutput, CliError>,
+) -> McpTool {
+    let run: RunTool = Box::new(move |session, given, stop| run(session, &arguments(given)?, stop));
     McpTool { name, changes: false, description, arguments: schema_for_type::<A>, run }
 }
 
@@ -67,7 +80,7 @@ fn changes<A: DeserializeOwned + JsonSchema + 'static>(
     description: &'static str,
     run: fn(&mut ChangingCall<'_>, A) -> Result<(), CliError>,
 ) -> McpTool {
-    let run: RunTool = Box::new(move |session, given| {
+    let run: RunTool = Box::new(move |session, given, _| {
         changing::recorded(session, name, &given, |changing| {
             run(changing, arguments(given.clone())?)
         })
@@ -107,13 +120,13 @@ fn reading_tools() -> Vec<McpTool> {
              from there and changed, or of the session.",
             reading::stat,
         ),
-        reads(
+        reads_much(
             "search",
             "Find lines that match a regular expression in the files at and below a path. It \
              stops at limits of results, content and time, and says at which.",
             reading::search_files,
         ),
-        reads(
+        reads_much(
             "diff",
             "What the session changed against its base, or since a checkpoint: a list, or a patch.",
             history::diff,
@@ -121,8 +134,7 @@ fn reading_tools() -> Vec<McpTool> {
         reads("log", "Who changed what, and when: the last changes, oldest first.", history::log),
         reads(
             "checkpoint_list",
-            "The newest checkpoints, oldest first. `restore` goes back to one; other tools show \
-             the tree at one.",
+            "The newest checkpoints, oldest first. Other tools take one as `at`, `from` or `to`.",
             history::checkpoint_list,
         ),
         reads("kv_get", "The value of a key of the session's key-value store.", keys::kv_get),

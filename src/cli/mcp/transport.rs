@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Stdin, Stdout};
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::limits::{MAX_CALLS, MAX_REQUEST_BYTES};
-use super::message_id::MessageIdFinder;
+use super::message_id::{self, MessageIdFinder};
 use crate::inspect::json;
 
 /// Bytes of stdin that are read at a time.
@@ -56,9 +56,15 @@ impl StdioTransport {
         if line.trim_ascii().is_empty() {
             return None;
         }
-        let Some(value) = json::parse(line) else {
+        let Some(mut value) = json::parse(line) else {
             return self.refuse(ErrorData::parse_error("not JSON", None), None);
         };
+        if let Some(id) = value.get_mut("id") {
+            message_id::encode(id);
+        }
+        if let Some(id) = value.pointer_mut("/params/requestId") {
+            message_id::encode(id);
+        }
         let id = value.get("id").cloned();
         let is_message = value.get("method").is_some() || value.get("result").is_some();
         let id = id.and_then(|id| serde_json::from_value::<RequestId>(id).ok());
@@ -154,7 +160,19 @@ impl Transport<RoleServer> for StdioTransport {
 }
 
 async fn write(mut out: OwnedMutexGuard<Stdout>, message: ServerJsonRpcMessage) -> io::Result<()> {
-    let mut line = serde_json::to_vec(&message)?;
+    let id = match &message {
+        JsonRpcMessage::Response(response) => Some(&response.id),
+        JsonRpcMessage::Error(error) => error.id.as_ref(),
+        _ => None,
+    };
+    let mut line = match id.is_some_and(message_id::is_encoded) {
+        false => serde_json::to_vec(&message)?,
+        true => {
+            let mut message = serde_json::to_value(&message)?;
+            message.get_mut("id").into_iter().for_each(message_id::decode);
+            serde_json::to_vec(&message)?
+        }
+    };
     line.push(b'\n');
     out.write_all(&line).await?;
     out.flush().await

@@ -20,6 +20,7 @@ use crate::inspect::hunks::{ChosenHunks, ChosenPart};
 use crate::inspect::log::is_top_set;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
+use crate::inspect::stop::StopFlag;
 use crate::overlay::{BaseObject, Change, MergedParts, TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind, Locator, Time};
 use crate::writeback::{Attrs, SeenObject, StagingSlot};
@@ -138,6 +139,7 @@ impl<'a> Planner<'a> {
             client_temp_files: options.client_temp_files,
             times: true,
             exact: true,
+            stop: StopFlag::default(),
         };
         Self {
             opened,

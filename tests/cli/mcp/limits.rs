@@ -104,7 +104,7 @@ fn values_have_a_largest_size() {
     let value = format!("\"{}\"", "v".repeat(1 << 20));
     larger.unwrap().set("large", &value, 1).unwrap();
     let told = agent.fails("kv_get", json!({"key": "large"}));
-    assert!(told.contains("more than 1048576\nhint: `acetate kv get` prints it"), "{told}");
+    assert!(told.contains("more than 1048576\nhint: its user can print it"), "{told}");
     agent.ends_well();
     place.end();
 }

@@ -106,6 +106,88 @@ fn each_tool_says_what_it_takes() {
     place.end();
 }
 
+/// What a server with these options says about itself, and about its tools.
+fn descriptions(place: &McpPlace, options: &[&str]) -> (String, Vec<String>) {
+    let session = place.world.session();
+    let args: Vec<_> = [session.to_str().unwrap()].iter().chain(options).copied().collect();
+    let mut agent = McpClient::unconnected(place.world.scratch(), &args);
+    let hello = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": { "name": "test", "version": "1" },
+    });
+    let answer = agent.ask("initialize", hello);
+    agent.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    let listed = agent.ask("tools/list", json!({}));
+    agent.ends_well();
+    let tools = listed["result"]["tools"].as_array().unwrap().iter();
+    let texts = tools.map(|tool| tool["description"].as_str().unwrap().to_owned());
+    (answer["result"]["instructions"].as_str().unwrap().to_owned(), texts.collect())
+}
+
+#[test]
+fn instructions_name_only_tools_that_there_are() {
+    let place = McpPlace::new("a \"base\"\n", false);
+    let (all, _) = descriptions(&place, &["--allow-changes"]);
+    for tool in ["checkpoint_list", "diff", "restore"] {
+        assert!(all.contains(tool), "{all}");
+    }
+    for options in [&[][..], &["--tools", "stat"], &["--allow-changes", "--tools", "mkdir"]] {
+        let (told, tools) = descriptions(&place, options);
+        let mut missing = CHANGING.iter().filter(|tool| **tool != "mkdir");
+        assert!(missing.all(|tool| !told.contains(tool)), "{options:?}: {told}");
+        assert_eq!(told.contains("checkpoint_list"), options.is_empty(), "{told}");
+        for text in &tools {
+            assert!(!text.contains("restore") && !text.contains("checkpoint_create"), "{text}");
+        }
+    }
+    place.end();
+}
+
+/// An agent has no shell: a hint names tools, or says whom it is for.
+#[test]
+fn hints_name_tools() {
+    let place = McpPlace::new("a \"base\"\n", false);
+    let mut agent = place.client();
+    agent.call("checkpoint_create", json!({"name": "one"}));
+    let told = agent.fails("diff", json!({"from": "none"}));
+    assert!(told.ends_with("\nhint: checkpoint_list lists them"), "{told}");
+    let told = agent.fails("checkpoint_create", json!({"name": "one"}));
+    assert!(told.ends_with("another checkpoint has this name\nhint: give another name"), "{told}");
+    agent.ends_well();
+    let mut agent = place.client_with(&["--tools", "diff"]);
+    let told = agent.fails("diff", json!({"from": "none"}));
+    assert!(!told.contains("hint"), "{told}");
+    agent.ends_well();
+    place.end();
+}
+
+/// JSON-RPC allows any number as an id.
+#[test]
+fn each_id_gets_its_answer() {
+    let place = McpPlace::new("a \"base\"\n", false);
+    let mut agent = place.client();
+    for id in ["1.5", "-2.25", "1e3", "18446744073709551616", r#""acetate-id:1.5""#] {
+        agent.send_line(&format!(r#"{{"jsonrpc": "2.0", "id": {id}, "method": "ping"}}"#));
+        let answer = agent.receive().unwrap();
+        let expected: Value = serde_json::from_str(id).unwrap();
+        assert_eq!((&answer["id"], &answer["result"]), (&expected, &json!({})), "{answer}");
+        agent.send_line(&format!(r#"{{"jsonrpc": "2.0", "id": {id}, "method": 7}}"#));
+        let answer = agent.receive().unwrap();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&expected, &(-32600).into()));
+    }
+    // A cancelled call ends, whether it was answered before or not.
+    let call =
+        r#""method": "tools/call", "params": {"name": "search", "arguments": {"pattern": "x"}}"#;
+    agent.send_line(&format!(r#"{{"jsonrpc": "2.0", "id": 2.5, {call}}}"#));
+    let cancelled = r#""method": "notifications/cancelled", "params": {"requestId": 2.5}"#;
+    agent.send_line(&format!(r#"{{"jsonrpc": "2.0", {cancelled}}}"#));
+    let id = agent.request("ping", json!({}));
+    while agent.receive().unwrap()["id"] != id {}
+    assert_eq!(agent.end().1, Some(0));
+    place.end();
+}
+
 #[test]
 fn errors_of_the_protocol_are_answered() {
     let place = McpPlace::new("a \"base\"\n", false);

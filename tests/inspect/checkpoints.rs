@@ -1,32 +1,20 @@
 //! The merged tree at a checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
-use acetate::delta::sqlite::{OpenMode, Session};
 use acetate::delta::{Checkpoint, CheckpointId, MergedPath};
 use acetate::inspect::between::Moments;
 use acetate::inspect::diff::{DiffOptions, DifferenceKind};
 use acetate::inspect::opened::OpenSession;
-use acetate::inspect::walk::{WalkControl, walk};
 use acetate::overlay::BlobDigest;
 use acetate::vfs::{CreateHow, FileKind, SetAttr};
 
+use crate::support::looked::{each_object, look};
 use crate::support::random::Random;
 use crate::support::world::World;
 
 pub fn open_at(world: &World, at: Option<&Checkpoint>) -> OpenSession {
-    open_file(&world.session(), at)
-}
-
-/// Opens a session file to look at it, at a checkpoint or now.
-pub fn open_file(path: &Path, at: Option<&Checkpoint>) -> OpenSession {
-    let host = acetate::delta::sqlite::Host::current().unwrap();
-    let mut session = Session::open(path, OpenMode::Inspect, &host).unwrap();
-    if let Some(at) = at {
-        session.show_at(at);
-    }
-    OpenSession::over(session, None).unwrap()
+    look(&world.session(), at)
 }
 
 /// Each object's path, number, type, mode, owner, times and content, at a checkpoint or now.
@@ -37,34 +25,18 @@ pub fn tree(world: &World, at: Option<&Checkpoint>) -> BTreeMap<String, String> 
 /// The same; without `exact`, without what no difference shows.
 pub fn all(opened: &OpenSession, exact: bool) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
-    opened
-        .with_tree(|view| {
-            let root = view.root().unwrap();
-            walk(view, &root, &mut |_, object, _| {
-                let attr = object.attr();
-                let is_dir = attr.kind == FileKind::Directory;
-                let mut content = vec![0; if is_dir { 0 } else { attr.size as usize }];
-                if attr.kind == FileKind::Regular {
-                    let read = view.read(object, 0, &mut content).unwrap();
-                    content.truncate(read);
-                }
-                if attr.kind == FileKind::Symlink {
-                    content = view.target(object).unwrap().to_vec();
-                }
-                let links = if is_dir { 0 } else { attr.nlink };
-                let content = digest(&content);
-                let mut what =
-                    format!("{:?} {:o} {} {} {content}", attr.kind, attr.mode, attr.uid, attr.gid);
-                if exact {
-                    let (number, mtime, ctime) = (attr.fileid, attr.mtime, attr.ctime);
-                    what += &format!(" {number:?} {links} {mtime:?} {ctime:?}");
-                }
-                all.insert(object.path().display().to_string(), what);
-                Ok(WalkControl::Deeper)
-            })
-            .map(drop)
-        })
-        .unwrap();
+    each_object(opened, &mut |object, content| {
+        let attr = object.attr();
+        let links = if attr.kind == FileKind::Directory { 0 } else { attr.nlink };
+        let content = digest(&content);
+        let mut what =
+            format!("{:?} {:o} {} {} {content}", attr.kind, attr.mode, attr.uid, attr.gid);
+        if exact {
+            let (number, mtime, ctime) = (attr.fileid, attr.mtime, attr.ctime);
+            what += &format!(" {number:?} {links} {mtime:?} {ctime:?}");
+        }
+        all.insert(object.path().display().to_string(), what);
+    });
     all
 }
 

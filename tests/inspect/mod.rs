@@ -25,6 +25,7 @@ mod seal;
 mod selection;
 mod snapshot;
 mod sparse;
+mod stop;
 mod text_merge;
 mod tool;
 

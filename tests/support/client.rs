@@ -3,9 +3,11 @@
 //! Every mutation is checked for what RFC 1813 §2.6 promises of all of them: a failure changes
 //! nothing that its wcc data shows, a success shows both sides, and no ctime ever goes back.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use acetate::delta::{Checkpoint, CheckpointKind, MadeCheckpoint, NewCheckpoint};
 use acetate::overlay::Overlay;
 use acetate::vfs::{
     Access, Attr, Caller, Cookie, CreateHow, Created, Entry, Flavor, FsError, Locator, LookedUp,
@@ -86,6 +88,28 @@ impl Client {
     /// Waits for an operation.
     pub fn wait<F: Future>(&self, operation: F) -> F::Output {
         self.runtime.block_on(operation)
+    }
+
+    /// Makes a checkpoint without a name.
+    pub fn make_checkpoint(&self) -> Result<Checkpoint> {
+        let new = NewCheckpoint {
+            name: None,
+            kind: CheckpointKind::Manual,
+            labels: BTreeMap::new(),
+            time: Time::default(),
+            reuses: false,
+            needed: None,
+        };
+        match self.wait(self.overlay.create_checkpoint(new))? {
+            MadeCheckpoint::Made(made) => Ok(made),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The same; it must be possible.
+    #[track_caller]
+    pub fn checkpoint(&self) -> Checkpoint {
+        self.make_checkpoint().unwrap()
     }
 
     // Finding.

@@ -3,7 +3,6 @@
 //! The clock stands still until a test moves it. Every mutation goes through [`Client`], which
 //! checks on the way what holds for all of them (see there).
 
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +16,7 @@ use acetate::base::{Base, BasePath, Empty, HostDir, HostDirOptions};
 use acetate::delta::sqlite::{
     CheckOptions, ChunkSize, CreateOptions, Host, OpenMode, RootAttr, Session,
 };
-use acetate::delta::{Checkpoint, CheckpointKind, MadeCheckpoint, NewCheckpoint, Store};
+use acetate::delta::{Checkpoint, Store};
 use acetate::inspect::check::check;
 use acetate::overlay::{AutomaticCheckpoints, CopyLimits, Group};
 use acetate::vfs::Time;
@@ -60,7 +59,9 @@ pub struct Setup {
 
 /// A served tree on a base and a session of its own.
 pub struct World {
-    dir: TempDir,
+    dir: Arc<TempDir>,
+    /// The session file.
+    file: PathBuf,
     setup: Setup,
     clock: Arc<AtomicI64>,
     runtime: Arc<Runtime>,
@@ -91,9 +92,14 @@ impl World {
     /// Any other.
     #[track_caller]
     pub fn with(setup: Setup) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let file = match &setup.session_in_base {
+            Some(name) => dir.path().join("base").join(name),
+            None => dir.path().join("session.db"),
+        };
         let mut world = Self {
             dir,
+            file,
             setup,
             clock: Arc::new(AtomicI64::new(START_SECS)),
             runtime: served::runtime(),
@@ -171,10 +177,7 @@ impl World {
 
     /// The session file.
     pub fn session(&self) -> PathBuf {
-        match &self.setup.session_in_base {
-            Some(name) => self.base().join(name),
-            None => self.dir.path().join("session.db"),
-        }
+        self.file.clone()
     }
 
     /// A directory for whatever else a test needs.
@@ -231,21 +234,23 @@ impl World {
         self.open.is_some()
     }
 
-    /// Makes a checkpoint without a name.
+    /// Forks the session at a checkpoint, and serves the fork over the same base.
     #[track_caller]
-    pub fn checkpoint(&self) -> Checkpoint {
-        let new = NewCheckpoint {
-            name: None,
-            kind: CheckpointKind::Manual,
-            labels: BTreeMap::new(),
-            time: Time::default(),
-            reuses: false,
-            needed: None,
+    pub fn fork(&self, at: &Checkpoint, name: &str) -> Self {
+        let file = self.scratch().join(name);
+        Session::fork_to(&self.session(), &file, at, &host(), &mut |_, _| {}).unwrap();
+        let mut fork = Self {
+            dir: Arc::clone(&self.dir),
+            file,
+            setup: self.setup.clone(),
+            clock: Arc::clone(&self.clock),
+            runtime: Arc::clone(&self.runtime),
+            before: self.before.as_ref().map(|_| HostTree::read(&self.base())),
+            open: None,
+            faults: Faults::default(),
         };
-        match self.wait(self.overlay.create_checkpoint(new)).unwrap() {
-            MadeCheckpoint::Made(made) => made,
-            other => panic!("{other:?}"),
-        }
+        fork.open_again();
+        fork
     }
 
     /// Prunes the audit log to its last row, as if long after the last change.

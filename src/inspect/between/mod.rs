@@ -51,16 +51,17 @@ impl Moments<'_> {
     /// # Errors
     /// The session or the base cannot be read.
     pub fn differences(&self, options: &DiffOptions) -> Result<TreeDifferences> {
-        self.with_views(|old, new| self.differences_of(old, new, options))
+        self.with_views(|old, new| self.differences_of(old, new, options, &|_, _| true))
     }
 
-    /// The same, with both trees.
+    /// The same, with both trees. Content is read only of the objects that `reads` chooses.
     pub(in crate::inspect) fn with_differences<T>(
         &self,
         options: &DiffOptions,
+        reads: ReadsContent<'_>,
         f: impl FnOnce((&TreeView<'_>, &TreeView<'_>), TreeDifferences) -> Result<T>,
     ) -> Result<T> {
-        self.with_views(|old, new| f((old, new), self.differences_of(old, new, options)?))
+        self.with_views(|old, new| f((old, new), self.differences_of(old, new, options, reads)?))
     }
 
     fn with_views<T>(
@@ -75,6 +76,7 @@ impl Moments<'_> {
         old: &TreeView<'_>,
         new: &TreeView<'_>,
         options: &DiffOptions,
+        reads: ReadsContent<'_>,
     ) -> Result<TreeDifferences> {
         let mut comparison = Comparison::new(old, new);
         let candidates = self.candidates(&mut comparison)?;
@@ -83,7 +85,7 @@ impl Moments<'_> {
         comparison.walk_whole_dirs()?;
         comparison.pair_by_number();
         comparison.pair_by_path();
-        comparison.finish(options)
+        comparison.finish(options, reads)
     }
 
     /// The paths at which the trees may differ.
@@ -109,6 +111,9 @@ impl Moments<'_> {
         Ok(paths)
     }
 }
+
+/// Whether the content of an object is to be read, by its old and new paths.
+pub(in crate::inspect) type ReadsContent<'a> = &'a dyn Fn(&MergedPath, &MergedPath) -> bool;
 
 /// A comparison of two trees.
 struct Comparison<'a> {
@@ -243,7 +248,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// The differences that the options include.
-    fn finish(mut self, options: &DiffOptions) -> Result<TreeDifferences> {
+    fn finish(mut self, options: &DiffOptions, reads: ReadsContent<'_>) -> Result<TreeDifferences> {
         let carried = self.carried_of_paths(options)?;
         let mut found = TreeDifferences { moves: self.moves, ..Default::default() };
         let is_shown = |object: &TreeObject| is_shown(options, self.new, object);
@@ -254,10 +259,12 @@ impl<'a> Comparison<'a> {
             found.push(DifferenceKind::Added, path, (None, Some(after)));
         }
         for (path, (before, after)) in self.both {
+            options.stop.check()?;
             if !is_chosen(options, self.new, &before, &after) {
                 continue;
             }
-            let differs = differs((self.old, &before), (self.new, &after))?;
+            let reads = reads(before.path(), &path);
+            let differs = differs((self.old, &before), (self.new, &after), reads)?;
             let is_retyped = before.attr().kind != after.attr().kind;
             let is_move = before.path() != after.path() && !found.moves.carried(&before, &after);
             let is_listed = differs.content

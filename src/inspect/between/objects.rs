@@ -1,7 +1,8 @@
 //! Compares an object at two moments.
 
 use crate::base::{BaseAttr, BasePath};
-use crate::inspect::diff::{ChangedFields, PIECE_BYTES, at};
+use crate::inspect::content::{TreeFile, contents_differ};
+use crate::inspect::diff::ChangedFields;
 use crate::inspect::error::Result;
 use crate::overlay::{BaseObject, TreeObject, TreeView};
 use crate::vfs::FileKind;
@@ -12,22 +13,18 @@ pub(super) fn is_same(before: &TreeObject, after: &TreeObject) -> bool {
     (before.fileid, before.kind) == (after.fileid, after.kind)
 }
 
-/// The properties in which an object differs.
+/// The properties in which an object differs. Content that is not to be read counts as changed
+/// if anything of the object did.
 pub(super) fn differs(
     (old, before): (&TreeView<'_>, &TreeObject),
     (new, after): (&TreeView<'_>, &TreeObject),
+    reads_content: bool,
 ) -> Result<ChangedFields> {
     let (a, b) = (before.attr(), after.attr());
-    let content = match a.kind {
-        _ if a.kind != b.kind => false,
-        FileKind::Regular => a.size != b.size || bytes_differ((old, before), (new, after))?,
-        FileKind::Symlink => {
-            let target = |view: &TreeView<'_>, link: &TreeObject| {
-                view.target(link).map_err(|source| at(link.path(), source))
-            };
-            target(old, before)? != target(new, after)?
-        }
-        _ => a.rdev != b.rdev,
+    let content = match a.kind == b.kind {
+        false => false,
+        true if reads_content => contents_differ(TreeFile(old, before), TreeFile(new, after))?,
+        true => a.ctime != b.ctime,
     };
     Ok(ChangedFields {
         content,
@@ -36,37 +33,6 @@ pub(super) fn differs(
         // That of a directory follows from its entries.
         mtime: a.kind != FileKind::Directory && a.mtime != b.mtime,
     })
-}
-
-/// Whether the contents of two files of one size differ.
-fn bytes_differ(
-    (old, before): (&TreeView<'_>, &TreeObject),
-    (new, after): (&TreeView<'_>, &TreeObject),
-) -> Result<bool> {
-    if before.base_path().is_some() && before.base_path() == after.base_path() {
-        return Ok(false);
-    }
-    let (mut a, mut b) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
-    let data = |view: &TreeView<'_>, file: &TreeObject, offset| {
-        view.next_data(file, offset).map_err(|source| at(file.path(), source))
-    };
-    let mut offset = 0;
-    // A range that is a hole in both files is equal.
-    loop {
-        let starts = [data(old, before, offset)?, data(new, after, offset)?];
-        let start = starts.into_iter().flatten().map(|data| data.start).min();
-        let Some(start) = start.filter(|start| *start < after.attr().size) else {
-            return Ok(false);
-        };
-        let read = |view: &TreeView<'_>, file: &TreeObject, buffer: &mut [u8]| {
-            view.read(file, start, buffer).map_err(|source| at(file.path(), source))
-        };
-        let (got, there) = (read(new, after, &mut b)?, read(old, before, &mut a)?);
-        if got == 0 || a[..there] != b[..got] {
-            return Ok(true);
-        }
-        offset = start + got as u64;
-    }
 }
 
 /// An object at the earlier moment, as differences hold it.

@@ -29,7 +29,7 @@ pub fn patch_between(
     out: &mut dyn Write,
 ) -> Result<io::Result<PatchOmissions>> {
     moments.with_views(|old, new| {
-        let found = moments.differences_of(old, new, options)?;
+        let found = moments.differences_of(old, new, options, &|_, _| true)?;
         let (sides, mut left_out) = collect(moments, (old, new), &found, (options, style))?;
         let is_too_large = |side: &Option<TreeObject>| {
             side.as_ref().is_some_and(|object| object.attr().size > MAX_FILE_BYTES)
@@ -55,7 +55,7 @@ pub fn stats_between(
     style: &Style,
 ) -> Result<PatchStats> {
     moments.with_views(|old, new| {
-        let found = moments.differences_of(old, new, options)?;
+        let found = moments.differences_of(old, new, options, &|_, _| true)?;
         let (sides, mut left_out) = collect(moments, (old, new), &found, (options, style))?;
         let mut files = Vec::new();
         let counted = each((old, new), &sides, &mut |old, new| {

@@ -143,8 +143,12 @@ pub fn plan_merge(
     let options = DiffOptions { times: true, ..DiffOptions::default() };
     let here = Moments { old: &our_past, new: ours, from: point, until: None };
     let there = Moments { old: &their_past, new: theirs, from: first, until: None };
-    here.with_differences(&options, |our_views, our_found| {
-        there.with_differences(&options, |their_views, their_found| {
+    // What is the session's by choice is not read, as it may not be readable.
+    let reads = |old: &MergedPath, new: &MergedPath| {
+        !matches!(decide::choice(takes, &[old, new]), Some((_, MergeSide::Ours)))
+    };
+    here.with_differences(&options, &reads, |our_views, our_found| {
+        there.with_differences(&options, &reads, |their_views, their_found| {
             let mut denied = our_found.denied.clone();
             denied.extend(their_found.denied.iter().cloned());
             let (ours, theirs) = Side::both((our_views, our_found), (their_views, their_found))?;

@@ -7,7 +7,7 @@ use crate::inspect::between::TreeDifferences;
 use crate::inspect::diff::{ChangedFields, Difference, DifferenceKind, at};
 use crate::inspect::error::Result;
 use crate::overlay::{Change, TreeObject, TreeView};
-use crate::vfs::{FileKind, FsError};
+use crate::vfs::{FileId, FileKind, FsError};
 
 /// An object, as both sides know it: by its path at the fork point, or by the path on the one side
 /// that made it since.
@@ -27,7 +27,12 @@ pub(super) struct Side<'a> {
     pub differences: Vec<Difference>,
     by_old: BTreeMap<MergedPath, usize>,
     by_new: BTreeMap<MergedPath, usize>,
+    /// Names at the fork point that are gone, by the numbers of their objects.
+    gone_names: BTreeMap<FileId, MergedPath>,
 }
+
+/// A name of a file at the fork point, and now.
+type ChangedName = (Option<MergedPath>, Option<MergedPath>);
 
 impl<'a> Side<'a> {
     /// Both sides of a merge.
@@ -39,10 +44,17 @@ impl<'a> Side<'a> {
         theirs: (Views<'a>, TreeDifferences),
     ) -> Result<(Self, Self)> {
         let (ours, theirs) = (Self::new(ours.0, ours.1.all), Self::new(theirs.0, theirs.1.all));
+        let names = [ours.changed_names(), theirs.changed_names()];
         let mut linked = BTreeSet::new();
         for difference in ours.differences.iter().chain(&theirs.differences) {
-            let old = old_path(difference).filter(|_| difference.kind == DifferenceKind::Renamed);
-            if let Some(old) = old
+            let Some(before) = difference.old.as_ref() else { continue };
+            let old = MergedPath::of_base(&before.path);
+            let number = before.attr.fileid;
+            // Where one side alone changed the names, or both alike, the file moves with its name.
+            let is_open = names.iter().all(|names| names.contains_key(&number))
+                && names[0].get(&number) != names[1].get(&number);
+            if difference.kind == DifferenceKind::Renamed
+                && is_open
                 && (ours.is_linked(&old)? || theirs.is_linked(&old)?)
             {
                 linked.insert(old);
@@ -59,7 +71,11 @@ impl<'a> Side<'a> {
 
     fn new((old, new): Views<'a>, differences: Vec<Difference>) -> Self {
         let (mut by_old, mut by_new) = (BTreeMap::new(), BTreeMap::new());
+        let mut gone_names = BTreeMap::new();
         for (at, difference) in differences.iter().enumerate() {
+            if let Some(before) = difference.old.as_ref().filter(|_| is_gone(difference)) {
+                gone_names.insert(before.attr.fileid, MergedPath::of_base(&before.path));
+            }
             if let Some(old) = old_path(difference) {
                 by_old.insert(old, at);
             }
@@ -67,7 +83,40 @@ impl<'a> Side<'a> {
                 by_new.insert(difference.path.clone(), at);
             }
         }
-        Self { old, new, differences, by_old, by_new }
+        Self { old, new, differences, by_old, by_new, gone_names }
+    }
+
+    /// The names that files lost and got, by their numbers: pairs of a path at the fork point and
+    /// one now.
+    fn changed_names(&self) -> BTreeMap<FileId, BTreeSet<ChangedName>> {
+        let mut all: BTreeMap<FileId, BTreeSet<ChangedName>> = BTreeMap::new();
+        for difference in &self.differences {
+            let (old, new) = (old_path(difference), Some(difference.path.clone()));
+            let before = difference.old.as_ref().map(|old| old.attr.fileid);
+            let after = difference.change.after.as_ref().map(|after| after.attr().fileid);
+            let mut add = |number: Option<FileId>, name| {
+                if let Some(number) = number {
+                    all.entry(number).or_default().insert(name);
+                }
+            };
+            if difference.kind == DifferenceKind::Renamed {
+                add(before, (old, new));
+                continue;
+            }
+            if is_gone(difference) {
+                add(before, (old, None));
+            }
+            if is_new(difference) {
+                add(after, (None, new));
+            }
+        }
+        all
+    }
+
+    /// A name at the fork point that a file lost which is still there: the file is an older one,
+    /// though the name by which it is looked at is new.
+    pub fn lost_name(&self, object: &TreeObject) -> Option<&MergedPath> {
+        self.gone_names.get(&object.attr().fileid)
     }
 
     /// Whether a file of the fork point had or has several names.
@@ -130,8 +179,8 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A difference as those of names: of a file with several names it is open which one moved, so one
-/// went and another came.
+/// A difference as those of names: where both sides changed the names of a file, it is open which
+/// one moved, so one went and another came.
 fn of_names(difference: Difference, linked: &BTreeSet<MergedPath>) -> Vec<Difference> {
     let old = old_path(&difference).filter(|_| difference.kind == DifferenceKind::Renamed);
     let Some(old) = old.filter(|old| linked.contains(old)) else { return vec![difference] };

@@ -5,13 +5,15 @@
 //! content and attributes change.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
-use super::content::{each_differing, merge_text};
+use super::content::merge_text;
 use super::decide::{Addition, Decisions, NewContent, ObjectEdit};
 use super::side::{ObjectId, Side};
 use crate::delta::MergedPath;
+use crate::inspect::content::{TreeFile, each_differing};
 use crate::inspect::diff::at;
 use crate::inspect::error::Result;
 use crate::overlay::{ChangeStep, TreeObject};
@@ -327,7 +329,8 @@ impl StepPlanner<'_, '_> {
         if from == NewContent::Both {
             let before = self.ours.find_old(old)?;
             let before = before.ok_or_else(|| at(old, FsError::NotFound))?;
-            let text = merge_text((self.ours.old, &before), (ours, here), (fork, theirs))?;
+            let before = TreeFile(self.ours.old, &before);
+            let text = merge_text(before, TreeFile(ours, here), TreeFile(fork, theirs))?;
             let text = text.ok_or_else(|| at(target, FsError::TryLater))?;
             for (number, piece) in text.chunks(MAX_STEP_BYTES).enumerate() {
                 let offset = (number * MAX_STEP_BYTES) as u64;
@@ -344,9 +347,10 @@ impl StepPlanner<'_, '_> {
             (self.each)(resize(target, size))?;
         }
         let each = &mut *self.each;
-        each_differing((ours, here), (fork, theirs), &mut |offset, piece| {
+        let (here_file, fork_file) = (TreeFile(ours, here), TreeFile(fork, theirs));
+        each_differing(&here_file, &fork_file, size, &mut |offset, piece| {
             each(ChangeStep::Write(target.clone(), offset, Bytes::copy_from_slice(piece)))?;
-            Ok(true)
+            Ok(ControlFlow::Continue(()))
         })?;
         match size > here.attr().size {
             true => (self.each)(resize(target, size)),

@@ -28,7 +28,7 @@ impl Decider<'_> {
             if matches!(self.ours.id_of(place), ObjectId::New(_)) {
                 let is_dir = |object: &TreeObject| object.attr().kind == FileKind::Directory;
                 let is_joined = is_dir(&here) && is_dir(&object);
-                let is_joined = is_joined || self.is_name_of(&here, link.as_ref())?;
+                let is_joined = is_joined || self.is_name_of(&here, &object, link.as_ref())?;
                 if is_joined || is_equal((self.ours, &here), (self.theirs, &object))? {
                     self.made.joined.insert(path.clone(), place.clone());
                     return Ok(());
@@ -47,8 +47,17 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// Whether an object of the session is the one of the fork point that the fork linked.
-    fn is_name_of(&self, here: &TreeObject, link: Option<&ObjectId>) -> Result<bool> {
+    /// Whether an object of the session is the one of the fork point that the fork gave a name.
+    fn is_name_of(
+        &self,
+        here: &TreeObject,
+        object: &TreeObject,
+        link: Option<&ObjectId>,
+    ) -> Result<bool> {
+        let is_older = self.theirs.lost_name(object).is_some();
+        if is_older && here.attr().fileid == object.attr().fileid {
+            return Ok(true);
+        }
         let Some(ObjectId::Old(old)) = link else { return Ok(false) };
         let linked = self.ours.new_path(old).map(|path| self.ours.find(&path)).transpose()?;
         let number = |object: &TreeObject| object.attr().fileid;

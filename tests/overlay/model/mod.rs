@@ -4,12 +4,13 @@
 //! The reference (`reference.rs`) knows nothing of layers: paths lead to numbers, numbers to
 //! objects. After every few steps the whole tree is compared, with every object's handle and
 //! attributes since it was first seen; at every reopening the session's invariants, the base,
-//! and the view of a reader that knows only the specification. Of a checkpoint, the reference is a
-//! copy.
+//! and the view of a reader that knows only the specification. Of a checkpoint and of a fork, the
+//! reference is a copy; a merge is compared with one by numbers (`support/three_way`).
 //!
 //! A plain run does [`CASES`] fixed cases. `ACETATE_MODEL_CASES=20000 cargo test model` does as
 //! many random ones; a failing case is printed shrunk, as a list of operations.
 
+mod forks;
 mod reference;
 mod run;
 
@@ -61,6 +62,12 @@ enum Op {
     Checkpoint,
     Restore(u16),
     RemoveCheckpoint(u16),
+    Undo,
+    /// At one of the checkpoints, or as it is.
+    Fork(u16),
+    InFork(Box<Op>),
+    /// With the sides that are taken in conflicts, as bits.
+    Merge(u16),
     Compare,
 }
 
@@ -113,16 +120,24 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// An operation with checkpoints among them. Sealing ends a session's life with clients, so it is
-/// not one of these.
+/// An operation with checkpoints and forks among them. Sealing ends a session's life with clients,
+/// so it is not one of these.
 fn op_of_checkpoints() -> impl Strategy<Value = Op> {
     let any = any::<u16>;
     prop_oneof![
-        12 => op().prop_filter("no seal", |op| !matches!(op, Op::Seal(_))),
-        1 => Just(Op::Checkpoint),
+        18 => unsealed(),
+        9 => unsealed().prop_map(|op| Op::InFork(Box::new(op))),
+        2 => Just(Op::Checkpoint),
         1 => any().prop_map(Op::Restore),
+        1 => Just(Op::Undo),
         1 => (0..4u16).prop_map(Op::RemoveCheckpoint),
+        1 => any().prop_map(Op::Fork),
+        2 => any().prop_map(Op::Merge),
     ]
+}
+
+fn unsealed() -> impl Strategy<Value = Op> {
+    op().prop_filter("no seal", |op| !matches!(op, Op::Seal(_)))
 }
 
 #[test]
@@ -131,7 +146,7 @@ fn random_operations_match_the_reference() {
 }
 
 #[test]
-fn random_restores_match_the_reference() {
+fn random_restores_and_merges_match_the_reference() {
     check(op_of_checkpoints(), run::run_restores);
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use acetate::vfs::{Attr, FileKind, FsError, Locator};
+use acetate::vfs::{Attr, FileId, FileKind, FsError, Locator};
 
 use crate::support::tree::{Object, Tree};
 
@@ -87,6 +87,40 @@ impl Reference {
         }
         handles.retain(|id, _| !self.nodes.contains_key(id));
         self.dead = handles;
+    }
+
+    /// The reference of a fork, the `number`th one: its objects are those of this one, seen by none
+    /// of its clients, and new ones are others.
+    pub fn forked(mut self, number: u32) -> Self {
+        for node in self.nodes.values_mut() {
+            (node.handle, node.attr) = (None, None);
+        }
+        self.dead.clear();
+        self.next += number << 16;
+        self
+    }
+
+    /// Becomes a tree whose objects are known by their numbers, which `find` gives with the handle.
+    /// All attributes were seen before.
+    pub fn adopt(&mut self, tree: Tree, find: impl Fn(&[u8]) -> (FileId, Locator)) {
+        let mut then = std::mem::take(self);
+        let seen = |(id, node): (&Id, &Node)| node.attr.as_ref().map(|attr| (attr.fileid, *id));
+        let mut ids: BTreeMap<FileId, Id> = then.nodes.iter().filter_map(seen).collect();
+        (self.next, self.dead) = (then.next, std::mem::take(&mut then.dead));
+        let root = then.nodes[&then.names[&b""[..]]].object.clone();
+        for (path, object) in [(Vec::new(), root)].into_iter().chain(tree) {
+            let (number, found) = find(&path);
+            let id = *ids.entry(number).or_insert_with(|| {
+                self.next += 1;
+                self.next - 1
+            });
+            let handle = then.nodes.remove(&id).map_or(Some(found), |node| node.handle);
+            self.names.insert(path, id);
+            let node = Node { object, handle, attr: None, changed: true };
+            self.nodes.entry(id).or_insert(node);
+        }
+        let gone = then.nodes.into_iter();
+        self.dead.extend(gone.filter_map(|(id, node)| Some((id, node.handle?))));
     }
 
     pub fn node(&mut self, path: &[u8]) -> &mut Node {

@@ -6,6 +6,7 @@ use acetate::inspect::seal::{SealPlan, plan, seal};
 use acetate::overlay::CopyLimits;
 use acetate::vfs::{Attr, CreateHow, FileKind, FsError, Locator, Stability, Time};
 
+use super::forks::Fork;
 use super::reference::{Reference, join};
 use super::{Op, Pick, Place};
 use crate::support::client::{mode, size};
@@ -31,13 +32,16 @@ const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"\xff\x01"];
 const CHUNK_BYTES: u64 = 512;
 
 /// Both sides.
-struct Case {
-    world: World,
+pub struct Case {
+    pub world: World,
     /// The tree before anything has changed.
     base: Tree,
-    reference: Reference,
+    pub reference: Reference,
     /// The checkpoints, with the reference at their moments.
-    checkpoints: Vec<(CheckpointId, Reference)>,
+    pub checkpoints: Vec<(CheckpointId, Reference)>,
+    pub fork: Option<Fork>,
+    /// The number of forks so far.
+    pub forks: u32,
 }
 
 /// Runs the operations; panics where the sides differ.
@@ -61,9 +65,12 @@ pub fn run(ops: &[Op]) {
     }
 }
 
-/// Runs operations with checkpoints; at the end, each checkpoint is restored.
+/// Runs operations with checkpoints and forks; at the end, a fork is merged, and each checkpoint is
+/// restored.
 pub fn run_restores(ops: &[Op]) {
     let mut case = ran(ops);
+    case.merge(ops.len() as u16);
+    case.fork = None;
     for index in (0..case.checkpoints.len()).rev() {
         case.restore(index);
         assert_counted(&case.world);
@@ -85,7 +92,7 @@ fn ran(ops: &[Op]) -> Case {
     let world = World::with(setup);
     let base = read_tree(&world);
     let reference = Reference::new(base.clone(), LINKED);
-    let mut case = Case { world, base, reference, checkpoints: Vec::new() };
+    let mut case = Case { world, base, reference, checkpoints: Vec::new(), fork: None, forks: 0 };
     case.compare();
     case.world.wait(case.world.overlay.set_limits(|_| AMPLE)).unwrap();
     for op in ops {
@@ -139,7 +146,7 @@ impl Case {
         }
     }
 
-    fn step(&mut self, op: &Op) {
+    pub fn step(&mut self, op: &Op) {
         match op {
             Op::Create(place) => self.make(*place, FileKind::Regular, 0o640),
             Op::Mkdir(place) => self.make(*place, FileKind::Directory, 0o750),
@@ -196,6 +203,10 @@ impl Case {
                 assert!(self.world.wait(self.world.overlay.remove_checkpoint(id)).unwrap());
             }
             Op::RemoveCheckpoint(_) => {}
+            Op::Undo => self.undo(),
+            Op::Fork(at) => self.fork(*at),
+            Op::InFork(op) => self.step_in_fork(op),
+            Op::Merge(sides) => self.merge(*sides),
             Op::Compare => self.compare(),
         }
     }
@@ -287,12 +298,12 @@ impl Case {
         self.compare();
     }
 
-    fn checkpoint(&mut self) {
+    pub fn checkpoint(&mut self) {
         let made = self.world.checkpoint();
         self.checkpoints.push((made.id, self.reference.clone()));
     }
 
-    fn restore(&mut self, index: usize) {
+    pub fn restore(&mut self, index: usize) {
         if self.checkpoints.is_empty() {
             return;
         }
@@ -308,7 +319,7 @@ impl Case {
     }
 
     /// Compares the trees, and each object with what was seen of it before.
-    fn compare(&mut self) {
+    pub fn compare(&mut self) {
         let tree = read_tree(&self.world);
         assert_same(&tree, &self.reference.tree(), "the trees");
         predicted::assert_told(&self.world.session(), &self.world.base(), &tree);

@@ -1,21 +1,19 @@
-//! Power cuts and `kill -9` at each write of what makes, restores and removes checkpoints: the
-//! session opens, its tree is the one before or the one after, and every checkpoint that is there
-//! shows what it showed.
+//! Power cuts and `kill -9` at each write of what makes, restores and removes checkpoints, and of
+//! forks and merges: the session opens, its tree is the one before or the one after, and every
+//! checkpoint that is there shows what it showed. A fork is whole, or is not there.
 //!
 //! Each write and sync of an action is a moment at which the power is cut, and at which another
 //! run's server is killed. `ACETATE_POWER_CUTS=n`, with 2,000 or more, looks at each of these
 //! moments in each way that a cut may leave it; without, in one.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use acetate::delta::sqlite::{CheckOptions, OpenMode, Session};
-use acetate::delta::{
-    CheckpointId, CheckpointKind, MadeCheckpoint, NewCheckpoint, RestoreOutcome, RestoreRequest,
-};
+use acetate::delta::sqlite::{CheckOptions, Session};
+use acetate::delta::{CheckpointId, RestoreOutcome, RestoreRequest};
 use acetate::inspect::check::check;
 use acetate::inspect::opened::OpenSession;
-use acetate::inspect::walk::{WalkControl, walk};
-use acetate::overlay::TreeChangeError;
+use acetate::overlay::{ChangeStep, StepsOutcome, TreeChangeError};
 use acetate::vfs::{FileKind, FsError, Time};
 
 use crate::asked;
@@ -24,6 +22,8 @@ use crate::ground::{Ground, LARGE, SESSION, host};
 use crate::random::Random;
 use crate::support::check::violations;
 use crate::support::client::Client;
+use crate::support::forked::{plan, take_steps};
+use crate::support::looked::{each_object, look};
 use crate::support::served::runtime;
 
 /// The ways in which a cut may leave the disk.
@@ -55,18 +55,29 @@ enum Action {
     Create,
     Restore(i64),
     Remove(i64),
+    /// Makes a checkpoint, and a fork of it.
+    Fork,
+    /// Merges the fork of [`FORK_POINT`].
+    Merge,
 }
 
 /// The checkpoints of [`prepare`]: three, then a restore of the second with its safety checkpoint,
-/// and changes after it.
+/// changes, a fork, and changes after it.
 const FIRST: i64 = 1;
 const SECOND: i64 = 2;
 const THIRD: i64 = 3;
 const SAFETY: i64 = 4;
+const FORK_POINT: i64 = 5;
 
-/// Making one, restoring an older and the newest one, an undo of the restore before, and removing
-/// the oldest, one between, and the newest: those of a prune, one by one.
-const ACTIONS: [Action; 8] = [
+/// The fork that is merged.
+const FORK: &str = "fork.db";
+
+/// The fork that is made.
+const NEW_FORK: &str = "new-fork.db";
+
+/// Making one, restoring an older and the newest one, an undo of the restore before, removing the
+/// oldest, one between, and the newest (those of a prune, one by one), a fork, and a merge.
+const ACTIONS: [Action; 10] = [
     Action::Create,
     Action::Restore(FIRST),
     Action::Restore(THIRD),
@@ -75,34 +86,39 @@ const ACTIONS: [Action; 8] = [
     Action::Remove(SECOND),
     Action::Remove(THIRD),
     Action::Remove(SAFETY),
+    Action::Fork,
+    Action::Merge,
 ];
 
 impl Action {
-    fn perform(self, client: &Client) -> Result<(), FsError> {
-        let time = Time::default();
+    fn perform(self, prepared: &Prepared, client: &Client, session: &Path) -> Result<(), FsError> {
         match self {
-            Self::Create => client.wait(client.overlay.create_checkpoint(new())).map(drop),
-            Self::Restore(to) => {
-                let restore = RestoreRequest { to: CheckpointId(to), seen: None, time };
-                let done = client.wait(client.overlay.restore(&client.caller, restore));
-                let done = done.map_err(|error| match error {
-                    TreeChangeError::Fs(error) => error,
-                    needed => panic!("{needed}"),
-                })?;
-                assert!(matches!(done, RestoreOutcome::Restored(_)), "{done:?}");
-                Ok(())
-            }
+            Self::Create => client.make_checkpoint().map(drop),
+            Self::Restore(to) => restore(client, to),
             Self::Remove(id) => {
                 client.wait(client.overlay.remove_checkpoint(CheckpointId(id))).map(drop)
+            }
+            Self::Fork => {
+                let at = client.make_checkpoint()?;
+                let to = session.with_file_name(NEW_FORK);
+                // A dead process can make no file.
+                let forked = Session::fork_to(session, &to, &at, &host(2), &mut |_, _| {});
+                forked.map(drop).map_err(|_| FsError::Io)
+            }
+            Self::Merge => {
+                let (seen, steps) = prepared.merge.clone();
+                let done = take_steps(client, seen, steps)?;
+                assert!(matches!(done, StepsOutcome::Done { .. }), "{done:?}");
+                Ok(())
             }
         }
     }
 
     /// Whether a session may show `found`, if the action was to lead from `before` to `after`. A
-    /// restore makes its checkpoint before, in a change of its own.
+    /// restore and a merge make their checkpoint before, in a change of its own.
     fn allows(self, found: &State, before: &State, after: &State) -> bool {
         let is_safe = |found: &State| {
-            matches!(self, Self::Restore(_))
+            matches!(self, Self::Restore(_) | Self::Merge)
                 && found.now == before.now
                 && found.checkpoints == after.checkpoints
         };
@@ -110,22 +126,15 @@ impl Action {
     }
 }
 
-fn new() -> NewCheckpoint {
-    NewCheckpoint {
-        name: None,
-        kind: CheckpointKind::Manual,
-        labels: BTreeMap::new(),
-        time: Time::default(),
-        reuses: false,
-        needed: None,
-    }
+fn restore(client: &Client, to: i64) -> Result<(), FsError> {
+    let restore = RestoreRequest { to: CheckpointId(to), seen: None, time: Time::default() };
+    let done = client.wait(client.overlay.restore(&client.caller, restore))?;
+    assert!(matches!(done, RestoreOutcome::Restored(_)), "{done:?}");
+    Ok(())
 }
 
 fn checkpoint(client: &Client) -> i64 {
-    match client.wait(client.overlay.create_checkpoint(new())).unwrap() {
-        MadeCheckpoint::Made(made) => made.id.0,
-        other => panic!("{other:?}"),
-    }
+    client.checkpoint().id.0
 }
 
 /// The base, and the files of a session with checkpoints and changes of all kinds.
@@ -133,6 +142,8 @@ struct Prepared {
     ground: Ground,
     files: BTreeMap<String, Vec<u8>>,
     before: State,
+    /// The row of the log that the plan of the merge has seen, and the steps.
+    merge: (i64, Vec<ChangeStep>),
 }
 
 fn prepare() -> Prepared {
@@ -161,19 +172,48 @@ fn prepare() -> Prepared {
     assert_eq!(checkpoint(client), THIRD);
     client.put("later", "still later");
     client.chmod("d", 0o700).unwrap();
-    Action::Restore(SECOND).perform(client).unwrap();
+    restore(client, SECOND).unwrap();
     client.put("last", "last");
     client.remove("made/file").unwrap();
     client.symlink("x", "link").unwrap();
+    let point = client.checkpoint();
+    assert_eq!(point.id.0, FORK_POINT);
+    let fork = medium.path(FORK);
+    Session::fork_to(&path, &fork, &point, &host(1), &mut |_, _| {}).unwrap();
+    client.put("ours", "ours");
+    client.rename("e/moved", "ours-moved").unwrap();
     served.stop().unwrap();
+    let merge = change_fork(&ground, &fork, &path);
     let before = State::read(&medium);
-    assert_eq!(before.checkpoints.keys().copied().collect::<Vec<_>>(), [1, 2, 3, SAFETY]);
+    let known: Vec<_> = before.checkpoints.keys().copied().collect();
+    assert_eq!(known, [1, 2, 3, SAFETY, FORK_POINT]);
     let mut trees: Vec<_> = before.checkpoints.values().map(without_ctimes).collect();
     trees.push(before.now.clone());
     for (at, tree) in trees.iter().enumerate() {
         assert!(!trees[..at].contains(tree), "two moments show the same");
     }
-    Prepared { ground, files: medium.files(), before }
+    let mut files = medium.files();
+    files.retain(|name, _| name.starts_with(SESSION));
+    Prepared { ground, files, before, merge }
+}
+
+/// Changes the fork, and plans its merge.
+fn change_fork(ground: &Ground, fork: &Path, session: &Path) -> (i64, Vec<ChangeStep>) {
+    let served = ground.serve(fork, 1, false, &runtime()).unwrap().1;
+    let client = &served.root;
+    client.put("theirs", &"theirs".repeat(3000));
+    client.mkdir("new").unwrap();
+    client.rename("last", "new/last").unwrap();
+    client.write(LARGE, 200_000, b"theirs").unwrap();
+    client.rm_rf("d");
+    // Each has the other's place: both wait elsewhere.
+    client.rename("b", "swapped").unwrap();
+    client.rename("made", "b").unwrap();
+    client.rename("swapped", "made").unwrap();
+    served.stop().unwrap();
+    let (plan, steps) = plan(session, fork, &[]).unwrap();
+    assert_eq!(plan.conflicts, []);
+    (plan.seen, steps)
 }
 
 fn without_ctimes(shown: &Shown) -> Tree {
@@ -183,51 +223,36 @@ fn without_ctimes(shown: &Shown) -> Tree {
 impl State {
     /// All that a session shows to commands.
     fn read(medium: &Medium) -> Self {
-        let session = open(medium);
-        let all = session.checkpoints().unwrap();
-        let now = without_ctimes(&tree(session));
-        let checkpoints = all.iter().map(|one| {
-            let mut session = open(medium);
-            session.show_at(one);
-            (one.id.0, tree(session))
-        });
-        Self { now, checkpoints: checkpoints.collect() }
+        let path = medium.path(SESSION);
+        let now = look(&path, None);
+        let all = now.session().checkpoints().unwrap();
+        let then = all.iter().map(|one| (one.id.0, tree(&look(&path, Some(one)))));
+        Self { checkpoints: then.collect(), now: without_ctimes(&tree(&now)) }
     }
 }
 
-fn open(medium: &Medium) -> Session {
-    Session::open(&medium.path(SESSION), OpenMode::Inspect, &host(2)).unwrap()
+fn tree(opened: &OpenSession) -> Shown {
+    let mut all = BTreeMap::new();
+    each_object(opened, &mut |object, content| {
+        let attr = object.attr();
+        let links = if attr.kind == FileKind::Directory { 0 } else { attr.nlink };
+        let (kind, mode, number, mtime) = (attr.kind, attr.mode, attr.fileid, attr.mtime);
+        let content = crc32fast::hash(&content);
+        let what = format!("{kind:?} {mode:o} {links} {number:?} {mtime:?} {content}");
+        all.insert(object.path().display().to_string(), (what, attr.ctime));
+    });
+    all
 }
 
-fn tree(session: Session) -> Shown {
-    let opened = OpenSession::over(session, None).unwrap();
-    let mut all = BTreeMap::new();
-    opened
-        .with_tree(|view| {
-            let root = view.root().unwrap();
-            walk(view, &root, &mut |_, object, _| {
-                let attr = object.attr();
-                let mut content = Vec::new();
-                if attr.kind == FileKind::Regular {
-                    content.resize(attr.size as usize, 0);
-                    let read = view.read(object, 0, &mut content).unwrap();
-                    assert_eq!(read, content.len(), "{:?}", object.path());
-                }
-                if attr.kind == FileKind::Symlink {
-                    content = view.target(object).unwrap().to_vec();
-                }
-                let is_dir = attr.kind == FileKind::Directory;
-                let links = if is_dir { 0 } else { attr.nlink };
-                let (kind, mode, number, mtime) = (attr.kind, attr.mode, attr.fileid, attr.mtime);
-                let content = crc32fast::hash(&content);
-                let what = format!("{kind:?} {mode:o} {links} {number:?} {mtime:?} {content}");
-                all.insert(object.path().display().to_string(), (what, attr.ctime));
-                Ok(WalkControl::Deeper)
-            })
-            .map(drop)
-        })
-        .unwrap();
-    all
+/// Asserts that a fork is whole, or not there.
+fn check_fork(medium: &Medium, prepared: &Prepared, is_answered: bool, what: &str) {
+    let path = medium.path(NEW_FORK);
+    assert!(!is_answered || path.exists(), "{what}: no fork");
+    if path.exists() {
+        let forked = without_ctimes(&tree(&look(&path, None)));
+        assert_eq!(forked, prepared.before.now, "{what}: the fork");
+        assert_eq!(violations(&path), Vec::<String>::new(), "{what}: the fork");
+    }
 }
 
 /// Looks at what is left: it can be served and is sound, and shows one of the states that it may.
@@ -260,7 +285,7 @@ fn record(prepared: &Prepared, action: Action) -> (Platter, Vec<Event>, State) {
     let medium = Medium::new(&prepared.files);
     let served = prepared.ground.serve(&medium.path(SESSION), 2, false, &runtime()).unwrap().1;
     let platter = Platter::new(&medium.disk.record());
-    action.perform(&served.root).unwrap();
+    action.perform(prepared, &served.root, &medium.path(SESSION)).unwrap();
     let events = medium.disk.events();
     medium.disk.kill();
     let _ = served.stop();
@@ -277,6 +302,16 @@ fn record(prepared: &Prepared, action: Action) -> (Platter, Vec<Event>, State) {
             let mut left = before.clone();
             left.checkpoints.remove(&id);
             assert_eq!(after, left, "{action:?}");
+        }
+        Action::Fork => {
+            check_fork(&medium, prepared, true, "the fork");
+            assert_eq!(after.now, before.now);
+            assert_eq!(after.checkpoints.len(), before.checkpoints.len() + 1);
+        }
+        Action::Merge => {
+            assert_ne!(after.now, before.now);
+            assert!(after.now.contains_key("/new/last") && after.now.contains_key("/ours"));
+            assert_eq!(after.checkpoints.len(), before.checkpoints.len() + 1);
         }
     }
     (platter, events, after)
@@ -334,12 +369,15 @@ fn a_kill_at_any_write_leaves_the_tree_before_or_after() {
             let path = medium.path(SESSION);
             let served = prepared.ground.serve(&path, 2, false, &runtime()).unwrap().1;
             medium.disk.kill_after(changes);
-            let is_answered = action.perform(&served.root).is_ok();
+            let is_answered = action.perform(&prepared, &served.root, &path).is_ok();
             medium.disk.kill();
             let _ = served.stop();
             medium.disk.revive();
             let what = format!("{action:?}, killed at change {changes}");
             examine(&prepared, &medium, (action, Some(&after)), is_answered, &what);
+            if matches!(action, Action::Fork) {
+                check_fork(&medium, &prepared, is_answered, &what);
+            }
             if is_answered {
                 break;
             }

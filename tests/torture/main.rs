@@ -10,7 +10,7 @@
 //! | `power_cut` | what survives the machine |
 //! | `faults` | what a failing disk costs |
 //! | `faults/opening` | what it costs a session that is being opened |
-//! | `going_back` | what survives while checkpoints are made, restored and removed |
+//! | `going_back` | what survives while checkpoints are made, restored, removed, and forks merged |
 //! | `gathered` | how the log is written |
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 

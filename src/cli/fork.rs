@@ -9,7 +9,7 @@ use super::error::CliError;
 use super::mount_events::sync_mounts;
 use super::output::{self, Out, ProgressLine};
 use super::source::{SessionSource, warn_if_unfinished};
-use super::{Ending, checkpoint, text};
+use super::{Ending, applied_since, checkpoint, text};
 use crate::control::{Answer, CheckpointText, Request};
 use crate::delta::sqlite::SessionCopy;
 use crate::delta::{Checkpoint, CheckpointId, CheckpointKind};
@@ -37,6 +37,11 @@ pub(super) struct Args {
     /// Begin with the tree of this checkpoint: an id, a name, `@-1` for the newest, or a moment.
     #[arg(long, value_name = "CHECKPOINT")]
     at: Option<String>,
+
+    /// Fork at a checkpoint although changes were applied to the base since, or the log does not
+    /// tell.
+    #[arg(long, requires = "at")]
+    force: bool,
 
     /// Print a JSON object for each fork: session, fork, bytes, session_id (of the fork),
     /// checkpoint.
@@ -80,7 +85,12 @@ fn make_fork_point(args: &Args) -> Result<Checkpoint, CliError> {
     let session = &args.source.session;
     let gone = || CliError::new("the checkpoint was removed: no fork was made");
     if let Some(at) = &args.at {
-        let point = checkpoint::find(&open_session(session)?, at)?;
+        let opened = open_session(session)?;
+        let point = checkpoint::find(&opened, at)?;
+        if !args.force {
+            applied_since::check(&opened, args.source.base.as_deref(), &point)?;
+        }
+        drop(opened);
         return match ask(args, Request::KeepCheckpoint(point.id.0))? {
             Answer::Objects(1) => Ok(point),
             _ => Err(gone()),

@@ -10,10 +10,9 @@ use super::diff::{change_name, letter};
 use super::error::CliError;
 use super::mount_events::sync_mounts;
 use super::output::{self, Out};
-use super::restore::check_applies;
 use super::source::SessionSource;
 use super::tree_paths::TreePaths;
-use super::{Ending, asking, text};
+use super::{Ending, applied_since, asking, text};
 use crate::control::{Answer, Reading, Request, RestoreAnswer, write_step};
 use crate::delta::MergedPath;
 use crate::inspect::InspectError;
@@ -77,8 +76,11 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let theirs = OpenSession::open(&args.fork, base)?;
     check_finished(&ours)?;
     let points = fork_points(&ours, &theirs).map_err(|error| with_advice(args, error))?;
-    check_applies(&args.source.session, args.force, &ours, &points.0)?;
-    check_applies(&args.fork, args.force, &theirs, &points.1)?;
+    for (opened, point) in [(&ours, &points.0), (&theirs, &points.1)] {
+        if !args.force {
+            applied_since::check(opened.session(), opened.base_path(), point)?;
+        }
+    }
     let takes = takes(args, &ours)?;
     let spooled = tempfile::tempfile().map_err(spool_failed)?;
     let mut spool = BufWriter::new(spooled);

@@ -6,6 +6,7 @@
 //! Each subcommand has a file; `error` formats failures, `text` and `object` format data.
 
 mod agent_values;
+mod applied_since;
 mod apply;
 mod asking;
 mod cat;
@@ -86,6 +87,7 @@ mod source;
 mod squash;
 mod stat;
 mod status;
+mod steps_back;
 mod text;
 mod time_args;
 mod tool;

@@ -1,22 +1,20 @@
 //! `acetate restore` and `acetate undo`: makes the tree that of a checkpoint again.
 
-use std::path::Path;
-
 use super::change::with_session_changer;
 use super::error::CliError;
 use super::mount_events::sync_mounts;
 use super::output::{self, Out};
 use super::source::SessionSource;
-use super::{Ending, asking, checkpoint, diff, text};
+use super::{Ending, applied_since, asking, checkpoint, diff, steps_back, text};
 use crate::control::{Answer, Request, RestoreAnswer};
 use crate::delta::Checkpoint;
-use crate::inspect::apply::{check_finished, last_apply};
-use crate::inspect::checkpoint::checkpoints;
+use crate::inspect::apply::check_finished;
+use crate::inspect::checkpoint::{checkpoints, steps_back as log_of_steps};
 use crate::inspect::counts::ChangeCounts;
 use crate::inspect::diff::{DiffOptions, Difference};
 use crate::inspect::fold::each_path;
 use crate::inspect::opened::OpenSession;
-use crate::inspect::restore::{RestorePlan, applies_since, plan_restore, undo_targets};
+use crate::inspect::restore::{RestorePlan, plan_restore, undo_targets};
 
 /// The most lines of the plan that are shown before the question.
 const MAX_SHOWN: usize = 20;
@@ -45,11 +43,12 @@ pub(super) struct Args {
 
 /// Take back the last step: go back to the newest other checkpoint.
 ///
-/// `acetate run` and `acetate tool run` make a checkpoint before the command, and `acetate restore`
-/// and `acetate undo` one before they change the tree. So this takes back the last of these, and a
-/// second undo brings it back. Later changes by others go with it. On a terminal, the command shows
-/// what changes, and asks; without one, it needs --yes. Exits with 1 if there is nothing to undo,
-/// or the answer is no.
+/// `acetate run` and `acetate tool run` make a checkpoint before the command, and `acetate
+/// restore`, `undo`, `discard` and `merge` one before they change the tree. So this takes back the
+/// last of these, and a second undo brings it back. Later changes by others go with it. What
+/// `acetate apply` wrote to the base is taken back by `acetate apply --undo`. On a terminal, the
+/// command shows what changes, and asks; without one, it needs --yes. Exits with 1 if there is
+/// nothing to undo, or the answer is no.
 #[derive(Debug, clap::Args)]
 pub(super) struct UndoArgs {
     #[command(flatten)]
@@ -91,11 +90,14 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let to = checkpoint::find(opened.session(), &args.checkpoint)?;
     if args.how.yes && !args.how.json {
         // A plan, which takes longer than the restore, would be for no reader.
-        check_applies(&args.source.session, args.how.force, &opened, &to)?;
+        check_applies(args.how.force, &opened, &to)?;
         drop(opened);
         let (before, objects) = restore(&args.source, &to, None)?;
-        let changes = text::count(objects, "object");
+        // Of a plan, paths would be counted.
+        let changes = format!("{} of the session", text::count(objects, "object"));
         tell_restored(&args.source, &to, (&changes, before));
+        let session = args.source.session.display();
+        output::line(format_args!("`acetate diff {session} --from {before}` lists what changed"));
         return Ok(Ending::Done);
     }
     let plan = plan(&args.source, &args.how, &opened, &to)?;
@@ -127,7 +129,7 @@ pub(super) fn without_asking(
 ) -> Result<RestoreDone, CliError> {
     let opened = open(source)?;
     let to = checkpoint::find(opened.session(), checkpoint)?;
-    check_applies(&source.session, false, &opened, &to)?;
+    check_applies(false, &opened, &to)?;
     drop(opened);
     let (before, objects) = restore(source, &to, None)?;
     Ok(RestoreDone { to, before, objects })
@@ -138,10 +140,17 @@ pub(super) fn undo(args: &UndoArgs) -> Result<Ending, CliError> {
     let opened = open(&args.source)?;
     // What changed after a checkpoint may have been changed back.
     let targets = undo_targets(opened.session())?;
+    if let Some(newest) = targets.first().filter(|_| !args.how.force) {
+        applied_since::check_undo(&opened, newest)?;
+    }
     for (at, to) in targets.iter().take(MAX_TRIED).enumerate() {
         let plan = plan(&args.source, &args.how, &opened, to)?;
         if !plan.differences.is_empty() {
             output::line(format_args!("undo: back to {}", describe(to)));
+            let steps = log_of_steps(opened.session(), to)?;
+            if let Some(taken) = steps_back::words(&steps) {
+                output::line(format_args!("takes back {taken}"));
+            }
             if let Some(older) = targets.get(at + 1) {
                 let (session, older) = (args.source.session.display(), older.id);
                 output::line(format_args!("further back: acetate restore {session} {older}"));
@@ -186,28 +195,11 @@ fn describe(checkpoint: &Checkpoint) -> String {
 }
 
 /// Refuses to go on across an apply to the base since a checkpoint, but for `force`.
-pub(super) fn check_applies(
-    session: &Path,
-    force: bool,
-    opened: &OpenSession,
-    to: &Checkpoint,
-) -> Result<(), CliError> {
-    let is_undone = last_apply(opened.session()).is_some_and(|last| last.is_undone);
-    let applies = applies_since(opened.session(), to)?;
-    if force || matches!((applies, is_undone), (Some(0), _) | (Some(1), true)) {
-        return Ok(());
+fn check_applies(force: bool, opened: &OpenSession, to: &Checkpoint) -> Result<(), CliError> {
+    match force {
+        true => Ok(()),
+        false => applied_since::check(opened.session(), opened.base_path(), to),
     }
-    let Some(_) = applies else {
-        let what = "the log has lost changes since the checkpoint, so it does not tell whether \
-                    any were applied to the base";
-        return Err(CliError::new(what).with_hint("--force goes on all the same"));
-    };
-    let session = session.display();
-    let what = format!("changes of {session} were applied to the base since the checkpoint");
-    Err(CliError::new(what).with_hint(format_args!(
-        "`acetate apply --undo {session}` undoes the last apply; --force goes on over the base as \
-         it is"
-    )))
 }
 
 /// What would change.
@@ -217,7 +209,7 @@ fn plan(
     opened: &OpenSession,
     to: &Checkpoint,
 ) -> Result<RestorePlan, CliError> {
-    check_applies(&source.session, how.force, opened, to)?;
+    check_applies(how.force, opened, to)?;
     Ok(plan_restore(opened, source.base.as_deref(), to)?)
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
-use super::{checkpoint, hints, output, text};
+use super::{applied_since, checkpoint, hints, output, text};
 use crate::delta::Checkpoint;
 use crate::delta::sqlite::Session;
 use crate::inspect::InspectError;
@@ -181,7 +181,8 @@ impl PastSource {
     }
 
     /// Opens the session as [`PastSource::open`], with the tree as it was at the checkpoint that a
-    /// user means; without a text, as it is now. Returns the checkpoint too.
+    /// user means; without a text, as it is now. Returns the checkpoint too. Warns if changes were
+    /// applied to the base since.
     pub(super) fn open_moment(
         &self,
         text: Option<&str>,
@@ -196,6 +197,7 @@ impl PastSource {
             }
             Ok(session)
         })?;
+        at.as_ref().map_or(Ok(()), |at| applied_since::warn(&opened, at))?;
         Ok((opened, at))
     }
 

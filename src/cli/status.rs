@@ -70,7 +70,7 @@ fn print(
     out: &mut Out,
 ) -> Result<(), CliError> {
     let (session, figures) = (opened.session(), &status.figures);
-    let mut field = |name: &str, value: String| out.line(format_args!("{name:<9}{value}"));
+    let mut field = |name: &str, value: String| out.line(format_args!("{name:<13}{value}"));
     let hides = match session.hidden() {
         hidden if hidden.is_empty() => String::new(),
         hidden => format!("; hides {}", hiding::words(hidden)),
@@ -121,10 +121,10 @@ fn print(
     let bound = if keep.is_bound() { format!("; {}", limit::words(keep)) } else { String::new() };
     field("audit", format!("{rows}, {audit_bytes}{dropped}{bound}"))?;
     if let Some(space) = checkpoint_space(opened) {
-        field("points", checkpoint::space_words(space))?;
+        field("checkpoints", checkpoint::space_words(space))?;
     }
     if let Some(kept) = kept(session) {
-        field("undo", kept_line(session, &kept))?;
+        field("last apply", kept_line(session, &kept))?;
     }
     let exports = exports.iter().map(|export| ("export", quota::brief(export)));
     concerns(status).into_iter().chain(exports).try_for_each(|(name, value)| field(name, value))

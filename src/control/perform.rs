@@ -127,9 +127,8 @@ async fn compact(overlay: &Overlay) -> Result<Answer, Refusal> {
 async fn create_checkpoint(overlay: &Overlay, new: &CheckpointText) -> Result<Answer, Refusal> {
     let made = overlay.create_checkpoint(new.to_new()?).await.map_err(of_session)?;
     Ok(match made {
-        MadeCheckpoint::Made(made) | MadeCheckpoint::Reused(made) => {
-            Answer::Checkpoint(Some(made.id.0))
-        }
+        MadeCheckpoint::Made(made) => Answer::Checkpoint(Some(made.id.0)),
+        MadeCheckpoint::Reused(newest) => Answer::CheckpointReused(newest.id.0),
         MadeCheckpoint::NameTaken => Answer::Checkpoint(None),
         MadeCheckpoint::Off => Answer::CheckpointsOff,
     })

@@ -167,8 +167,8 @@ pub enum Request {
     CreateCheckpoint(CheckpointText),
     /// Removes the checkpoint with this id. The answer is [`Answer::Objects`]: 0 if there is none.
     RemoveCheckpoint(i64),
-    /// Keeps the checkpoint with this id from retention. The answer is [`Answer::Objects`]: 0 if
-    /// there is none.
+    /// Keeps the checkpoint with this id, because a fork begins there. The answer is
+    /// [`Answer::Objects`]: 0 if there is none.
     KeepCheckpoint(i64),
     /// Makes the tree that of a checkpoint. The answer is [`Answer::Restored`].
     Restore {
@@ -475,7 +475,9 @@ pub enum Answer {
     Quota(UsageReport),
     /// To [`Request::CreateCheckpoint`]: the id; `None` if another checkpoint has the name.
     Checkpoint(Option<i64>),
-    /// To [`Request::CreateCheckpoint`]: the server makes none for commands.
+    /// To [`Request::CreateCheckpoint`]: the id of the newest, because nothing changed since.
+    CheckpointReused(i64),
+    /// To [`Request::CreateCheckpoint`]: the server makes none without being asked.
     CheckpointsOff,
     /// To [`Request::Exports`].
     Exports(ExportsUsage),

@@ -52,6 +52,9 @@ impl CheckpointKind {
     }
 }
 
+/// The label `before` of the checkpoint that `apply` makes.
+pub const BEFORE_APPLY: &str = "apply";
+
 /// A checkpoint to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCheckpoint {

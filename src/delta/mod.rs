@@ -17,9 +17,9 @@ mod usage;
 
 pub(crate) use checkpoint::surplus;
 pub use checkpoint::{
-    ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind, CheckpointSpace,
-    ForkOrigin, KEPT_CHECKPOINTS, MadeCheckpoint, NewCheckpoint, RestoreOutcome, RestoreRequest,
-    RestoredRows, RestoredTree,
+    BEFORE_APPLY, ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind,
+    CheckpointSpace, ForkOrigin, KEPT_CHECKPOINTS, MadeCheckpoint, NewCheckpoint, RestoreOutcome,
+    RestoreRequest, RestoredRows, RestoredTree,
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use original::Original;
@@ -415,8 +415,8 @@ pub trait WriteTxn: ReadTxn {
     /// [`Self::free_removed`].
     fn remove_checkpoint(&mut self, id: CheckpointId) -> Result<bool>;
 
-    /// Makes a checkpoint that retention may remove one that it keeps, because a fork begins there;
-    /// returns whether it was there.
+    /// Makes a checkpoint one of the kind `fork`, which is not removed unasked, because a fork
+    /// begins there; returns whether it was there.
     fn keep_checkpoint(&mut self, id: CheckpointId) -> Result<bool>;
 
     /// Frees what is saved for removed checkpoints alone: at most `most` rows, and few with much

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::{InspectError, Result};
 use super::opened::host;
-use crate::delta::sqlite::{ListedCheckpoint, Session};
+use crate::delta::sqlite::{ListedCheckpoint, Session, StepsBack};
 use crate::delta::{
     Checkpoint, CheckpointId, CheckpointKeep, CheckpointSpace, StoreError, surplus,
 };
@@ -21,6 +21,12 @@ pub const MAX_LABEL_BYTES: usize = 16 << 10;
 
 /// How many names an error offers.
 const MAX_OFFERED: usize = 5;
+
+/// The most edits between names that are alike.
+const MAX_EDITS: usize = 3;
+
+/// The longest name that is compared letter by letter, in bytes.
+const MAX_COMPARED_BYTES: usize = 64;
 
 /// The session's checkpoints, the oldest first.
 ///
@@ -66,6 +72,14 @@ pub fn surplus_checkpoints(
     Ok(surplus(&all, host()?.now, kept_checkpoints(session)?))
 }
 
+/// What a restore of this checkpoint takes back, by the audit log.
+///
+/// # Errors
+/// As [`checkpoints`].
+pub fn steps_back(session: &Session, to: &Checkpoint) -> Result<StepsBack> {
+    session.steps_back(to).map_err(|source| failed(session, source))
+}
+
 fn failed(session: &Session, source: StoreError) -> InspectError {
     InspectError::Store { session: session.path().to_owned(), source }
 }
@@ -105,14 +119,35 @@ pub fn find_checkpoint(
 fn offered(text: &str, all: &[Checkpoint]) -> Vec<String> {
     let shown = |one: &Checkpoint| one.name.clone().unwrap_or_else(|| one.id.to_string());
     let mut names: Vec<_> = all.iter().rev().map(shown).collect();
-    names.sort_by_key(|name| !is_similar(name, text));
+    names.sort_by_cached_key(|name| edits(name, text).unwrap_or(usize::MAX));
     names.truncate(MAX_OFFERED);
     names
 }
 
-fn is_similar(name: &str, text: &str) -> bool {
+/// The name that a user may have meant, of those that an error offers.
+pub fn nearest<'n>(text: &str, offered: &'n [String]) -> Option<&'n str> {
+    offered.first().filter(|name| edits(name, text).is_some()).map(String::as_str)
+}
+
+/// How many letters are to be inserted, deleted, replaced or swapped to make one name of another,
+/// up to case; 0 if one has the other in it. `None` if the names are not alike.
+fn edits(name: &str, text: &str) -> Option<usize> {
     let (name, text) = (name.to_lowercase(), text.to_lowercase());
-    name.contains(&text) || text.contains(&name)
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number(&name) || is_number(&text) {
+        return None;
+    }
+    let [longer, shorter] = if name.len() < text.len() { [&text, &name] } else { [&name, &text] };
+    if shorter.len() > MAX_COMPARED_BYTES {
+        return None;
+    }
+    if longer.contains(shorter.as_str()) {
+        return Some(0);
+    }
+    let most = MAX_EDITS.min(shorter.chars().count() / 2);
+    let is_alike = longer.len() - shorter.len() <= 4 * most;
+    let edits = is_alike.then(|| strsim::damerau_levenshtein(&name, &text));
+    edits.filter(|edits| *edits <= most)
 }
 
 /// Checks a name for a new checkpoint.

@@ -7,6 +7,7 @@ use super::error::{InspectError, Result};
 use super::opened::OpenSession;
 use super::selection::Selection;
 use super::split;
+use super::usage::usage;
 use crate::delta::MergedPath;
 use crate::overlay::{Change, DiscardExtent};
 
@@ -19,6 +20,29 @@ pub fn plan_discard(opened: &OpenSession, asked: &[MergedPath]) -> Result<Discar
         let path = MergedPath::root();
         view.discard_extent(asked).map_err(|source| InspectError::Path { path, source })
     })
+}
+
+/// Whether the disk has room to keep what the session holds at and below these paths for a
+/// checkpoint. Without room for all that the session holds, it is counted what that is.
+///
+/// # Errors
+/// The session or the base cannot be read.
+pub fn has_room_to_keep(opened: &OpenSession, paths: &[MergedPath]) -> Result<bool> {
+    let session = opened.session();
+    if session.has_room_to_keep(session.content_bound()) {
+        return Ok(true);
+    }
+    let held = opened.with_tree(|view| {
+        let mut held: u64 = 0;
+        for path in paths {
+            // Nothing is held of what is gone.
+            let Ok(Some(object)) = view.find(path) else { continue };
+            let below = usage(view, &object, &mut Vec::new(), &mut |_, _, _| {})?;
+            held = held.saturating_add(below.session);
+        }
+        Ok(held)
+    })?;
+    Ok(session.has_room_to_keep(held))
 }
 
 /// The paths to discard for a selection that is more than a list of paths. No path is within

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::error::{InspectError, Result};
 use super::names::{PathHistory, PathWatch};
 use super::opened::OpenSession;
-use crate::delta::sqlite::{AuditFilter, AuditReader, InvalidRow, Order, Session};
+use crate::delta::sqlite::{AuditFilter, AuditReader, InvalidRow, Order, Session, UndoneRows};
 use crate::delta::{AuditProcedure, AuditRow, Dropped, MergedPath, StoreError};
 use crate::vfs::Time;
 
@@ -146,6 +146,14 @@ impl AuditLog {
     /// The session cannot be read.
     pub fn dropped(&self) -> Result<Option<Dropped>> {
         self.reader.dropped().map_err(|source| failed(&self.session, source))
+    }
+
+    /// The rows whose changes a restore took back.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn undone_rows(&self) -> Result<UndoneRows> {
+        self.reader.undone_rows().map_err(|source| failed(&self.session, source))
     }
 
     /// Whether any row is about a path.

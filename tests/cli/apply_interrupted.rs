@@ -288,7 +288,7 @@ fn status_says_what_was_killed() {
     let world = interrupted();
     let served = || {
         let out = String::from_utf8(acetate(&world, &["status"]).stdout).unwrap();
-        out.lines().find_map(|line| line.strip_prefix("served   ")).unwrap().to_owned()
+        out.lines().find_map(|line| line.strip_prefix("served       ")).unwrap().to_owned()
     };
     assert_eq!(served(), "no");
     let session = world.session();
@@ -325,6 +325,8 @@ fn what_needs_the_session_names_a_running_apply() {
     let wanted = "error: an apply to the base is running\nhint: wait until it has ended\n";
     assert_eq!(errors, [wanted]);
 }
+
+const CHECKPOINT: &str = r#"{"Ok":{"Checkpoint":7}}"#;
 
 /// A server of the session that ends, as if killed, at the request that follows these answers.
 fn ends_after(session: &Path, answers: &'static [&'static str]) -> JoinHandle<()> {
@@ -363,8 +365,12 @@ fn an_apply_whose_server_is_killed_says_how_far_it_came() {
         "error: the base is updated, but the session could not drop the changes: {ended}\n\
          hint: run the same command again: it finishes that\n"
     );
-    let cases: [(&'static [&str], _, _); 3] =
-        [(&[], before, "1"), (&[COPIED], begun, "1"), (&[COPIED, COPIED], after, "agent's")];
+    let cases: [(&'static [&str], _, _); 4] = [
+        (&[], before.clone(), "1"),
+        (&[CHECKPOINT], before, "1"),
+        (&[CHECKPOINT, COPIED], begun, "1"),
+        (&[CHECKPOINT, COPIED, COPIED], after, "agent's"),
+    ];
     for (answers, wanted, content) in cases {
         let mut world = World::new("a \"1\"\n");
         world.write("a", 0, b"agent's").unwrap();
@@ -390,7 +396,7 @@ fn an_apply_whose_server_is_killed_when_all_is_done_is_complete() {
     world.write("a", 0, b"agent's").unwrap();
     world.close();
     let base = world.change_base();
-    let server = ends_after(&world.session(), &[COPIED, COPIED, REBASED]);
+    let server = ends_after(&world.session(), &[CHECKPOINT, COPIED, COPIED, REBASED]);
     let (out, err) = said(&acetate(&world, &["apply", "--yes"]), 0);
     server.join().unwrap();
     assert!(out.ends_with(": applied\n"), "{out}");

@@ -184,7 +184,7 @@ fn what_is_saved_is_bounded_and_shown() {
         done(dir, &["cp", "s.db", "content", ":/file"]);
         done(dir, &["tool", "run", "s.db", "step", "--", "true"]);
     };
-    assert!(!done(dir, &["init", "s.db"]).contains("points"));
+    assert!(!done(dir, &["init", "s.db"]).contains("checkpoints"));
     let server = Serving::start(dir, 1, &["s.db", "--keep-checkpoints", "bytes=500KiB"]);
     (0..6).for_each(step);
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -196,7 +196,7 @@ fn what_is_saved_is_bounded_and_shown() {
     (6..12).for_each(step);
     assert_eq!(kinds(dir, "s.db").len(), 3);
     let status = done(dir, &["status", "s.db"]);
-    assert!(status.contains("points   3 checkpoints, 4"), "{status}");
+    assert!(status.contains("checkpoints  3 checkpoints, 4"), "{status}");
     assert!(status.contains("of at most 500.0 KiB") && !status.contains("frees"), "{status}");
     // Three that a user wants: no removal makes room.
     for name in ["one", "two", "three"] {

@@ -309,9 +309,9 @@ fn changes_are_discarded() {
         let said = place.says(1, "discard", &["kept", "dir/file", "link"]);
         assert_eq!(
             said,
-            "discarded: /kept\n1 change discarded\n\
-             /dir/file: cannot come back by itself: discard /dir\n\
-             /link: nothing to discard\n"
+            "discarded: /kept\n1 change discarded\nthe tree before is checkpoint 1: \
+             `acetate undo s.db` brings it back\n/dir/file: cannot come back by itself: \
+             discard /dir\n/link: nothing to discard\n"
         );
         assert_eq!(place.cat("kept"), "kept");
         let json = place.says(0, "discard", &["/", "--yes", "--json"]);

@@ -47,7 +47,7 @@ fn what_is_hidden_is_in_no_tool_and_the_session_remembers_it() {
     assert_eq!(said(dir, 0, &["hide", "s.db"]), ".env*\n/keys/id_*\n");
     let first = said(dir, 0, &["status", "s.db"]);
     let first = first.lines().next().unwrap();
-    assert_eq!(first, format!("session  {}/s.db; hides .env*, /keys/id_*", real.display()));
+    assert_eq!(first, format!("session      {}/s.db; hides .env*, /keys/id_*", real.display()));
     // Also what comes later.
     fs::write(dir.join("base/conf/.env"), "secret").unwrap();
     assert_eq!(

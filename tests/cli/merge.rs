@@ -123,7 +123,7 @@ fn what_is_no_fork_is_refused_with_the_reason() {
     let fork = fork(&place);
     let said = place.said(2, &format!("merge SESSION {fork} --yes --take mine a"));
     assert!(said.contains("the sides are `ours` and `theirs`"), "{said}");
-    place.does("checkpoint rm SESSION @-1");
+    place.does("checkpoint rm SESSION @-1 --force");
     let said = place.said(2, &format!("merge SESSION {fork} --yes"));
     assert!(said.contains("checkpoint 1, at which the fork began, was removed"), "{said}");
     place.end();

@@ -142,7 +142,7 @@ fn status_counts_drift_in_a_moved_directory_and_modes_of_directories() {
     assert!(world.done(&["status", "s.db"]).contains(counts));
     assert!(world.said(&["diff", "s.db", "--stat"], 1).contains(counts));
     fs::write(world.base("d/f"), "person\n").unwrap();
-    assert!(world.said(&["status", "s.db"], 1).contains("drift    1 object"));
+    assert!(world.said(&["status", "s.db"], 1).contains("drift        1 object"));
     let other = Loop::new();
     other.done(&["chmod", "s.db", "711", "d"]);
     assert!(other.done(&["status", "s.db"]).contains("1 modified"));

@@ -87,7 +87,7 @@ fn limits_are_set_shown_and_kept_to() {
         let shown = String::from_utf8(shown.stdout).unwrap();
         assert_eq!(shown, "bytes  2.9 KiB of 10 B\nfiles  2 of 65536\n");
         let status = String::from_utf8(run(dir, &["status", "s.db"]).stdout).unwrap();
-        assert!(status.contains("\nquota    2.9 KiB of 10 B; files: 2 of 65536\n"), "{status}");
+        assert!(status.contains("\nquota        2.9 KiB of 10 B; files: 2 of 65536\n"), "{status}");
         assert_eq!(json(&run(dir, &["status", "s.db", "--json"]))["max_bytes"], 10);
         if let Some(server) = server {
             server.signal("TERM");

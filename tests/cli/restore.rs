@@ -64,7 +64,7 @@ fn a_session_goes_back_and_forth() {
         assert_eq!(place.said(0, "ls SESSION"), "d\nnew\n", "a dry run changes nothing");
         let done = place.said(0, "restore SESSION before --yes");
         assert!(
-            done.starts_with("restored checkpoint 1 (before): 4 objects\n")
+            done.starts_with("restored checkpoint 1 (before): 4 objects of the session\n")
                 && done.contains("the tree before is checkpoint 2"),
             "{done}"
         );
@@ -82,7 +82,10 @@ fn a_session_goes_back_and_forth() {
         let log = place.said(0, "log SESSION --op restore");
         assert_eq!(log.lines().count(), 4, "{log}");
         assert!(
-            log.lines().next().unwrap().ends_with("RESTORE  /  checkpoint 1 (before)"),
+            log.lines()
+                .next()
+                .unwrap()
+                .ends_with("RESTORE  /  checkpoint 1 (before)  (taken back)"),
             "{log}"
         );
         place.end();

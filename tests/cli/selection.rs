@@ -245,7 +245,7 @@ fn discard_asks_on_a_terminal() {
         said.contains("would discard: /src\n") || said.contains("would discard: /src/"),
         "{said}"
     );
-    assert!(said.contains(" for good? [y/N] "), "{said}");
+    assert!(said.contains("discard 2 changes? [y/N] "), "{said}");
     assert!(said.ends_with("nothing was discarded\n"), "{said}");
     assert_eq!(lines(&world, 1, &["diff", "--name-only"]), before);
     let said = discard_on_a_terminal(&world, "y", "/");

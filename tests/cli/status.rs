@@ -64,7 +64,7 @@ fn originals_are_shown_with_their_bound() {
     world.close();
     let shown = run(world.scratch(), &["status", world.session().to_str().unwrap()]).stdout;
     let shown = String::from_utf8(shown).unwrap();
-    assert!(shown.contains("original 1 file, 7 B of 256.0 MiB\n"), "{shown}");
+    assert!(shown.contains("original     1 file, 7 B of 256.0 MiB\n"), "{shown}");
     world.open_again();
 }
 
@@ -106,7 +106,7 @@ fn what_the_base_changed_after_it_was_removed_is_a_finding_everywhere() {
     let gone = format!("D /gone/ (1 file, 11 B, {changed})");
     assert_eq!(lines, [format!("D /file ({changed})"), gone], "{diff}");
     let status = done(1, &["status", "s.db"]);
-    assert!(status.contains("drift    2 objects changed"), "{status}");
+    assert!(status.contains("drift        2 objects changed"), "{status}");
     let plan = done(1, &["apply", "s.db", "--dry-run"]);
     let drifted: Vec<_> = plan.lines().filter(|line| line.starts_with('!')).collect();
     let since = "changed in the base since it was deleted";

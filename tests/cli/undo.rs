@@ -58,10 +58,10 @@ fn status_names_what_is_kept() {
     assert_eq!(undo(), Value::Null);
     said(&apply(&world, &["--yes"]), 0);
     let base = world.base().canonicalize().unwrap();
-    let line = status(&[]).lines().find(|line| line.starts_with("undo ")).unwrap().to_owned();
+    let line = status(&[]).lines().find(|line| line.starts_with("last apply ")).unwrap().to_owned();
     let real = world.session().canonicalize().unwrap();
     let begins =
-        format!("undo     kept in {}-undo: 2 objects, 12 B, of the apply at 2", real.display());
+        format!("last apply   kept in {}-undo: 2 objects, 12 B, of the apply at 2", real.display());
     let command = format!("acetate apply --undo {}", real.display());
     let ends = format!(" to {} (`{command}`)", base.display());
     assert!(line.starts_with(&begins) && line.ends_with(&ends), "{line}");

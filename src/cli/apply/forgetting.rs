@@ -1,13 +1,15 @@
 //! Drops applied changes from the session.
 
 use crate::cli::change::{SessionChanger, change_and_sync};
+use crate::cli::checkpoint::before_step::{StepCheckpoint, StepToKeep};
 use crate::cli::error::{CliError, CliErrorKind};
 use crate::cli::output;
 use crate::cli::source::SessionSource;
 use crate::control::{self, Answer, Reading, Request, limits};
-use crate::delta::{Ino, MergedPath, PendingCopies};
+use crate::delta::{BEFORE_APPLY, Ino, MergedPath, PendingCopies};
 use crate::inspect::InspectError;
 use crate::inspect::apply::{AppliedChange, ApplyAdvice, DroppedCopy, SessionUpdater};
+use crate::inspect::opened::OpenSession;
 use crate::overlay::CopyStep;
 
 /// Runs `f` with a changer of the session, and syncs. A server that is killed after `f` has lost
@@ -30,7 +32,11 @@ pub(super) fn with_changer<T>(
 }
 
 /// Drops applied changes from the session, itself or through its server.
-pub(super) struct Forgetting<'a>(pub(super) &'a mut SessionChanger);
+pub(super) struct Forgetting<'a> {
+    changer: &'a mut SessionChanger,
+    /// The checkpoint of the tree before.
+    before: StepCheckpoint,
+}
 
 impl SessionUpdater for Forgetting<'_> {
     fn copy(&mut self, from: Ino) -> Result<CopyStep, InspectError> {
@@ -38,19 +44,14 @@ impl SessionUpdater for Forgetting<'_> {
             what: format!("cannot copy what large files still have in the base: {why}"),
             advice: ApplyAdvice::MendAndRepeat,
         };
-        match self.0.ask(Request::Copy { from: from.0 }) {
+        match self.ask(Request::Copy { from: from.0 }) {
             Ok(Answer::Copied { next, has_copied, files, bytes }) => {
                 let left = PendingCopies { files, bytes };
                 Ok(CopyStep { next: next.map(Ino), has_copied, left })
             }
             Ok(_) => Err(failed(&"unexpected reply from the session's server")),
             // The next run copies by itself.
-            Err(error) if error.kind() == CliErrorKind::Disconnected => {
-                Err(InspectError::Refused {
-                    what: error.to_string(),
-                    advice: ApplyAdvice::PlanAgain,
-                })
-            }
+            Err(error) if error.kind() == CliErrorKind::Disconnected => Err(ended_early(&error)),
             Err(error) => Err(failed(&error)),
         }
     }
@@ -67,7 +68,7 @@ impl SessionUpdater for Forgetting<'_> {
         let forgotten = requests.try_for_each(|some| {
             let applied = some.into_iter().map(|applied| message(applied, is_first)).collect();
             if let Answer::Rebased { kept } =
-                self.0.ask(Request::Rebase { applied, is_closing: false })?
+                self.ask(Request::Rebase { applied, is_closing: false })?
             {
                 all_kept.extend(kept.iter().filter_map(|path| path.merged().ok()));
             }
@@ -82,13 +83,13 @@ impl SessionUpdater for Forgetting<'_> {
     fn forget_closed(&mut self, applied: &[AppliedChange]) -> Result<(), InspectError> {
         for some in applied.chunks(limits::MAX_PATHS) {
             let applied = some.iter().map(|applied| message(applied, false)).collect();
-            self.0.ask(Request::Rebase { applied, is_closing: true }).map_err(not_dropped)?;
+            self.ask(Request::Rebase { applied, is_closing: true }).map_err(not_dropped)?;
         }
         Ok(())
     }
 
     fn settle_moves(&mut self) -> Result<(), InspectError> {
-        self.0.ask(Request::SettleMoves).map(drop).map_err(|error| InspectError::Refused {
+        self.ask(Request::SettleMoves).map(drop).map_err(|error| InspectError::Refused {
             what: format!("the session cannot drop moves that the base made too: {error}"),
             advice: ApplyAdvice::MendAndStartOver,
         })
@@ -98,7 +99,7 @@ impl SessionUpdater for Forgetting<'_> {
         // Entries before their directory.
         for some in copies.rchunks(limits::MAX_PATHS) {
             let copies = some.iter().map(|dropped| (&dropped.copy).into());
-            if let Err(error) = self.0.ask(Request::DropUnchanged { copies: copies.collect() }) {
+            if let Err(error) = self.ask(Request::DropUnchanged { copies: copies.collect() }) {
                 tracing::warn!(%error, "copies in which nothing changed stay in the session");
                 return;
             }
@@ -106,14 +107,42 @@ impl SessionUpdater for Forgetting<'_> {
     }
 }
 
-impl Forgetting<'_> {
+impl<'a> Forgetting<'a> {
+    /// Drops changes without a checkpoint of its own.
+    pub(super) fn new(changer: &'a mut SessionChanger) -> Self {
+        Self { changer, before: StepCheckpoint::default() }
+    }
+
+    /// Makes a checkpoint of the session's changes first.
+    pub(super) fn after_checkpoint(
+        changer: &'a mut SessionChanger,
+        opened: &OpenSession,
+    ) -> Result<Self, CliError> {
+        let step = StepToKeep::new(BEFORE_APPLY.to_owned(), opened, &[MergedPath::root()]);
+        let made = StepCheckpoint::make(changer, &step);
+        let before = made.map_err(|error| match error.kind() {
+            CliErrorKind::Disconnected => CliError::from(ended_early(&error)),
+            _ => error,
+        })?;
+        Ok(Self { changer, before })
+    }
+
+    fn ask(&mut self, request: Request) -> Result<Answer, CliError> {
+        self.before.ask(self.changer, request)
+    }
+
     /// Keeps a partly applied file in the session, with the applied part as its original.
     fn keep_rest(&mut self, applied: &AppliedChange, is_first: bool) -> Result<(), CliError> {
         let Some(part) = &applied.part else { return Ok(()) };
         let attributes = part.attributes;
         let request = Request::RebasePart { applied: message(applied, is_first), attributes };
-        self.0.ask_with(request, Reading::stream(&part.content[..])).map(drop)
+        self.changer.ask_with(request, Reading::stream(&part.content[..])).map(drop)
     }
+}
+
+/// The error if the server ended before anything was written.
+fn ended_early(error: &CliError) -> InspectError {
+    InspectError::Refused { what: error.to_string(), advice: ApplyAdvice::PlanAgain }
 }
 
 fn not_dropped(error: CliError) -> InspectError {

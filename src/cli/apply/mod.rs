@@ -220,7 +220,7 @@ fn drop_unchanged(args: &Args, opened: &OpenSession, plan: &ApplyPlan) -> Result
     if plan.unchanged.is_empty() && !has_moves {
         return Ok(());
     }
-    with_updater(args, opened, |updater| {
+    with_updater(args, opened, ApplyRun::Other, |updater| {
         let Some(updater) = updater else { return Ok(()) };
         if has_moves {
             updater.settle_moves()?;
@@ -282,7 +282,7 @@ fn write(
     plan: &ApplyPlan,
 ) -> Result<Ending, CliError> {
     let kept: BTreeSet<_> = plan.kept_in_base().cloned().collect();
-    let ending = with_updater(args, opened, |updater| {
+    let ending = with_updater(args, opened, ApplyRun::New, |updater| {
         let interrupts = Interrupts::catch()?;
         let mut progress = ApplyProgress::new(&interrupts);
         let watch = &mut |event| progress.tell(event);
@@ -392,21 +392,36 @@ fn give_up(args: &Args, kept: &BTreeSet<KeptInBase>, ending: Ending) -> Result<E
     Ok(ending)
 }
 
+/// What a run does to the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ApplyRun {
+    /// It applies changes, which the session then drops: it begins with a checkpoint.
+    New,
+    /// It finishes or undoes an apply, or changes nothing that the session shows.
+    Other,
+}
+
 /// Calls `f` with the updater of the session; `None` with --to, or if an undo is to a base that was
 /// moved. The session is opened for changes first: if that fails, nothing is written.
 fn with_updater<T>(
     args: &Args,
     opened: &OpenSession,
+    run: ApplyRun,
     f: impl FnOnce(Option<&mut dyn SessionUpdater>) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
     if args.to.is_some() || undo::is_of_moved_base(args, opened)? {
         return f(None);
     }
-    with_changer(&args.source, |changer| f(Some(&mut Forgetting(changer))))
+    with_changer(&args.source, |changer| {
+        f(Some(&mut match run {
+            ApplyRun::New => Forgetting::after_checkpoint(changer, opened)?,
+            ApplyRun::Other => Forgetting::new(changer),
+        }))
+    })
 }
 
 fn finish(args: &Args, opened: &OpenSession) -> Result<Ending, CliError> {
-    with_updater(args, opened, |updater| {
+    with_updater(args, opened, ApplyRun::Other, |updater| {
         let interrupts = Interrupts::catch()?;
         let mut progress = ApplyProgress::new(&interrupts);
         let report = resume(opened, args.to.as_deref(), updater, &mut |event| progress.tell(event));

@@ -10,8 +10,10 @@ use crate::cli::error::{CliError, CliErrorKind};
 use crate::cli::output::{self, Out};
 use crate::cli::shell_words::quoted;
 use crate::cli::{Ending, text};
+use crate::delta::sqlite::Session;
 use crate::inspect::apply::{Loss, NotSet, Report};
 use crate::inspect::opened::OpenSession;
+use crate::inspect::restore::{applies_since, undo_targets};
 
 /// The most warnings of files that an undo could not link to their further names.
 const MAX_LOST_LINK_LINES: usize = 100;
@@ -38,7 +40,7 @@ pub(super) fn tell(args: &Args, opened: &OpenSession, report: &Report) -> Result
     let shown = show(args, opened, report);
     // An apply of times alone leaves what an earlier one kept, and has no undo.
     if report.kept.is_some() && report.applied.iter().any(|change| change.paths > 0) {
-        note_undo(args, report);
+        note_undo(args, opened, report)?;
     } else if report.is_undo && !report.is_redo && args.keep.no_keep {
         output::line(format_args!(
             "the session does not get the changes back, and nothing of them is kept (--no-keep)"
@@ -135,16 +137,30 @@ pub(in crate::cli) fn undo_command(session: &Path, copy: Option<&Path>) -> Strin
 }
 
 /// Prints the command that undoes the apply, or repeats it.
-fn note_undo(args: &Args, report: &Report) {
+fn note_undo(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliError> {
     let command = undo_command(&args.source.session, args.to.as_deref());
     match report.is_undo && !report.is_redo {
         false => {
             output::line(format_args!("`{command}` undoes it, until the next apply"));
         }
-        true => output::line(format_args!(
-            "the session does not get the changes back: `{command}` applies them again"
-        )),
+        true => {
+            output::line(format_args!(
+                "the session does not get the changes back: `{command}` applies them again"
+            ));
+            if args.to.is_none() && is_last_step(opened.session())? {
+                let session = quoted(&args.source.session.display().to_string());
+                output::line(format_args!("`acetate undo {session}` gives them back to it"));
+            }
+        }
     }
+    Ok(())
+}
+
+/// Whether the last step of a session is one apply: what was made for an undo is from before it.
+fn is_last_step(session: &Session) -> Result<bool, CliError> {
+    let targets = undo_targets(session)?;
+    let applies = targets.first().map(|newest| applies_since(session, newest)).transpose()?;
+    Ok(applies.flatten() == Some(1))
 }
 
 /// Prints a warning for each attribute that could not be set on some objects.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::printing::{by_path, print_note};
 use super::progress::ApplyProgress;
 use super::report::tell;
-use super::{Args, with_updater};
+use super::{ApplyRun, Args, with_updater};
 use crate::cli::diff::whose;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
@@ -101,7 +101,7 @@ pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError>
         output::line(format_args!("nothing was written"));
         return Ok(Ending::Findings);
     }
-    with_updater(args, opened, |updater| {
+    with_updater(args, opened, ApplyRun::Other, |updater| {
         let interrupts = Interrupts::catch()?;
         let mut progress = ApplyProgress::new(&interrupts);
         let watch = &mut |event| progress.tell(event);

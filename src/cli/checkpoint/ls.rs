@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::space_words;
+use crate::cli::applied_since::AppliedSince;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
@@ -16,7 +17,8 @@ use crate::inspect::opened::open_session;
 /// List the checkpoints of a session, the oldest first.
 ///
 /// For each: its id, when it was made, its kind, how many paths changed since the one before it,
-/// the space of what is kept for it alone, its name and labels. Exits with 1 if there are none.
+/// the space of what is kept for it alone, its name and labels, and whether changes were applied to
+/// the base since. Exits with 1 if there are none.
 /// `acetate status` shows what all of them take, and how much that may be.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -25,7 +27,7 @@ pub(in crate::cli) struct Args {
     session: PathBuf,
 
     /// Print a JSON object for each: id, name, kind, time, labels, last_op, changed_paths,
-    /// saved_rows, saved_bytes.
+    /// saved_rows, saved_bytes, applied_since (to the base; null if that is not known).
     #[arg(long)]
     json: bool,
 }
@@ -36,9 +38,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let all = list_checkpoints(&session)?;
     let mut out = Out::new();
     for listed in &all {
+        let applied = AppliedSince::of(&session, None, listed.applies);
         match args.json {
-            true => out.json(json(listed))?,
-            false => out.line(format_args!("{}", line(listed)))?,
+            true => out.json(json(listed, applied))?,
+            false => out.line(format_args!("{}", line(listed, applied)))?,
         }
     }
     out.end()?;
@@ -51,13 +54,13 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(if all.is_empty() { Ending::Findings } else { Ending::Done })
 }
 
-fn line(listed: &ListedCheckpoint) -> String {
+fn line(listed: &ListedCheckpoint, applied: AppliedSince) -> String {
     let ListedCheckpoint { checkpoint, changed_paths, saved_bytes, .. } = listed;
     let name = checkpoint.name.as_deref().map(|name| format!("  {}", text::name(name.as_bytes())));
     let labels = checkpoint.labels.iter();
     let labels: Vec<_> = labels.map(|(key, value)| format!("  {key}={value}")).collect();
     format!(
-        "{:>6}  {}  {:<6}  {:>12}  {:>9}{}{}",
+        "{:>6}  {}  {:<6}  {:>12}  {:>9}{}{}{}",
         checkpoint.id.0,
         text::time_millis(checkpoint.time),
         checkpoint.kind.as_str(),
@@ -65,12 +68,13 @@ fn line(listed: &ListedCheckpoint) -> String {
         text::bytes(*saved_bytes),
         name.unwrap_or_default(),
         text::printable(&labels.concat()),
+        if applied == AppliedSince::Yes { "  (before an apply)" } else { "" },
     )
 }
 
 /// A checkpoint for `--json`.
-pub(in crate::cli) fn json(listed: &ListedCheckpoint) -> Map<String, Value> {
-    let ListedCheckpoint { checkpoint, changed_paths, saved_rows, saved_bytes } = listed;
+pub(in crate::cli) fn json(listed: &ListedCheckpoint, applied: AppliedSince) -> Map<String, Value> {
+    let ListedCheckpoint { checkpoint, changed_paths, saved_rows, saved_bytes, .. } = listed;
     let mut json = text::json("checkpoint");
     json.insert("id".to_owned(), checkpoint.id.0.into());
     json.insert("name".to_owned(), checkpoint.name.clone().into());
@@ -82,5 +86,6 @@ pub(in crate::cli) fn json(listed: &ListedCheckpoint) -> Map<String, Value> {
     json.insert("changed_paths".to_owned(), (*changed_paths).into());
     json.insert("saved_rows".to_owned(), (*saved_rows).into());
     json.insert("saved_bytes".to_owned(), (*saved_bytes).into());
+    json.insert("applied_since".to_owned(), applied.json().into());
     json
 }

@@ -1,5 +1,6 @@
 //! `acetate checkpoint`: moments whose tree a session can still show.
 
+pub(super) mod before_step;
 mod create;
 mod ls;
 mod prune;
@@ -19,7 +20,8 @@ use super::{Ending, text, time_args};
 use crate::control::{Answer, CheckpointText, Request};
 use crate::delta::sqlite::Session;
 use crate::delta::{Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind, CheckpointSpace};
-use crate::inspect::checkpoint::find_checkpoint;
+use crate::inspect::InspectError;
+use crate::inspect::checkpoint::{find_checkpoint, nearest};
 use crate::vfs::Time;
 pub(super) use create::create;
 pub(super) use ls::json;
@@ -31,11 +33,11 @@ pub(super) use ls::json;
 /// since, and `acetate restore` goes back to it. The session may be served at the same time. What
 /// the base shows through is the base as it is now.
 ///
-/// `acetate run` and `acetate tool run` make one before the command, `acetate restore` and `acetate
-/// undo` before they go back, if anything changed since the newest; with `--checkpoints idle`, a
-/// server makes one after changes. Of these the newest 100 are kept, one for each hour of the last
-/// day, and one for each day before, unless `--keep-checkpoints` of `serve`, `mount` or `run` said
-/// otherwise.
+/// `acetate run` and `acetate tool run` make one before the command, `acetate restore`, `undo`,
+/// `discard`, `apply` and `merge` before they change the session, if anything changed since the
+/// newest; with `--checkpoints idle`, a server makes one after changes. Of these the newest 100 are
+/// kept, one for each hour of the last day, and one for each day before, unless
+/// `--keep-checkpoints` of `serve`, `mount` or `run` said otherwise.
 ///
 /// A checkpoint is called by its id, its name, its place (`@-1` is the newest, `@-2` the one before
 /// it), or a moment, for the newest that was made by then.
@@ -72,9 +74,14 @@ pub(super) fn moment(text: &str) -> Option<Time> {
 pub(super) fn find(session: &Session, text: &str) -> Result<Checkpoint, CliError> {
     let found = find_checkpoint(session, text, &moment);
     found.map_err(|error| {
-        let session = session.path().display();
+        let meant = match &error {
+            InspectError::NoCheckpoint { text, others } => nearest(text, others),
+            _ => None,
+        };
+        let meant = meant.map(|name| format!("did you mean {}? ", text::name(name.as_bytes())));
+        let (meant, session) = (meant.unwrap_or_default(), session.path().display());
         CliError::from(error)
-            .with_hint(format_args!("`acetate checkpoint ls {session}` lists them"))
+            .with_hint(format_args!("{meant}`acetate checkpoint ls {session}` lists them"))
     })
 }
 

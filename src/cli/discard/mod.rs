@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 
 use crate::cli::change::with_session_changer;
+use crate::cli::checkpoint::before_step::{StepCheckpoint, StepToKeep};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out, ProgressLine};
 use crate::cli::picking::Picking;
@@ -23,8 +24,8 @@ use crate::overlay::{DiscardExtent, Idle};
 
 /// Discard changes: the paths show the base again.
 ///
-/// The session's changes at and below the paths are lost (`acetate snapshot` keeps a copy). Of a
-/// move, both ends are discarded, whichever is named. The base is not touched. On a terminal, the
+/// Of a move, both ends are discarded, whichever is named. The base is not touched. The tree as it
+/// was gets a checkpoint first, so `acetate undo` brings the changes back. On a terminal, the
 /// command shows how much that is, and asks. Exits with 1 if there is nothing to discard at a path.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -45,13 +46,19 @@ pub(in crate::cli) struct Args {
     #[arg(short, long, conflicts_with = "dry_run")]
     yes: bool,
 
+    /// Discard for good: make no checkpoint.
+    ///
+    /// With one, the session keeps what is discarded until the checkpoint is removed.
+    #[arg(long, hide_short_help = true)]
+    no_checkpoint: bool,
+
     /// Only show what would be discarded.
     #[arg(short = 'n', long)]
     dry_run: bool,
 
     /// Print a JSON object for each path that shows the base again: path; and a last one: paths,
     /// changes (how many `acetate diff --stat` counts at these paths), unchanged (paths with
-    /// nothing to discard).
+    /// nothing to discard), safety_checkpoint (the tree as it was).
     #[arg(long)]
     json: bool,
 }
@@ -59,11 +66,16 @@ pub(in crate::cli) struct Args {
 /// The most paths that are listed before the question.
 const MAX_SHOWN: usize = 20;
 
+/// The longest path that the label of a checkpoint has, in bytes.
+const MAX_NAMED_BYTES: usize = 256;
+
 /// What was discarded, or would be.
 struct Discarded {
     paths: Vec<PathText>,
     changes: u64,
     idle: Vec<(PathText, Option<PathText>)>,
+    /// The checkpoint of the tree before.
+    before: Option<i64>,
 }
 
 /// Runs the command.
@@ -110,6 +122,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
             paths: planned.paths.iter().map(PathText::from).collect(),
             changes,
             idle: planned.idle.iter().map(idle).collect(),
+            before: None,
         }
     } else {
         let are_named = selection.is_of_paths();
@@ -117,8 +130,10 @@ pub(in crate::cli) fn run(args: &Args) -> Result<Ending, CliError> {
             output::line(format_args!("nothing was discarded"));
             return Ok(Ending::Findings);
         }
+        let keeps = !args.no_checkpoint && !planned.paths.is_empty();
+        let step = keeps.then(|| StepToKeep::new(step_name(&asked), &opened, &planned.paths));
         drop(opened);
-        let undone = discard(&args.source, &asked)?;
+        let undone = discard(&args.source, &asked, step.as_ref())?;
         Discarded { changes: if undone.paths.is_empty() { 0 } else { changes }, ..undone }
     };
     show(args, &undone)?;
@@ -166,25 +181,47 @@ fn is_wanted(
         0 => "times and copies that `acetate diff` does not show".to_owned(),
         _ => text::count(changes, "change"),
     };
-    asking::ask(&format_args!("discard {what} for good?"))
+    let for_good = if args.no_checkpoint { " for good" } else { "" };
+    asking::ask(&format_args!("discard {what}{for_good}?"))
 }
 
-fn discard(source: &SessionSource, asked: &[MergedPath]) -> Result<Discarded, CliError> {
+/// What the checkpoint before a discard of these paths is made for.
+fn step_name(asked: &[MergedPath]) -> String {
+    match asked {
+        [path] if path.as_bytes().len() <= MAX_NAMED_BYTES => {
+            format!("discard {}", text::name(path.as_bytes()))
+        }
+        _ => format!("discard {}", text::count(asked.len(), "path")),
+    }
+}
+
+/// Discards changes, after a checkpoint for the `step`.
+fn discard(
+    source: &SessionSource,
+    asked: &[MergedPath],
+    step: Option<&StepToKeep>,
+) -> Result<Discarded, CliError> {
     let mut progress = ProgressLine::new("discarding changes", std::io::stderr().is_terminal());
     let discarded = with_session_changer(source, |changer| {
-        let mut all = Discarded { paths: Vec::new(), changes: 0, idle: Vec::new() };
+        let mut all = Discarded { paths: Vec::new(), changes: 0, idle: Vec::new(), before: None };
+        let mut before = step.map(|step| StepCheckpoint::make(changer, step)).transpose()?;
         for some in asked.chunks(limits::MAX_PATHS) {
             progress.say(|| {
                 format!("{} of {}", all.paths.len(), text::count(asked.len() as u64, "path"))
             });
             let paths = some.iter().map(PathText::from).collect();
-            let Answer::Undone { paths, idle, .. } = changer.ask(Request::Discard { paths })?
-            else {
+            let request = Request::Discard { paths };
+            let answer = match &mut before {
+                Some(before) => before.ask(changer, request),
+                None => changer.ask(request),
+            };
+            let Answer::Undone { paths, idle, .. } = answer? else {
                 return Err(CliError::new("unexpected reply from the session's server"));
             };
             all.paths.extend(paths);
             all.idle.extend(idle);
         }
+        all.before = before.and_then(|before| before.id());
         Ok(all)
     });
     progress.end();
@@ -208,6 +245,7 @@ fn show(args: &Args, undone: &Discarded) -> Result<(), CliError> {
         object.insert("paths".to_owned(), undone.paths.len().into());
         object.insert("changes".to_owned(), undone.changes.into());
         object.insert("unchanged".to_owned(), undone.idle.len().into());
+        object.insert("safety_checkpoint".to_owned(), undone.before.into());
         out.json(object)?;
     }
     out.end()?;
@@ -215,6 +253,9 @@ fn show(args: &Args, undone: &Discarded) -> Result<(), CliError> {
         let changes = text::count(undone.changes, "change");
         let verb = if args.dry_run { "would be discarded" } else { "discarded" };
         output::line(format_args!("{changes} {verb}"));
+    }
+    if !args.json {
+        tell_undo(&args.source, undone.before);
     }
     for (path, gone_with) in &undone.idle {
         let path = text::name(path.as_bytes());
@@ -227,4 +268,14 @@ fn show(args: &Args, undone: &Discarded) -> Result<(), CliError> {
         }
     }
     Ok(())
+}
+
+/// Says how what was discarded comes back.
+fn tell_undo(source: &SessionSource, before: Option<i64>) {
+    if let Some(before) = before {
+        let session = source.session.display();
+        output::line(format_args!(
+            "the tree before is checkpoint {before}: `acetate undo {session}` brings it back"
+        ));
+    }
 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use super::Args;
+use super::{Args, step_name, tell_undo};
 use crate::cli::change::{PathResults, SessionChanger, with_session_changer};
+use crate::cli::checkpoint::before_step::{StepCheckpoint, StepToKeep};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::picking::{Offer, Verb};
@@ -56,7 +57,7 @@ pub(super) fn run(
     let undoings = || without(opened, (&chosen, &seen));
     let planned = undoings()?;
     if args.dry_run {
-        return show(args, &planned, (None, &paths));
+        return show(args, &planned, (None, &paths), None);
     }
     let is_asked = !args.yes && !args.json && asking::can_ask();
     let count = planned.iter().filter(|undoing| !is_nothing(undoing)).count();
@@ -65,7 +66,8 @@ pub(super) fn run(
             output::line(format_args!("{}", line("would discard", undoing)));
         }
         let what = text::count(count, "path");
-        if !asking::ask(&format_args!("discard what was chosen of {what} for good?"))? {
+        let for_good = if args.no_checkpoint { " for good" } else { "" };
+        if !asking::ask(&format_args!("discard what was chosen of {what}{for_good}?"))? {
             output::line(format_args!("nothing was discarded"));
             return Ok(Ending::Findings);
         }
@@ -73,18 +75,32 @@ pub(super) fn run(
     // The session may have changed while the user answered.
     let undoings = if is_asked { undoings()? } else { planned };
     let mut several = PathResults::default();
-    let done = with_session_changer(&args.source, |changer| {
+    let keeps = !args.no_checkpoint && !undoings.iter().all(is_nothing);
+    let step = keeps.then(|| step(opened, &undoings));
+    let (done, before) = with_session_changer(&args.source, |changer| {
         let mut done = Vec::new();
+        let before = step.map(|step| StepCheckpoint::make(changer, &step)).transpose()?;
+        let mut before = before.unwrap_or_default();
         for undoing in &undoings {
-            done.push(several.take(give_up(changer, undoing))?.unwrap_or(0));
+            done.push(several.take(give_up(changer, undoing, &mut before))?.unwrap_or(0));
         }
-        Ok(done)
+        Ok((done, before.id()))
     })?;
-    let ending = show(args, &undoings, (Some(&done), &paths))?;
+    let ending = show(args, &undoings, (Some(&done), &paths), before)?;
+    if !args.json {
+        tell_undo(&args.source, before);
+    }
     match several.end()? {
         Ending::Done => Ok(ending),
         other => Ok(other),
     }
+}
+
+/// What the checkpoint before these steps is made for.
+fn step(opened: &OpenSession, undoings: &[DiscardStep]) -> StepToKeep {
+    let chosen = undoings.iter().filter(|undoing| !is_nothing(undoing));
+    let paths: Vec<_> = chosen.map(|undoing| path(undoing).clone()).collect();
+    StepToKeep::new(step_name(&paths), opened, &paths)
 }
 
 fn is_nothing(undoing: &DiscardStep) -> bool {
@@ -102,13 +118,19 @@ fn count<'u>(steps: impl Iterator<Item = &'u DiscardStep>, each: &[Difference]) 
 }
 
 /// Performs one step; returns 0 if it had nothing to discard.
-fn give_up(changer: &mut SessionChanger, undoing: &DiscardStep) -> Result<u64, CliError> {
+fn give_up(
+    changer: &mut SessionChanger,
+    undoing: &DiscardStep,
+    before: &mut StepCheckpoint,
+) -> Result<u64, CliError> {
     let meta = |attributes: Option<[u32; 3]>| {
         let [mode, uid, gid] = attributes.map_or([None; 3], |all| all.map(Some));
         AttrChanges { mode, uid, gid, ..AttrChanges::default() }
     };
     let answer = match undoing {
-        DiscardStep::Path(path) => changer.ask(Request::Discard { paths: vec![path.into()] }),
+        DiscardStep::Path(path) => {
+            before.ask(changer, Request::Discard { paths: vec![path.into()] })
+        }
         DiscardStep::Attributes(path, attributes) => {
             let meta = meta(Some(*attributes));
             changer.ask(Request::SetMeta { path: path.into(), meta })
@@ -138,6 +160,7 @@ fn show(
     args: &Args,
     undoings: &[DiscardStep],
     (done, each): (Option<&[u64]>, &[Difference]),
+    before: Option<i64>,
 ) -> Result<Ending, CliError> {
     let mut out = Out::new();
     let verb = if done.is_some() { "discarded" } else { "would discard" };
@@ -168,6 +191,7 @@ fn show(
         object.insert("paths".to_owned(), shown.len().into());
         object.insert("changes".to_owned(), count(shown.iter().copied(), each).into());
         object.insert("unchanged".to_owned(), left.into());
+        object.insert("safety_checkpoint".to_owned(), before.into());
         out.json(object)?;
     }
     out.end()?;

@@ -6,8 +6,8 @@ use crate::cli::text;
 use crate::delta::{AuditProcedure, AuditRow, AuditSet};
 use crate::vfs::Time;
 
-/// A change in a line.
-pub(in crate::cli) fn line(row: &AuditRow) -> String {
+/// A change in a line; `is_taken_back` if a restore took it back.
+pub(in crate::cli) fn line(row: &AuditRow, is_taken_back: bool) -> String {
     let mut line = format!(
         "{}  {:<9}  {:<15}  {:<7}  {}",
         text::time_millis(row.time),
@@ -38,11 +38,14 @@ pub(in crate::cli) fn line(row: &AuditRow) -> String {
     if let Some(export) = &row.export {
         line.push_str(&format!("  through {}", text::name(export.as_bytes())));
     }
+    if is_taken_back {
+        line.push_str("  (taken back)");
+    }
     line
 }
 
-/// A change as an object of `--json`.
-pub(in crate::cli) fn json(id: i64, row: &AuditRow) -> Map<String, Value> {
+/// A change as an object of `--json`; `is_taken_back` if a restore took it back.
+pub(in crate::cli) fn json(id: i64, row: &AuditRow, is_taken_back: bool) -> Map<String, Value> {
     let mut json = text::json("change");
     json.insert("id".to_owned(), id.into());
     json.insert("time".to_owned(), text::time(row.time).into());
@@ -74,6 +77,9 @@ pub(in crate::cli) fn json(id: i64, row: &AuditRow) -> Map<String, Value> {
         .collect();
     if !set.is_empty() {
         json.insert("set".to_owned(), set.into());
+    }
+    if is_taken_back {
+        json.insert("is_taken_back".to_owned(), true.into());
     }
     json
 }

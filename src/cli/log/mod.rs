@@ -22,7 +22,7 @@ use super::error::CliError;
 use super::output::Out;
 use super::selecting::{LeaveOut, tell_unmatched};
 use super::{Ending, checkpoint, output, text, time_args};
-use crate::delta::sqlite::{AuditFilter, ChangeSource, InvalidRow, Order};
+use crate::delta::sqlite::{AuditFilter, ChangeSource, InvalidRow, Order, UndoneRows};
 use crate::delta::{AuditProcedure, AuditRow, MergedPath};
 use crate::inspect::InspectError;
 use crate::inspect::apply::last_apply;
@@ -47,7 +47,7 @@ const NAMED_ROWS: u64 = 10;
 ///
 /// One line for each change in the session's audit log, oldest first: time, user and group (as the
 /// client claimed them), client, operation, path. Paths are as they were then; consecutive WRITEs
-/// may be one line.
+/// may be one line. A change that a restore took back ends with `(taken back)`.
 ///
 /// With one PATH: changes at and below it, also under the names that it had before it, or a
 /// directory above it, was renamed. The path may be gone.
@@ -171,7 +171,8 @@ struct Show {
     /// Fields: v, type ("change"), id, time, client, uid, gid, op, path, fileid; of RENAME and
     /// LINK also to (the new path); export, where it came through one of several; of WRITE offset
     /// and length, in bytes; of SETATTR size, where it set one. set has what attributes were set
-    /// (mode, uid, gid, atime, mtime), or the mode of what was made. A path that is no text comes
+    /// (mode, uid, gid, atime, mtime), or the mode of what was made; is_taken_back is true where a
+    /// restore took the change back. A path that is no text comes
     /// as path_hex, or to_hex, too. With --summary or --by type is "changes", with by, name, ops,
     /// written_bytes, first, last, and paths (how many) but with --summary.
     #[arg(long)]
@@ -245,7 +246,7 @@ fn show(args: &Show) -> Result<Ending, CliError> {
         _ => None,
     };
     let groups = grouping.map(|grouping| LogGroups::new(grouping, tools));
-    let mut shown = LogShown { groups, ..LogShown::new(args) };
+    let mut shown = LogShown { groups, undone: log.undone_rows()?, ..LogShown::new(args) };
     log.read(&mut |id, row| shown.take(id, row))?;
     shown.check()?;
     if args.last.is_none()
@@ -427,6 +428,8 @@ struct LogShown {
     is_json: bool,
     /// What is counted, where lines are not shown.
     groups: Option<LogGroups>,
+    /// Which rows a restore took back.
+    undone: UndoneRows,
     /// How many rows that cannot be read are named.
     named: u64,
     any: bool,
@@ -439,7 +442,8 @@ impl LogShown {
         // New rows of --follow come one by one, so each that cannot be read gets a line.
         let named = if args.follow { u64::MAX } else { NAMED_ROWS };
         let (out, is_json) = (Out::new(), args.json);
-        Self { out, is_json, groups: None, named, any: false, odd: 0, closed: None }
+        let undone = UndoneRows::default();
+        Self { out, is_json, groups: None, undone, named, any: false, odd: 0, closed: None }
     }
 
     fn take(&mut self, id: i64, row: Result<AuditRow, InvalidRow>) -> ControlFlow<()> {
@@ -461,8 +465,8 @@ impl LogShown {
             return ControlFlow::Continue(());
         }
         let printed = match self.is_json {
-            true => self.out.json(json(id, &row)),
-            false => self.out.line(format_args!("{}", line(&row))),
+            true => self.out.json(json(id, &row, self.undone.has_undone(id))),
+            false => self.out.line(format_args!("{}", line(&row, self.undone.has_undone(id)))),
         };
         self.closed = printed.err();
         if self.closed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -150,12 +150,12 @@ fn write(log: &AuditLog, last: i64, file: &File) -> Result<u64, CliError> {
     let failed = |error: io::Error| CliError::caused("the archive cannot be written", &error);
     let mut encoder = zstd::Encoder::new(BufWriter::new(file), LEVEL).map_err(failed)?;
     encoder.include_checksum(true).map_err(failed)?;
-    let (mut rows, mut failure) = (0, None);
+    let (mut rows, mut failure, undone) = (0, None, log.undone_rows()?);
     log.read_ids(i64::MIN..=last, &mut |id, row| {
         let printed = match row {
             Ok(row) => {
                 rows += 1;
-                let line = Value::Object(json(id, &row)).to_string() + "\n";
+                let line = Value::Object(json(id, &row, undone.has_undone(id))).to_string() + "\n";
                 encoder.write_all(line.as_bytes()).map_err(failed)
             }
             Err(odd) => {

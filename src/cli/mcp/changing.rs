@@ -139,7 +139,7 @@ fn checkpoint(changer: &mut SessionChanger, tool: &str) -> Result<i64, CliError>
     let kind = CheckpointKind::Tool.as_str().to_owned();
     let new = CheckpointText { name: None, kind, labels, reuses: true };
     match changer.ask(Request::CreateCheckpoint(new))? {
-        Answer::Checkpoint(Some(id)) => Ok(id),
+        Answer::Checkpoint(Some(id)) | Answer::CheckpointReused(id) => Ok(id),
         _ => Err(CliError::new("unexpected reply from the session's server")),
     }
 }

@@ -12,6 +12,7 @@ use super::changing::ChangingCall;
 use super::limits::MAX_PATCH_BYTES;
 use super::results::{BoundedList, McpOutput};
 use super::session::{McpSession, path};
+use crate::cli::applied_since::AppliedSince;
 use crate::cli::error::CliError;
 use crate::cli::source::PastSource;
 use crate::cli::{checkpoint, diff as diff_command, log as log_command};
@@ -202,20 +203,24 @@ pub(super) fn log(session: &McpSession, args: &LogArgs) -> Result<McpOutput, Cli
         ..LogOptions::default()
     };
     let mut unreadable = 0_u64;
-    let mut each = |id, row: Result<AuditRow, InvalidRow>| {
-        let Ok(row) = row else {
-            unreadable += 1;
-            return ControlFlow::Continue(());
-        };
-        match list.push(log_command::json(id, &row)) {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
-        }
-    };
     match AuditLog::open(opened.session(), options) {
         // Nothing has changed yet.
         Err(InspectError::NoAudit { .. }) => {}
-        log => log?.read(&mut each)?,
+        log => {
+            let mut log = log?;
+            let undone = log.undone_rows()?;
+            let mut each = |id, row: Result<AuditRow, InvalidRow>| {
+                let Ok(row) = row else {
+                    unreadable += 1;
+                    return ControlFlow::Continue(());
+                };
+                match list.push(log_command::json(id, &row, undone.has_undone(id))) {
+                    true => ControlFlow::Continue(()),
+                    false => ControlFlow::Break(()),
+                }
+            };
+            log.read(&mut each)?;
+        }
     }
     let mut json = JsonObject::new();
     list.reversed().put(&mut json, "changes");
@@ -236,8 +241,10 @@ pub(super) fn checkpoint_list(
     args: &CheckpointListArgs,
 ) -> Result<McpOutput, CliError> {
     let mut list = BoundedList::new(args.limit)?;
-    for listed in list_checkpoints(&open_session(&session.source.session)?)?.iter().rev() {
-        if !list.push(checkpoint::json(listed)) {
+    let opened = open_session(&session.source.session)?;
+    for listed in list_checkpoints(&opened)?.iter().rev() {
+        let applied = AppliedSince::of(&opened, session.source.base.as_deref(), listed.applies);
+        if !list.push(checkpoint::json(listed, applied)) {
             break;
         }
     }

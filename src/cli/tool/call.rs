@@ -30,7 +30,7 @@ pub(super) fn line(call: &CallRow, width: usize) -> String {
 /// The lines of changes; a row that cannot be decoded is reported.
 pub(super) fn change_lines(changes: &[ToolChange]) -> impl Iterator<Item = String> {
     changes.iter().map(|(id, row)| match row {
-        Ok(row) => log::line(row),
+        Ok(row) => log::line(row, false),
         Err(InvalidRow { column }) => {
             format!("row {id} of acetate_op: its {column} cannot be read")
         }
@@ -60,7 +60,7 @@ pub(super) fn json(call: &ToolCall, changes: Option<&[ToolChange]>) -> Map<Strin
 
 fn change_json((id, row): &ToolChange) -> Map<String, Value> {
     match row {
-        Ok(row) => log::json(*id, row),
+        Ok(row) => log::json(*id, row, false),
         Err(InvalidRow { column }) => {
             let mut object = text::json("odd_change");
             object.insert("id".to_owned(), (*id).into());

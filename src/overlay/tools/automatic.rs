@@ -52,9 +52,14 @@ impl CheckpointPolicy {
         }
     }
 
-    /// Whether a checkpoint of this kind may be made.
-    pub fn has(&self, kind: CheckpointKind) -> bool {
-        self.mode.for_commands || kind != CheckpointKind::Tool
+    /// Whether a checkpoint of this kind is made, in a session that has one (`is_used`) or none.
+    pub fn has(&self, kind: CheckpointKind, is_used: bool) -> bool {
+        self.mode.for_commands
+            || match kind {
+                CheckpointKind::Tool => false,
+                CheckpointKind::Safety => is_used,
+                CheckpointKind::Manual | CheckpointKind::Idle | CheckpointKind::Fork => true,
+            }
     }
 }
 

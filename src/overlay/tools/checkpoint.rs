@@ -12,13 +12,16 @@ const CHECKPOINT_BYTES: usize = 1024;
 
 impl Overlay {
     /// Makes a checkpoint of the tree after all changes so far, with the time of the server's
-    /// clock. It is on the disk before this returns. [`MadeCheckpoint::Off`] if it is for a
-    /// command, and the session's server makes none for commands.
+    /// clock. It is on the disk before this returns. [`MadeCheckpoint::Off`] if the session's
+    /// server makes none without being asked, and this one is for a command, or would be the first.
     ///
     /// # Errors
     /// The session cannot be written.
     pub async fn create_checkpoint(&self, new: NewCheckpoint) -> Result<MadeCheckpoint, FsError> {
-        if !self.core.checkpoints.has(new.kind) {
+        let checkpoints = &self.core.checkpoints;
+        if !checkpoints.has(new.kind, true)
+            || !checkpoints.has(new.kind, false) && self.checkpoint_space().await?.is_none()
+        {
             return Ok(MadeCheckpoint::Off);
         }
         let new = NewCheckpoint { time: (self.core.clock)(), ..new };

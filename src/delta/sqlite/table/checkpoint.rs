@@ -2,7 +2,7 @@
 //!
 //! The table and those of the old rows exist from the first checkpoint on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -76,27 +76,6 @@ pub fn insert(conn: &Connection, new: &NewCheckpoint, next_ino: Ino) -> Result<C
     let NewCheckpoint { name, kind, labels, time, reuses: _, needed: _ } = new.clone();
     let id = CheckpointId(id);
     Ok(Checkpoint { id, name, kind, time, labels, last_op, next_ino, saved: None })
-}
-
-/// How often the session's changes were applied to the base after the row `last_op`, or more often
-/// than that: rows of one time are of one apply, and a large apply has rows of several. A later
-/// restore does not take an apply back. `None` if rows after `last_op` were deleted.
-pub fn applies_since(conn: &Connection, last_op: i64) -> Result<Option<u64>> {
-    if !schema::has_table(conn, "acetate_op")? {
-        return Ok(Some(0));
-    }
-    if is_cut(conn, last_op)? {
-        return Ok(None);
-    }
-    let mut applied = conn.prepare_cached(
-        "SELECT time, time_nsec FROM acetate_op WHERE id > ?1 AND procedure = 'APPLY'",
-    )?;
-    let mut rows = applied.query([last_op])?;
-    let mut times = BTreeSet::new();
-    while let Some(row) = rows.next()? {
-        times.insert(value::time(row, 0, 1)?);
-    }
-    Ok(Some(times.len() as u64))
 }
 
 /// Whether rows of the log after `last_op` were deleted.
@@ -201,11 +180,11 @@ pub fn get(conn: &Connection, id: CheckpointId) -> Result<Option<Checkpoint>> {
     Ok(conn.prepare_cached(&sql)?.query_row(params![id.0, REMOVED], read).optional()?)
 }
 
-/// Makes a checkpoint that retention may remove one of the kind `fork`; returns whether it was
+/// Makes a checkpoint one of the kind `fork`, which nothing removes unasked; returns whether it was
 /// there.
 pub fn keep(conn: &Connection, id: CheckpointId) -> Result<bool> {
     let Some(found) = get(conn, id)? else { return Ok(false) };
-    if found.is_automatic() {
+    if found.kind != CheckpointKind::Fork {
         let mut keep =
             conn.prepare_cached("UPDATE acetate_checkpoint SET kind = ?2 WHERE id = ?1")?;
         keep.execute(params![id.0, CheckpointKind::Fork.as_str()])?;

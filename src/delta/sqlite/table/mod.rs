@@ -2,6 +2,7 @@
 //!
 //! No policy: these functions run in the caller's transaction; the caller decides when to commit.
 
+pub mod applies_since;
 pub mod audit_bound;
 pub mod checkpoint;
 pub mod checkpoint_keep;
@@ -28,6 +29,7 @@ pub mod prune;
 pub mod quota;
 pub mod redirect;
 pub mod removed_checkpoints;
+pub mod restore_rows;
 pub mod schema;
 pub mod symlink;
 pub mod undone_rows;

@@ -18,10 +18,20 @@ pub struct UndoneRows {
 }
 
 impl UndoneRows {
-    /// Whether a restore took back the change of the row with this id.
+    /// Whether a restore took back the change of the row with this id. A RESTORE row counts as
+    /// taken back too.
     pub fn has(&self, id: i64) -> bool {
+        self.range_of(id).is_some()
+    }
+
+    /// The same; a RESTORE row only if a later one took it back.
+    pub fn has_undone(&self, id: i64) -> bool {
+        self.range_of(id).is_some_and(|range| *range.end() != id)
+    }
+
+    fn range_of(&self, id: i64) -> Option<&RangeInclusive<i64>> {
         let at = self.ranges.partition_point(|range| *range.start() > id);
-        self.ranges.get(at).is_some_and(|range| range.contains(&id))
+        self.ranges.get(at).filter(|range| range.contains(&id))
     }
 
     /// Adds a RESTORE row with the last row before its checkpoint; the newest comes first.
@@ -62,6 +72,8 @@ mod tests {
         }
         let all: Vec<_> = (0..35).filter(|id| undone.has(*id)).collect();
         assert_eq!(all, (10..=15).chain(21..=30).collect::<Vec<_>>());
+        let all: Vec<_> = (0..35).filter(|id| undone.has_undone(*id)).collect();
+        assert_eq!(all, (10..=14).chain(21..=29).collect::<Vec<_>>());
         // 30 goes back to before 15, which is then no restore any more.
         let mut undone = UndoneRows::default();
         for (id, last_op) in [(30, 12), (15, 9), (11, 3)] {

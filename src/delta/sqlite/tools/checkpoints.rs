@@ -2,13 +2,22 @@
 
 use std::collections::HashSet;
 
-use rusqlite::params;
-
+use super::steps_back::{MAX_ROWS, each_path};
+use crate::delta::sqlite::file::connect::companion_path;
+use crate::delta::sqlite::file::disk;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
-use crate::delta::sqlite::table::{checkpoint, checkpoint_keep, checkpoint_space, old_rows, value};
+use crate::delta::sqlite::table::applies_since::AppliesSince;
+use crate::delta::sqlite::table::restore_rows::RestoreRows;
+use crate::delta::sqlite::table::{
+    checkpoint, checkpoint_keep, checkpoint_space, old_rows, schema,
+};
 use crate::delta::{
     ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, CheckpointSpace, Result,
 };
+
+/// What stays free besides, in bytes: the disk's reserve for deleting, and the tables of a first
+/// checkpoint.
+const SPARE_BYTES: u64 = 8 << 20;
 
 /// A checkpoint, and what is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +25,11 @@ pub struct ListedCheckpoint {
     /// The checkpoint.
     pub checkpoint: Checkpoint,
     /// How many paths changed since the checkpoint before it, or since the beginning of the log, as
-    /// far as the audit log has them.
+    /// far as the audit log has them. What a restore took back in between counts as unchanged.
     pub changed_paths: u64,
+    /// How often the session's changes were applied to the base since; `None` if the log does not
+    /// have all rows since.
+    pub applies: Option<u64>,
     /// How many rows are saved for it.
     pub saved_rows: u64,
     /// The size of saved content, in bytes.
@@ -70,6 +82,19 @@ impl Session {
         })
     }
 
+    /// The most content that the session can hold, in bytes: the size of its file and WAL.
+    pub fn content_bound(&self) -> u64 {
+        let wal = companion_path(&self.path, "-wal");
+        disk::byte_len(&self.path).saturating_add(disk::byte_len(&wal))
+    }
+
+    /// Whether the disk has room to keep this much content of the session for a checkpoint, which
+    /// goes through the WAL.
+    pub fn has_room_to_keep(&self, bytes: u64) -> bool {
+        let needed = bytes.saturating_mul(2).saturating_add(SPARE_BYTES);
+        disk::usage(&self.path).is_ok_and(|disk| disk.available_bytes >= needed)
+    }
+
     /// Whether anything changed after a row of the audit log.
     ///
     /// # Errors
@@ -84,7 +109,8 @@ impl Session {
     /// # Errors
     /// The session cannot be read.
     pub fn applies_since(&self, checkpoint: &Checkpoint) -> Result<Option<u64>> {
-        checkpoint::applies_since(&open_read_only(&self.path)?, checkpoint.last_op)
+        let conn = open_read_only(&self.path)?;
+        Ok(AppliesSince::load(&conn, checkpoint.last_op)?.since(checkpoint.last_op))
     }
 
     /// Where rows of the tree changed after the checkpoint `from`, and before `until` or now.
@@ -109,22 +135,27 @@ impl Session {
         let conn = open_read_only(&self.path)?;
         let snapshot = conn.unchecked_transaction()?;
         let all = checkpoint::all(&snapshot)?;
-        let mut ops = snapshot.prepare(
-            "SELECT path FROM acetate_op WHERE id > ?1 AND id <= ?2 AND procedure <> 'REFUSE'",
-        )?;
-        let (mut listed, mut since) = (Vec::new(), 0);
+        let restores = RestoreRows::load(&snapshot)?;
+        let has_log = schema::has_table(&snapshot, "acetate_op")?;
+        let oldest = all.first().map_or(0, |oldest| oldest.last_op);
+        let applies = AppliesSince::load(&snapshot, oldest)?;
+        let (mut listed, mut since, mut left) = (Vec::new(), 0, MAX_ROWS);
         for checkpoint in all {
             let mut paths = HashSet::new();
-            let mut rows = ops.query(params![since, checkpoint.last_op])?;
-            while let Some(row) = rows.next()? {
-                paths.insert(value::bytes(row, 0)?.to_vec());
+            let rows = restores.differing(since, checkpoint.last_op);
+            for ids in [&rows.only_first, &rows.only_second].into_iter().filter(|_| has_log) {
+                each_path(&snapshot, ids, &mut left, &mut |_, path| {
+                    paths.insert(path);
+                })?;
             }
             since = checkpoint.last_op;
             let saved =
                 checkpoint.saved.map_or_else(|| old_rows::count(&snapshot, checkpoint.id), Ok);
             let (saved_rows, saved_bytes) = saved?;
-            let changed_paths = paths.len() as u64;
-            listed.push(ListedCheckpoint { checkpoint, changed_paths, saved_rows, saved_bytes });
+            let (changed_paths, applies) = (paths.len() as u64, applies.since(since));
+            let one =
+                ListedCheckpoint { checkpoint, changed_paths, applies, saved_rows, saved_bytes };
+            listed.push(one);
         }
         Ok(listed)
     }

@@ -17,4 +17,5 @@ pub mod quota;
 pub mod repair;
 pub mod sparse;
 pub mod stats;
+pub mod steps_back;
 pub mod tool_call;

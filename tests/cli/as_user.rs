@@ -235,7 +235,7 @@ fn commands_that_look_pass_by_what_the_base_denies() {
     let (out, said) = ends(place, 2, "find s.db");
     assert!(!out.contains("/d/f") && said.contains(warned), "{said}");
     let (out, _) = ends(place, 0, "status s.db");
-    assert!(out.contains("denied   1 change is not counted"), "{out}");
+    assert!(out.contains("denied       1 change is not counted"), "{out}");
     let (_, said) = ends(place, 2, "apply s.db --yes");
     assert!(said.contains("/d/f: permission denied"), "{said}");
     assert!(said.contains("hint: check its permissions"), "{said}");

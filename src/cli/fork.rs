@@ -91,6 +91,7 @@ fn make_fork_point(args: &Args) -> Result<Checkpoint, CliError> {
             applied_since::check(&opened, args.source.base.as_deref(), &point)?;
         }
         drop(opened);
+        checkpoint::warn_if_incomplete(&point);
         return match ask(args, Request::KeepCheckpoint(point.id.0))? {
             Answer::Objects(1) => Ok(point),
             _ => Err(gone()),

@@ -6,6 +6,7 @@ use std::io::{BufWriter, Seek};
 use std::path::{Path, PathBuf};
 
 use super::change::with_session_changer;
+use super::checkpoint::check_complete;
 use super::diff::{change_name, letter};
 use super::error::CliError;
 use super::mount_events::sync_mounts;
@@ -81,6 +82,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             applied_since::check(opened.session(), opened.base_path(), point)?;
         }
     }
+    check_complete(&points.0, args.force)?;
+    check_complete(&points.1, args.force)?;
     let takes = takes(args, &ours)?;
     let spooled = tempfile::tempfile().map_err(spool_failed)?;
     let mut spool = BufWriter::new(spooled);

@@ -71,10 +71,12 @@ struct RestoreOptions {
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Go back although changes were applied to the base since, or the log does not tell.
+    /// Go back although changes were applied to the base since, or the log does not tell, or the
+    /// checkpoint is incomplete.
     ///
     /// After an apply, the base is not what the checkpoint showed through: paths that the session
-    /// had not changed at the checkpoint keep what was applied.
+    /// had not changed at the checkpoint keep what was applied. `acetate checkpoint ls` shows
+    /// which checkpoints are incomplete; a warning says what may be wrong.
     #[arg(long)]
     force: bool,
 
@@ -91,6 +93,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if args.how.yes && !args.how.json {
         // A plan, which takes longer than the restore, would be for no reader.
         check_applies(args.how.force, &opened, &to)?;
+        checkpoint::check_complete(&to, args.how.force)?;
         drop(opened);
         let (before, objects) = restore(&args.source, &to, None)?;
         // Of a plan, paths would be counted.
@@ -103,6 +106,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let plan = plan(&args.source, &args.how, &opened, &to)?;
     if plan.differences.is_empty() {
         let called = checkpoint::called(&to);
+        checkpoint::warn_if_incomplete(&to);
         output::line(format_args!("nothing differs from checkpoint {called}"));
         if args.how.json {
             print_json(&args.source, &args.how, &to, (0, None))?;
@@ -130,6 +134,7 @@ pub(super) fn without_asking(
     let opened = open(source)?;
     let to = checkpoint::find(opened.session(), checkpoint)?;
     check_applies(false, &opened, &to)?;
+    checkpoint::check_complete(&to, false)?;
     drop(opened);
     let (before, objects) = restore(source, &to, None)?;
     Ok(RestoreDone { to, before, objects })
@@ -221,6 +226,7 @@ fn go_back(
     to: &Checkpoint,
     plan: &RestorePlan,
 ) -> Result<Ending, CliError> {
+    checkpoint::check_complete(to, how.force || how.dry_run)?;
     output::tell_of_denied(&plan.denied, "compared");
     let each = each_path(&opened, &DiffOptions::default(), plan.differences.clone())?;
     let counts = ChangeCounts::of(&each);

@@ -192,6 +192,7 @@ impl PastSource {
             let mut session = open_session(path)?;
             if let Some(text) = text {
                 let found = checkpoint::find(&session, text)?;
+                checkpoint::warn_if_incomplete(&found);
                 session.show_at(&found);
                 at = Some(found);
             }

@@ -152,7 +152,16 @@ async fn restore(
 ) -> Result<Answer, Refusal> {
     let restore = RestoreRequest { to, seen, time: Time::default() };
     let done = overlay.restore(caller, restore).await;
-    done.map(|done| Answer::Restored(done.into())).map_err(of_tree_change)
+    done.map(|done| Answer::Restored(done.into())).map_err(|error| match error {
+        TreeChangeError::Fs(FsError::NoSpace) => no_room_to_restore(),
+        error => of_tree_change(error),
+    })
+}
+
+fn no_room_to_restore() -> Refusal {
+    let hint = "make room first: on the disk that holds the session, or by removing checkpoints";
+    let what = "no room for what comes back and for what goes: nothing was restored";
+    Refusal { hint: Some(hint.to_owned()), is_full: true, ..Refusal::new(what) }
 }
 
 async fn merge(

@@ -55,6 +55,31 @@ impl CheckpointKind {
 /// The label `before` of the checkpoint that `apply` makes.
 pub const BEFORE_APPLY: &str = "apply";
 
+/// Why a checkpoint does not have all of its tree: rows changed, and were not saved for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Incomplete {
+    /// Another program changed them.
+    OtherProgram,
+    /// There was no room to save them while something was removed. Nothing is saved until the next
+    /// checkpoint.
+    NoRoom,
+}
+
+impl Incomplete {
+    /// The word in `acetate_checkpoint.incomplete`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OtherProgram => "other-program",
+            Self::NoRoom => "no-room",
+        }
+    }
+
+    /// What a word means.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::OtherProgram, Self::NoRoom].into_iter().find(|one| one.as_str() == word)
+    }
+}
+
 /// A checkpoint to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewCheckpoint {
@@ -120,6 +145,8 @@ pub struct Checkpoint {
     /// How many rows are saved for it, and their size in bytes, as far as the session has counted
     /// them: those of the newest are not.
     pub saved: Option<(u64, u64)>,
+    /// Why it does not have all of its tree, if so.
+    pub incomplete: Option<Incomplete>,
 }
 
 /// Where a fork began.
@@ -211,6 +238,8 @@ pub struct CheckpointSpace {
     pub saved_bytes: u64,
     /// How much that may be.
     pub max_bytes: u64,
+    /// How many of them are incomplete.
+    pub incomplete: u64,
     /// Whether rows of a removed one are still to be handed over.
     pub has_removed: bool,
     /// The checkpoint that the bound takes next: too much is saved, and its removal frees some.
@@ -282,6 +311,7 @@ mod tests {
             last_op: 0,
             next_ino: Ino(2),
             saved: None,
+            incomplete: None,
         }
     }
 

@@ -18,8 +18,8 @@ mod usage;
 pub(crate) use checkpoint::surplus;
 pub use checkpoint::{
     BEFORE_APPLY, ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind,
-    CheckpointSpace, ForkOrigin, KEPT_CHECKPOINTS, MadeCheckpoint, NewCheckpoint, RestoreOutcome,
-    RestoreRequest, RestoredRows, RestoredTree,
+    CheckpointSpace, ForkOrigin, Incomplete, KEPT_CHECKPOINTS, MadeCheckpoint, NewCheckpoint,
+    RestoreOutcome, RestoreRequest, RestoredRows, RestoredTree,
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use original::Original;
@@ -116,6 +116,18 @@ pub trait Writer: Send {
 
     /// Rolls the batch back.
     fn abort(&mut self) -> Result<()>;
+
+    /// Whether a change that takes something away found no room in the batch, or in its commit, and
+    /// [`Writer::make_room`] may make some.
+    fn lacks_room(&self) -> bool {
+        false
+    }
+
+    /// Gives up some of what is saved for checkpoints, after such a batch was aborted; returns
+    /// whether there was any. The batch is then to be run again.
+    fn make_room(&mut self) -> Result<bool> {
+        Ok(false)
+    }
 
     /// The rows, inside a batch.
     fn txn(&mut self) -> &mut dyn WriteTxn;

@@ -41,13 +41,14 @@ pub fn plan_restore(
     Ok(RestorePlan { differences: found.all, denied: found.denied, seen })
 }
 
-/// The checkpoints after which anything changed, the newest first.
+/// The checkpoints after which anything changed, the newest first. What another program changed is
+/// not in the log.
 ///
 /// # Errors
 /// The session cannot be read.
 pub fn undo_targets(session: &Session) -> Result<Vec<Checkpoint>> {
     let mut all = checkpoints(session)?;
-    while let Some(newest) = all.last() {
+    while let Some(newest) = all.last().filter(|newest| newest.incomplete.is_none()) {
         let is_changed = session.is_changed_since(newest.last_op);
         if is_changed.map_err(|source| failed(session, source))? {
             break;

@@ -209,26 +209,72 @@ impl CommitEngine {
 
     /// Runs the operations in one transaction. After an error none of their changes is kept.
     fn commit(&mut self, batch: &mut dyn Batch, durable: bool) -> Result<(), WorkError> {
-        if !self.run_batch(batch, durable)? {
-            // No change to commit, so the file is not written.
-            self.abort()?;
-            return if durable && !self.is_synced() { self.sync() } else { Ok(()) };
+        loop {
+            if !self.run_with_room(batch, durable)? {
+                // No change to commit, so the file is not written.
+                self.abort()?;
+                return if durable && !self.is_synced() { self.sync() } else { Ok(()) };
+            }
+            self.status.commits.step();
+            let begun = Instant::now();
+            match self.writer()?.commit() {
+                Ok(()) => {
+                    self.last_sync_took =
+                        if durable { Some(begun.elapsed()) } else { self.last_sync_took };
+                    self.note_commit(durable);
+                    return Ok(());
+                }
+                Err(_) if self.lacks_room() && self.make_room(batch) => {
+                    // Nothing was committed; the batch runs again.
+                    self.status.commits.step();
+                }
+                Err(error) => return Err(self.failed("commit", error, true)),
+            }
         }
-        self.status.commits.step();
-        let begun = Instant::now();
-        if let Err(error) = self.writer()?.commit() {
-            return Err(self.failed("commit", error, true));
-        }
-        if durable {
-            self.last_sync_took = Some(begun.elapsed());
-        }
+    }
+
+    /// Records that a batch was committed.
+    fn note_commit(&mut self, durable: bool) {
         self.clean = durable;
         self.sync_due = if durable {
             None
         } else {
             self.sync_due.or_else(|| Instant::now().checked_add(self.limits.sync_interval))
         };
-        Ok(())
+    }
+
+    /// As [`CommitEngine::run_batch`]; while there is no room for what the batch takes away, makes
+    /// some and runs it again.
+    fn run_with_room(&mut self, batch: &mut dyn Batch, durable: bool) -> Result<bool, WorkError> {
+        let mut may_make = true;
+        loop {
+            let ran = self.run_batch(batch, durable);
+            if !may_make || !self.lacks_room() {
+                return ran;
+            }
+            self.abort()?;
+            // Without more room, the batch runs once more, as it is.
+            may_make = self.make_room(batch);
+        }
+    }
+
+    fn lacks_room(&self) -> bool {
+        self.writer.as_ref().is_some_and(|writer| writer.lacks_room())
+    }
+
+    /// Gives up some of what is saved for checkpoints, so that the batch can run again; returns
+    /// whether there was any. The batch's transaction has ended.
+    fn make_room(&mut self, batch: &mut dyn Batch) -> bool {
+        for at in 0..batch.len() {
+            isolate("dropping a hook", || batch.operation(at).drop_hook());
+        }
+        let Some(writer) = &mut self.writer else { return false };
+        let made = writer.make_room();
+        self.note_commit(false);
+        made.unwrap_or_else(|error| {
+            self.failed("make room", error, true);
+            false
+        })
     }
 
     /// Begins a transaction and runs the operations; returns whether any of them commits. After an

@@ -33,6 +33,7 @@ mod export;
 mod exports;
 mod exports_quota;
 mod fork;
+mod full_disk;
 mod help;
 mod hide;
 mod inspect;

@@ -189,6 +189,7 @@ pub const DAMAGE: &[&str] = &[
     "L1: UPDATE acetate_link SET hidden = 0",
     "K1: UPDATE acetate_old_fs_inode SET checkpoint = checkpoint + 7",
     "K1: DELETE FROM acetate_checkpoint",
+    "K2: UPDATE acetate_checkpoint SET incomplete = 'moon'",
     "integrity: PRAGMA writable_schema = ON;
        DELETE FROM sqlite_schema WHERE name = 'idx_kv_store_created_at'",
 ];

@@ -10,6 +10,7 @@ mod diff;
 mod export;
 mod fork;
 mod hunks;
+mod incomplete;
 mod kv;
 mod log;
 mod log_names;

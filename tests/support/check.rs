@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
 /// Each query returns the rows that break a rule, as one text each.
 const RULES: &[(&str, &str)] = &[
@@ -163,6 +163,7 @@ pub fn violations(path: &Path) -> Vec<String> {
     }
     whiteouts(&conn, &mut found);
     checkpoints(&conn, &mut found);
+    incomplete(&conn, &mut found);
     found
 }
 
@@ -180,6 +181,20 @@ fn checkpoints(conn: &Connection, found: &mut Vec<String>) {
         let lost: i64 = conn.query_row(&lost, [], |row| row.get(0)).unwrap();
         if lost > 0 {
             found.push(format!("K1 saved rows have a checkpoint: {lost} of {table} have none"));
+        }
+    }
+}
+
+/// K2: what makes a checkpoint incomplete is known.
+fn incomplete(conn: &Connection, found: &mut Vec<String>) {
+    let of_table = "SELECT sql FROM sqlite_master WHERE name = 'acetate_checkpoint'";
+    let sql: Option<String> = conn.query_row(of_table, [], |row| row.get(0)).optional().unwrap();
+    if sql.is_some_and(|sql| sql.contains("incomplete")) {
+        let unknown = "SELECT count(*) FROM acetate_checkpoint
+             WHERE incomplete NOT IN ('other-program', 'no-room')";
+        let unknown: i64 = conn.query_row(unknown, [], |row| row.get(0)).unwrap();
+        if unknown > 0 {
+            found.push(format!("K2 {unknown} checkpoints are incomplete for unknown reasons"));
         }
     }
 }

@@ -189,6 +189,14 @@ impl Writer for FaultyWriter {
         self.faults.call(AFTER_COMMIT)
     }
 
+    fn lacks_room(&self) -> bool {
+        self.inner.borrow().lacks_room()
+    }
+
+    fn make_room(&mut self) -> Result<bool> {
+        self.inner.get_mut().make_room()
+    }
+
     fn txn(&mut self) -> &mut dyn WriteTxn {
         self
     }

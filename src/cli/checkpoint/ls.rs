@@ -9,16 +9,17 @@ use crate::cli::applied_since::AppliedSince;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
-use crate::delta::CheckpointSpace;
 use crate::delta::sqlite::ListedCheckpoint;
+use crate::delta::{CheckpointSpace, Incomplete};
 use crate::inspect::checkpoint::{checkpoint_space, list_checkpoints};
 use crate::inspect::opened::open_session;
 
 /// List the checkpoints of a session, the oldest first.
 ///
 /// For each: its id, when it was made, its kind, how many paths changed since the one before it,
-/// the space of what is kept for it alone, its name and labels, and whether changes were applied to
-/// the base since. Exits with 1 if there are none.
+/// the space of what is kept for it alone, its name and labels, whether changes were applied to the
+/// base since, and whether it is incomplete: then `acetate restore` needs --force, and says what may
+/// be wrong. Exits with 1 if there are none.
 /// `acetate status` shows what all of them take, and how much that may be.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -27,7 +28,8 @@ pub(in crate::cli) struct Args {
     session: PathBuf,
 
     /// Print a JSON object for each: id, name, kind, time, labels, last_op, changed_paths,
-    /// saved_rows, saved_bytes, applied_since (to the base; null if that is not known).
+    /// saved_rows, saved_bytes, applied_since (to the base; null if that is not known), incomplete
+    /// (null, or other-program, no-room).
     #[arg(long)]
     json: bool,
 }
@@ -60,7 +62,7 @@ fn line(listed: &ListedCheckpoint, applied: AppliedSince) -> String {
     let labels = checkpoint.labels.iter();
     let labels: Vec<_> = labels.map(|(key, value)| format!("  {key}={value}")).collect();
     format!(
-        "{:>6}  {}  {:<6}  {:>12}  {:>9}{}{}{}",
+        "{:>6}  {}  {:<6}  {:>12}  {:>9}{}{}{}{}",
         checkpoint.id.0,
         text::time_millis(checkpoint.time),
         checkpoint.kind.as_str(),
@@ -69,6 +71,7 @@ fn line(listed: &ListedCheckpoint, applied: AppliedSince) -> String {
         name.unwrap_or_default(),
         text::printable(&labels.concat()),
         if applied == AppliedSince::Yes { "  (before an apply)" } else { "" },
+        if checkpoint.incomplete.is_some() { "  incomplete" } else { "" },
     )
 }
 
@@ -87,5 +90,6 @@ pub(in crate::cli) fn json(listed: &ListedCheckpoint, applied: AppliedSince) -> 
     json.insert("saved_rows".to_owned(), (*saved_rows).into());
     json.insert("saved_bytes".to_owned(), (*saved_bytes).into());
     json.insert("applied_since".to_owned(), applied.json().into());
+    json.insert("incomplete".to_owned(), checkpoint.incomplete.map(Incomplete::as_str).into());
     json
 }

@@ -2,6 +2,7 @@
 
 pub(super) mod before_step;
 mod create;
+mod incomplete;
 mod ls;
 mod prune;
 mod rm;
@@ -24,6 +25,7 @@ use crate::inspect::InspectError;
 use crate::inspect::checkpoint::{find_checkpoint, nearest};
 use crate::vfs::Time;
 pub(super) use create::create;
+pub(super) use incomplete::{check_complete, warn_if_incomplete};
 pub(super) use ls::json;
 
 /// Make, list and remove checkpoints of a session.
@@ -122,7 +124,11 @@ pub(super) fn space_words(space: CheckpointSpace) -> String {
         true => "; removing an automatic one frees nothing (acetate checkpoint rm)",
         false => "",
     };
-    format!("{count}, {saved} saved for them, of at most {most}{stuck}")
+    let incomplete = match space.incomplete {
+        0 => String::new(),
+        count => format!("; {count} incomplete"),
+    };
+    format!("{count}, {saved} saved for them, of at most {most}{stuck}{incomplete}")
 }
 
 /// The same as JSON.
@@ -132,6 +138,7 @@ pub(super) fn space_json(space: CheckpointSpace) -> Value {
         "saved_bytes": space.saved_bytes,
         "max_bytes": space.max_bytes,
         "is_stuck": space.is_stuck(),
+        "incomplete": space.incomplete,
     })
 }
 

@@ -12,7 +12,8 @@ use super::file::connect::{self, Role};
 use super::file::disk;
 use super::file::session::{OpenMode, Session, open_read_only};
 use super::txn::reader::SqliteReader;
-use super::txn::writer::{SqliteWriter, WriterToken};
+use super::txn::writer::SqliteWriter;
+use super::txn::writer_token::WriterToken;
 
 impl Session {
     /// Opens a connection for reading.

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::delta::{Result, StoreError};
 
-use crate::delta::sqlite::table::{checkpoint, old_rows, value};
+use crate::delta::sqlite::table::{checkpoint, incomplete, old_rows, value};
 use crate::wal_shim;
 
 /// How long a connection waits for another program's write lock.
@@ -112,6 +112,7 @@ pub fn prepare_to_write(conn: &Connection) -> Result<()> {
     // writer.rs).
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     if checkpoint::any(conn)? {
+        incomplete::add_column(conn)?;
         old_rows::watch(conn)?;
     }
     set_full(conn, true)

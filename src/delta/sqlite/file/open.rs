@@ -16,7 +16,7 @@ use super::host::Host;
 use super::lock::SessionLock;
 use super::session::{OpenMode, Session, open_read_only};
 use super::{epoch, probe};
-use crate::delta::sqlite::table::{dentry, inode, meta, op, schema};
+use crate::delta::sqlite::table::{dentry, inode, meta, op, schema, tree_sum};
 
 impl Session {
     /// Opens the session file `path`.
@@ -127,6 +127,7 @@ fn prepare(path: &Path, host: &Host) -> Result<OpenedFile> {
         config::found(&transaction, host)?;
         inode::recount(&transaction)?;
     }
+    tree_sum::compare(&transaction)?;
     recount_if_foreign(&transaction)?;
     require_root(&transaction)?;
     let late_op = epoch::late_op(&transaction)?;

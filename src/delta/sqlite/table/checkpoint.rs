@@ -10,7 +10,7 @@ use crate::delta::{Checkpoint, CheckpointId, CheckpointKind, Ino, NewCheckpoint,
 use crate::vfs::Time;
 
 use super::removed_checkpoints::{self, REMOVED};
-use super::{checkpoint_keep, checkpoint_space, meta, old_rows, schema, value};
+use super::{checkpoint_keep, checkpoint_space, incomplete, meta, old_rows, schema, value};
 
 const TABLE: &str = "
 CREATE TABLE IF NOT EXISTS acetate_checkpoint (
@@ -23,11 +23,18 @@ CREATE TABLE IF NOT EXISTS acetate_checkpoint (
   last_op INTEGER NOT NULL,
   next_ino INTEGER NOT NULL,
   saved_rows INTEGER,
-  saved_bytes INTEGER
+  saved_bytes INTEGER,
+  incomplete TEXT
 )";
 
 const COLUMNS: &str =
     "id, name, kind, time, time_nsec, labels, last_op, next_ino, saved_rows, saved_bytes";
+
+/// The columns, as far as the table has them: earlier versions lack the last one.
+fn columns(conn: &Connection) -> Result<String> {
+    let last = if incomplete::has_column(conn)? { "incomplete" } else { "NULL" };
+    Ok(format!("{COLUMNS}, {last}"))
+}
 
 /// Whether the session has, or had, a checkpoint.
 pub fn is_used(conn: &Connection) -> Result<bool> {
@@ -49,6 +56,7 @@ pub fn has_name(conn: &Connection, name: Option<&str>) -> Result<bool> {
 /// Creates the tables, if they are missing, in the caller's transaction.
 pub fn create_tables(conn: &Connection) -> Result<()> {
     conn.execute_batch(TABLE)?;
+    incomplete::add_column(conn)?;
     old_rows::create(conn)
 }
 
@@ -75,7 +83,8 @@ pub fn insert(conn: &Connection, new: &NewCheckpoint, next_ino: Ino) -> Result<C
     ])?;
     let NewCheckpoint { name, kind, labels, time, reuses: _, needed: _ } = new.clone();
     let id = CheckpointId(id);
-    Ok(Checkpoint { id, name, kind, time, labels, last_op, next_ino, saved: None })
+    let (saved, incomplete) = (None, None);
+    Ok(Checkpoint { id, name, kind, time, labels, last_op, next_ino, saved, incomplete })
 }
 
 /// Whether rows of the log after `last_op` were deleted.
@@ -90,13 +99,15 @@ pub fn is_changed_since(conn: &Connection, seen: i64) -> Result<bool> {
     Ok(schema::has_table(conn, "acetate_op")? && conn.prepare_cached(later)?.exists([seen])?)
 }
 
-/// The newest checkpoint, if nothing changed since. Without a log, it is not known whether anything
-/// changed.
+/// The newest checkpoint, if it is complete, and nothing changed since. Without a log, it is not
+/// known whether anything changed.
 pub fn unchanged(conn: &Connection) -> Result<Option<Checkpoint>> {
     if !schema::has_table(conn, "acetate_op")? {
         return Ok(None);
     }
-    let Some(newest) = newest(conn)? else { return Ok(None) };
+    let Some(newest) = newest(conn)?.filter(|newest| newest.incomplete.is_none()) else {
+        return Ok(None);
+    };
     let is_changed = is_changed_since(conn, newest.last_op)? || is_cut(conn, newest.last_op)?;
     Ok((!is_changed).then_some(newest))
 }
@@ -146,6 +157,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Checkpoint> {
         last_op: row.get(6)?,
         next_ino: Ino(value::unsigned(row, 7)?),
         saved,
+        incomplete: incomplete::read(row.get_ref(10)?),
     })
 }
 
@@ -154,7 +166,8 @@ pub fn all(conn: &Connection) -> Result<Vec<Checkpoint>> {
     if !is_used(conn)? {
         return Ok(Vec::new());
     }
-    let sql = format!("SELECT {COLUMNS} FROM acetate_checkpoint WHERE kind <> ?1 ORDER BY id");
+    let columns = columns(conn)?;
+    let sql = format!("SELECT {columns} FROM acetate_checkpoint WHERE kind <> ?1 ORDER BY id");
     let mut statement = conn.prepare_cached(&sql)?;
     let all = statement.query_map([REMOVED], read)?;
     Ok(all.collect::<rusqlite::Result<_>>()?)
@@ -165,8 +178,9 @@ fn newest(conn: &Connection) -> Result<Option<Checkpoint>> {
     if !is_used(conn)? {
         return Ok(None);
     }
+    let columns = columns(conn)?;
     let sql = format!(
-        "SELECT {COLUMNS} FROM acetate_checkpoint WHERE kind <> ?1 ORDER BY id DESC LIMIT 1"
+        "SELECT {columns} FROM acetate_checkpoint WHERE kind <> ?1 ORDER BY id DESC LIMIT 1"
     );
     Ok(conn.prepare_cached(&sql)?.query_row([REMOVED], read).optional()?)
 }
@@ -176,7 +190,8 @@ pub fn get(conn: &Connection, id: CheckpointId) -> Result<Option<Checkpoint>> {
     if !is_used(conn)? {
         return Ok(None);
     }
-    let sql = format!("SELECT {COLUMNS} FROM acetate_checkpoint WHERE id = ?1 AND kind <> ?2");
+    let columns = columns(conn)?;
+    let sql = format!("SELECT {columns} FROM acetate_checkpoint WHERE id = ?1 AND kind <> ?2");
     Ok(conn.prepare_cached(&sql)?.query_row(params![id.0, REMOVED], read).optional()?)
 }
 

@@ -41,7 +41,15 @@ pub fn get(conn: &Connection) -> Result<Option<CheckpointSpace>> {
         false => None,
     };
     let checkpoints = all.len() as u64;
-    Ok(Some(CheckpointSpace { checkpoints, saved_bytes, max_bytes, has_removed, removable }))
+    let incomplete = all.iter().filter(|one| one.incomplete.is_some()).count() as u64;
+    Ok(Some(CheckpointSpace {
+        checkpoints,
+        saved_bytes,
+        max_bytes,
+        incomplete,
+        has_removed,
+        removable,
+    }))
 }
 
 /// The size of the file's pages that are not free.

@@ -79,6 +79,10 @@ pub const RESTORED_TO: &str = "restored_to";
 /// The checkpoint of the tree before the last restore.
 pub const RESTORED_FROM: &str = "restored_from";
 
+/// A sum over the tree's rows at the last clean close, if there was a checkpoint, and the last row
+/// of `acetate_op` then.
+pub(super) const TREE_SUM: &str = "tree_sum";
+
 /// 1 if `acetate_past` has the needed facts of all rows deleted from the audit log.
 pub(super) const AUDIT_KEPT: &str = "audit_kept";
 

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::delta::{CheckpointId, Ino, Result};
 
+use super::incomplete::IS_SAVING;
 use super::{old_rows, schema, value};
 
 pub(super) const TABLE: &str = "acetate_old_piece";
@@ -37,6 +38,12 @@ pub(super) fn create(conn: &Connection) -> Result<()> {
     old_rows::index(conn, TABLE, "ino, chunk_index, piece")
 }
 
+/// Upper bound of what is saved for a write of `bytes` bytes, in bytes; only a write that moves the
+/// end of a file may save more of its last chunk.
+pub fn most_bytes(bytes: usize) -> usize {
+    bytes.next_multiple_of(PIECE_BYTES).saturating_add(PIECE_BYTES)
+}
+
 /// Saves the pieces of a chunk from byte `from` to before `to`, unless they or the whole chunk are
 /// saved already, for the newest checkpoint at which the file was.
 pub fn save(
@@ -44,12 +51,11 @@ pub fn save(
     chunk: &ChangedChunk<'_, '_>,
     (from, to): (usize, usize),
 ) -> Result<()> {
-    let mut newest = conn.prepare_cached(
-        "SELECT c.id FROM acetate_checkpoint c
-         WHERE c.id = (SELECT max(id) FROM acetate_checkpoint) AND c.next_ino > ?1
+    let mut newest = conn.prepare_cached(&format!(
+        "SELECT c.id FROM acetate_checkpoint c WHERE {IS_SAVING} AND c.next_ino > ?1
            AND NOT EXISTS (SELECT 1 FROM acetate_old_fs_data o
-             WHERE o.ino = ?1 AND o.chunk_index = ?2 AND o.checkpoint = c.id)",
-    )?;
+             WHERE o.ino = ?1 AND o.chunk_index = ?2 AND o.checkpoint = c.id)"
+    ))?;
     let key = params![chunk.ino, chunk.index.cast_signed()];
     let Some(id) = newest.query_row(key, |row| row.get::<_, i64>(0)).optional()? else {
         return Ok(());

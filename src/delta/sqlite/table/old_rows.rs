@@ -15,6 +15,7 @@ use rusqlite::{Connection, params};
 use crate::delta::{ChangedRows, Checkpoint, CheckpointId, Ino, MergedPath, Result};
 use crate::vfs::Name;
 
+use super::incomplete::IS_SAVING;
 use super::{old_pieces, schema, value};
 
 /// A table whose rows make up the tree.
@@ -79,13 +80,13 @@ const LAST_FEW: u32 = 16;
 const NO_PIECES: &str = "AND NOT EXISTS (SELECT 1 FROM temp.whole_chunk w
      WHERE w.ino = m.ino AND w.chunk_index = m.chunk_index)";
 
-/// The newest checkpoint, as the triggers see it.
-const NEWEST: &str = "acetate_checkpoint c WHERE c.id = (SELECT max(id) FROM acetate_checkpoint)";
-
-/// The same for content: none while no content is saved.
-const NEWEST_OF_CONTENT: &str =
-    "acetate_checkpoint c WHERE c.id = (SELECT max(id) FROM acetate_checkpoint)
-     AND NOT EXISTS (SELECT 1 FROM temp.old_unsaved)";
+/// The newest checkpoint, as the triggers see it; none if nothing is saved for it.
+fn newest(of: &str) -> String {
+    // None for content while no content is saved.
+    let content = " AND NOT EXISTS (SELECT 1 FROM temp.old_unsaved)";
+    let condition = if of == CONTENT { content } else { "" };
+    format!("acetate_checkpoint c WHERE {IS_SAVING}{condition}")
+}
 
 impl TreeTable {
     /// The name of the table with the old rows.
@@ -145,7 +146,7 @@ impl TreeTable {
     fn watch(&self, conn: &Connection) -> Result<()> {
         let (name, old, key) = (self.name, self.old(), self.key.join(", "));
         let columns = self.names();
-        let newest = if name == CONTENT { NEWEST_OF_CONTENT } else { NEWEST };
+        let newest = newest(name);
         // A large value is read from the table, where the row still is before the change.
         let (time, from, rows) = match self.large {
             Some(_) => ("BEFORE", format!("{name} t, "), of("t", &columns)),

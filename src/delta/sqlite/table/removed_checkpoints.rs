@@ -85,7 +85,7 @@ pub(super) fn before(conn: &Connection, id: CheckpointId) -> Result<Option<(Chec
 }
 
 /// Whether removing a checkpoint frees any saved row; not if the one before needs them all.
-pub(super) fn frees_any(conn: &Connection, id: CheckpointId) -> Result<bool> {
+pub fn frees_any(conn: &Connection, id: CheckpointId) -> Result<bool> {
     let to = before(conn, id)?;
     for SavedTable { old, is_surplus, .. } in tables() {
         let sql = match to {

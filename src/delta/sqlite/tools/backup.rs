@@ -17,7 +17,7 @@ use crate::delta::sqlite::file::error::OpenError;
 use crate::delta::sqlite::file::host::Host;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::file::{config, epoch};
-use crate::delta::sqlite::table::{dentry, meta, schema};
+use crate::delta::sqlite::table::{dentry, meta, schema, tree_sum};
 use crate::delta::sqlite::wal::schedule;
 
 /// Pages copied between two progress reports.
@@ -140,6 +140,7 @@ fn identify(copy: &Path, host: &Host) -> Result<Option<String>> {
         // (invariant M4).
         meta::put(&transaction, meta::CLEAN, 1)?;
         meta::put(&transaction, meta::LAST_DENTRY, dentry::last_id(&transaction)?)?;
+        tree_sum::store(&transaction)?;
     }
     // The original's last calls cannot be retransmitted to the copy.
     meta::delete(&transaction, meta::LATE_OP)?;

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use rusqlite::Connection;
+
 use super::steps_back::{MAX_ROWS, each_path};
 use crate::delta::sqlite::file::connect::companion_path;
 use crate::delta::sqlite::file::disk;
@@ -9,10 +11,10 @@ use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::table::applies_since::AppliesSince;
 use crate::delta::sqlite::table::restore_rows::RestoreRows;
 use crate::delta::sqlite::table::{
-    checkpoint, checkpoint_keep, checkpoint_space, old_rows, schema,
+    checkpoint, checkpoint_keep, checkpoint_space, old_rows, schema, tree_sum,
 };
 use crate::delta::{
-    ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, CheckpointSpace, Result,
+    ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, CheckpointSpace, Incomplete, Result,
 };
 
 /// What stays free besides, in bytes: the disk's reserve for deleting, and the tables of a first
@@ -36,13 +38,24 @@ pub struct ListedCheckpoint {
     pub saved_bytes: u64,
 }
 
+/// The checkpoints, the oldest first; incomplete as they would be if the session were opened.
+fn all(conn: &Connection) -> Result<Vec<Checkpoint>> {
+    let mut all = checkpoint::all(conn)?;
+    if tree_sum::is_foreign(conn)? {
+        for one in &mut all {
+            one.incomplete.get_or_insert(Incomplete::OtherProgram);
+        }
+    }
+    Ok(all)
+}
+
 impl Session {
     /// The checkpoints, the oldest first.
     ///
     /// # Errors
     /// The session cannot be read.
     pub fn checkpoints(&self) -> Result<Vec<Checkpoint>> {
-        checkpoint::all(&open_read_only(&self.path)?)
+        all(&open_read_only(&self.path)?)
     }
 
     /// A checkpoint.
@@ -50,7 +63,8 @@ impl Session {
     /// # Errors
     /// The session cannot be read.
     pub fn checkpoint(&self, id: CheckpointId) -> Result<Option<Checkpoint>> {
-        checkpoint::get(&open_read_only(&self.path)?, id)
+        let all = self.checkpoints()?;
+        Ok(all.into_iter().find(|one| one.id == id))
     }
 
     /// The automatic checkpoints that the session keeps.
@@ -68,7 +82,12 @@ impl Session {
     pub fn checkpoint_space(&self) -> Result<Option<CheckpointSpace>> {
         let conn = open_read_only(&self.path)?;
         let snapshot = conn.unchecked_transaction()?;
-        checkpoint_space::get(&snapshot)
+        let is_foreign = tree_sum::is_foreign(&snapshot)?;
+        let space = checkpoint_space::get(&snapshot)?;
+        Ok(space.map(|space| match is_foreign {
+            true => CheckpointSpace { incomplete: space.checkpoints, ..space },
+            false => space,
+        }))
     }
 
     /// Stores which automatic checkpoints the session keeps. Call before the writer is opened.
@@ -134,7 +153,7 @@ impl Session {
     pub fn list_checkpoints(&self) -> Result<Vec<ListedCheckpoint>> {
         let conn = open_read_only(&self.path)?;
         let snapshot = conn.unchecked_transaction()?;
-        let all = checkpoint::all(&snapshot)?;
+        let all = all(&snapshot)?;
         let restores = RestoreRows::load(&snapshot)?;
         let has_log = schema::has_table(&snapshot, "acetate_op")?;
         let oldest = all.first().map_or(0, |oldest| oldest.last_op);

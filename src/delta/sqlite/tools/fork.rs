@@ -26,7 +26,7 @@ use crate::delta::sqlite::file::host::Host;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::table::{
     checkpoint, copy_up, dentry, dentry_ids, inode, inode_numbers, meta, old_rows, past, prune,
-    schema, value,
+    schema, tree_sum, value,
 };
 use crate::delta::sqlite::wal::schedule;
 
@@ -138,6 +138,7 @@ fn fill(
         needed: None,
     };
     checkpoint::insert(&transaction, &first, at.next_ino)?;
+    tree_sum::store(&transaction)?;
     transaction.commit()?;
     connect::prepare_to_write(&conn)?;
     schedule::checkpoint(&conn, "TRUNCATE")?;

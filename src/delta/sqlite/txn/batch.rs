@@ -11,6 +11,7 @@ use crate::delta::{
 use crate::vfs::{FileId, Name, Time};
 
 use super::negative_cache::NegativeCache;
+use super::saved_room::SavedRoom;
 use super::snapshot::Snapshot;
 use crate::delta::sqlite::table::audit_bound::{self, AuditBound};
 use crate::delta::sqlite::table::chunk::Chunks;
@@ -19,8 +20,8 @@ use crate::delta::sqlite::table::inode_numbers::InodeNumbers;
 use crate::delta::sqlite::table::old_restore::{self, RestoreNeeds};
 use crate::delta::sqlite::table::op::{ClientTexts, LastAuditRow};
 use crate::delta::sqlite::table::{
-    checkpoint, checkpoint_space, copy_up, dentry, inode, link, old_rows, opaque, origin, original,
-    prune, quota, redirect, removed_checkpoints, symlink, whiteout,
+    checkpoint, checkpoint_space, copy_up, dentry, inode, link, old_pieces, old_rows, opaque,
+    origin, original, prune, quota, redirect, removed_checkpoints, symlink, whiteout,
 };
 use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
 
@@ -54,6 +55,8 @@ pub(super) struct OpenBatch {
     pub disk_reserve: DiskReserve,
     /// Whether the session has a checkpoint; `None` if that has to be asked.
     pub has_checkpoint: Option<bool>,
+    /// What the batch needs room for.
+    pub saved_room: SavedRoom,
     /// Whether the current operation has changed anything, or tried to.
     pub has_changed: bool,
     /// Whether an earlier operation of the batch has.
@@ -90,6 +93,7 @@ impl OpenBatch {
 
     pub(super) fn begin(&mut self) {
         self.failure = None;
+        self.saved_room = SavedRoom::default();
         self.disk_reserve.begin();
         self.audit_bound.begin_batch();
         self.begin_operation();
@@ -99,6 +103,7 @@ impl OpenBatch {
     pub(super) fn begin_operation(&mut self) {
         self.growth = self.growth.map(|_| UsageDelta::default());
         self.audit_bound.begin_operation();
+        self.saved_room.begin_operation();
         self.had_changed |= self.has_changed;
         self.has_changed = false;
     }
@@ -108,7 +113,7 @@ impl OpenBatch {
         self.has_changed || self.had_changed
     }
 
-    fn has_checkpoint(&mut self) -> Result<bool> {
+    pub(super) fn has_checkpoint(&mut self) -> Result<bool> {
         if let Some(known) = self.has_checkpoint {
             return Ok(known);
         }
@@ -181,6 +186,7 @@ impl OpenBatch {
         self.has_changed = true;
         let result = change(&self.conn);
         if let Err(error) = &result {
+            self.saved_room.note(error);
             self.failure = Some(error.clone());
         }
         result
@@ -201,6 +207,7 @@ impl WriteTxn for OpenBatch {
 
     fn delete_inode(&mut self, ino: Ino) -> Result<()> {
         let used = self.usage_before(ino)?;
+        self.require_saved_room(ino, None, 0)?;
         self.change(|conn| inode::delete(conn, ino))?;
         self.count(used, Usage::default());
         Ok(())
@@ -223,13 +230,15 @@ impl WriteTxn for OpenBatch {
 
     fn delete_dentry(&mut self, parent: Ino, name: &Name) -> Result<()> {
         let may_be_blob = self.negative.may_have_blobs(&self.conn, parent)?;
+        self.saved_room.removes();
         self.change(|conn| dentry::delete(conn, parent, name, may_be_blob))
     }
 
     fn write_data(&mut self, inode: &mut InodeRow, offset: u64, data: &[u8]) -> Result<()> {
         let (chunk_bytes, is_ours) = (self.chunk_bytes, self.numbers.is_ours(inode.ino));
         let saves = self.has_checkpoint()?;
-        self.disk_reserve.add(&self.conn, data.len())?;
+        let saved = if saves { old_pieces::most_bytes(data.len()) } else { 0 };
+        self.disk_reserve.add(&self.conn, data.len().saturating_add(saved))?;
         self.change(|conn| {
             let chunks = Chunks::to_change(conn, inode.ino, chunk_bytes, is_ours);
             chunks.saving_pieces(saves).write(inode, offset, data)
@@ -238,6 +247,9 @@ impl WriteTxn for OpenBatch {
 
     fn truncate(&mut self, inode: &mut InodeRow, size: u64) -> Result<()> {
         let (chunk_bytes, is_ours) = (self.chunk_bytes, self.numbers.is_ours(inode.ino));
+        if size < inode.size {
+            self.require_saved_room(inode.ino, Some(inode.size - size), size)?;
+        }
         self.change(|conn| {
             Chunks::to_change(conn, inode.ino, chunk_bytes, is_ours).truncate(inode, size)
         })
@@ -400,6 +412,7 @@ impl WriteTxn for OpenBatch {
         let before = self.create_safety_checkpoint(restore)?;
         let usage = self.counted_usage()?;
         self.has_changed = true;
+        self.saved_room.restores(to.id);
         let (conn, dentry_ids, disk) = (&self.conn, &mut self.dentry_ids, &mut self.disk_reserve);
         let mut needs = RestoreNeeds {
             allocate_id: &mut || dentry_ids.allocate(conn),
@@ -408,6 +421,7 @@ impl WriteTxn for OpenBatch {
         let rows = old_restore::restore(conn, &to, restore.time, &mut needs);
         let rows = rows.and_then(|rows| copy_up::narrow(conn, self.chunk_bytes).map(|()| rows));
         if let Err(error) = &rows {
+            self.saved_room.note(error);
             self.failure = Some(error.clone());
         }
         let rows = rows?;

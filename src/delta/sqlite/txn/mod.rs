@@ -3,5 +3,7 @@
 pub mod batch;
 pub mod negative_cache;
 pub mod reader;
+mod saved_room;
 pub mod snapshot;
 pub mod writer;
+pub mod writer_token;

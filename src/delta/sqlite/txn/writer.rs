@@ -23,7 +23,7 @@
 //! and the next one repeats it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
@@ -34,6 +34,8 @@ use crate::delta::{
 
 use super::batch::OpenBatch;
 use super::negative_cache::NegativeCache;
+use super::saved_room::SavedRoom;
+use super::writer_token::WriterToken;
 use crate::delta::sqlite::file::connect::BUSY_WAIT;
 use crate::delta::sqlite::file::lock::SessionLock;
 use crate::delta::sqlite::file::session::{OpenMode, Session};
@@ -42,33 +44,14 @@ use crate::delta::sqlite::table::audit_bound::AuditBound;
 use crate::delta::sqlite::table::dentry_ids::DentryIds;
 use crate::delta::sqlite::table::inode_numbers::{self, InodeNumbers};
 use crate::delta::sqlite::table::op::{ClientTexts, LastAuditRow};
-use crate::delta::sqlite::table::{dentry, meta, quota};
+use crate::delta::sqlite::table::{dentry, meta, quota, tree_sum};
 use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
 use crate::delta::sqlite::wal::schedule::{self, Wal};
 use crate::wal_shim;
 
-/// Exclusive right to be the session's writer.
-pub struct WriterToken(Arc<AtomicBool>);
-
-impl WriterToken {
-    /// Takes the token; fails if another writer holds it.
-    pub fn take(writing: &Arc<AtomicBool>) -> Result<Self> {
-        if writing.swap(true, Ordering::AcqRel) {
-            return Err(StoreError::busy("its writer is open already"));
-        }
-        Ok(Self(Arc::clone(writing)))
-    }
-}
-
-impl Drop for WriterToken {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
-
 /// The writing connection.
 pub struct SqliteWriter {
-    batch: OpenBatch,
+    pub(super) batch: OpenBatch,
     epoch: Arc<AtomicU64>,
     boot_id: Option<String>,
     read_only: bool,
@@ -123,6 +106,7 @@ impl SqliteWriter {
                 clients: ClientTexts::new(),
                 audit_bound: AuditBound::default(),
                 has_checkpoint: None,
+                saved_room: SavedRoom::default(),
                 disk_reserve: DiskReserve::of(&session.path, session.memory.clone()),
                 has_changed: false,
                 had_changed: false,
@@ -192,6 +176,7 @@ impl SqliteWriter {
         let boot_id = self.boot_id.clone().unwrap_or_default();
         self.in_synced(|conn| {
             meta::put(conn, meta::CLEAN, 0)?;
+            tree_sum::forget(conn)?;
             meta::put(conn, meta::BOOT_ID, boot_id)?;
             mark.map_or(Ok(()), |mark| inode_numbers::put_mark(conn, mark))
         })?;
@@ -366,6 +351,7 @@ impl Writer for SqliteWriter {
         }
         if let Err(error) = self.before_commit().and_then(|()| self.run_commit()) {
             self.undo();
+            self.batch.saved_room.note_commit(&error);
             if error.kind == StoreErrorKind::Full {
                 // A checkpoint may let the WAL restart, if the database has space: deleting must
                 // work.
@@ -395,6 +381,14 @@ impl Writer for SqliteWriter {
 
     fn txn(&mut self) -> &mut dyn WriteTxn {
         &mut self.batch
+    }
+
+    fn lacks_room(&self) -> bool {
+        self.could_make_room()
+    }
+
+    fn make_room(&mut self) -> Result<bool> {
+        self.take_room_step()
     }
 
     fn poison(&self) -> Poison {
@@ -483,6 +477,7 @@ impl Writer for SqliteWriter {
                 meta::put(conn, meta::CLEAN, 1)?;
                 meta::put(conn, meta::NEXT_INO, mark.cast_signed())?;
                 meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)?;
+                tree_sum::store(conn)?;
                 // After a clean close, the next run cannot derive this from `clean`.
                 late_op.map_or(Ok(()), |last| meta::put(conn, meta::LATE_OP, last))
             })?;

@@ -114,14 +114,42 @@ impl DiskReserve {
         // Bytes added until the next query also grow the database. Pages are not filled completely.
         let coming = with_waste(bytes.saturating_add(STEP_BYTES));
         let unwritten = with_waste(added).min(MAX_UNWRITTEN_BYTES);
-        let reserved = if self.is_in_memory() { MEMORY_RESERVED_BYTES } else { RESERVED_BYTES };
-        let needed = unwritten.saturating_add(coming).saturating_add(reserved);
+        let needed = unwritten.saturating_add(coming).saturating_add(self.reserved());
         if self.ask(conn)?.is_some_and(|spare| spare < needed) {
             self.forget();
             return Err(StoreError::full("what is left is reserved for deleting"));
         }
         self.added = added;
         Ok(())
+    }
+
+    /// Whether `bytes` of content that a change removes can be saved for a checkpoint without
+    /// reserved space, and counts them if so. They only need room in the WAL: in the database, they
+    /// take the place of what is removed.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn can_save(&mut self, conn: &Connection, bytes: u64) -> Result<bool> {
+        let spare = match self.still_known(bytes) {
+            Some(known) => known.spare.map(|spare| spare.saturating_sub(known.added)),
+            None => self.ask(conn)?,
+        };
+        let unwritten = with_waste(self.added).min(MAX_UNWRITTEN_BYTES);
+        let needed = unwritten.saturating_add(with_waste(bytes)).saturating_add(self.reserved());
+        if spare.is_some_and(|spare| spare < needed) {
+            self.forget();
+            return Ok(false);
+        }
+        self.added = self.added.saturating_add(bytes);
+        if let Some(known) = &mut self.known {
+            known.added += bytes;
+        }
+        Ok(true)
+    }
+
+    /// Space that only deletions, syncs and the like may use, in bytes.
+    fn reserved(&self) -> u64 {
+        if self.is_in_memory() { MEMORY_RESERVED_BYTES } else { RESERVED_BYTES }
     }
 
     /// Whether the free space is so low that the WAL should be truncated.

@@ -1,4 +1,5 @@
-//! K1: rows saved for checkpoints, as far as the file alone shows violations; their format (M1).
+//! K1: rows saved for checkpoints, as far as the file alone shows violations; K2: which checkpoints
+//! are incomplete; their format (M1).
 
 use rusqlite::types::Value;
 
@@ -6,7 +7,7 @@ use crate::delta::Result;
 
 use super::CheckedFile;
 use super::found::{BreachSubject, RuleFindings};
-use crate::delta::sqlite::table::{checkpoint, meta, old_rows};
+use crate::delta::sqlite::table::{checkpoint, incomplete, meta, old_rows};
 
 pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Result<()> {
     if checkpoint::is_used(subject.conn)? {
@@ -18,6 +19,10 @@ pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Resu
         for (table, id) in old_rows::without_checkpoint(subject.conn)? {
             let what = format!("{table} has rows of the checkpoint {id}, which does not exist");
             found.add("K1", BreachSubject::Session, what);
+        }
+        for (id, word) in incomplete::unknown(subject.conn)? {
+            let what = format!("the checkpoint {id} is incomplete for an unknown reason: {word}");
+            found.add("K2", BreachSubject::Session, what);
         }
     }
     Ok(())

@@ -23,7 +23,7 @@ use crate::delta::sqlite::file::lock::SessionLock;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::file::{config, create, epoch, probe};
 use crate::delta::sqlite::table::schema::SPEC_VERSION;
-use crate::delta::sqlite::table::{chunk, dentry, inode, meta, schema};
+use crate::delta::sqlite::table::{chunk, dentry, inode, meta, schema, tree_sum};
 use crate::delta::sqlite::tools::backup;
 use crate::delta::sqlite::tools::check::{Broken, CheckOptions};
 use crate::delta::sqlite::tools::new_file::SessionCopy;
@@ -180,6 +180,7 @@ fn carry_out(conn: &Connection, plan: &MigrationPlan, host: &Host) -> Result<()>
     conn.pragma_update(None, "application_id", create::APPLICATION_ID)?;
     if epoch::is_clean(conn)? {
         meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)?;
+        tree_sum::store(conn)?;
     }
     Ok(())
 }

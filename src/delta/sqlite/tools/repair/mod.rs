@@ -24,7 +24,7 @@ use crate::delta::sqlite::file::host::Host;
 use crate::delta::sqlite::file::lock::SessionLock;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::file::{config, epoch, probe};
-use crate::delta::sqlite::table::{chunk, dentry, inode, meta, schema};
+use crate::delta::sqlite::table::{chunk, dentry, inode, meta, schema, tree_sum};
 use crate::delta::sqlite::tools::backup;
 use crate::delta::sqlite::tools::check::{CheckOptions, INTEGRITY};
 use crate::delta::sqlite::tools::new_file::{self, SessionCopy};
@@ -160,6 +160,7 @@ fn counts(mender: &mut Repairer<'_>) -> Result<()> {
     mender.mended_all("D3", holes, "the holes of a file are recounted".to_owned());
     if epoch::is_clean(conn)? {
         meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)?;
+        tree_sum::store(conn)?;
     }
     Ok(())
 }

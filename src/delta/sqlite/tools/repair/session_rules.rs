@@ -1,11 +1,12 @@
-//! M1 to M7, K1, and the chunk size: repairs the session's own metadata.
+//! M1 to M7, K1, K2, and the chunk size: repairs the session's own metadata.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
 use crate::delta::Result;
 use crate::delta::sqlite::file::config;
-use crate::delta::sqlite::table::{checkpoint, hide, inode_numbers::InodeNumbers, meta, old_rows};
+use crate::delta::sqlite::table::inode_numbers::InodeNumbers;
+use crate::delta::sqlite::table::{checkpoint, hide, incomplete, meta, old_rows};
 use crate::pattern::{Pattern, PatternSet};
 
 use super::repairer::Repairer;
@@ -123,6 +124,10 @@ pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
     if checkpoint::is_used(conn)? && !old_rows::without_checkpoint(conn)?.is_empty() {
         old_rows::delete_without_checkpoint(conn)?;
         mender.mended("K1", "what was kept for no checkpoint is gone");
+    }
+    if checkpoint::is_used(conn)? && !incomplete::unknown(conn)?.is_empty() {
+        incomplete::mend_unknown(conn)?;
+        mender.mended("K2", "a checkpoint is incomplete because of another program");
     }
     Ok(())
 }

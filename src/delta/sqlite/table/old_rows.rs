@@ -193,8 +193,7 @@ impl TreeTable {
         ))?)
     }
 
-    /// Replaces the table on this connection by a view of the rows at a checkpoint: what changed
-    /// since comes from a temporary table, and content from where it is.
+    /// Replaces the table on this connection by a temporary one with the rows at a checkpoint.
     fn show_at(&self, conn: &Connection, (at, next_ino): (CheckpointId, Ino)) -> Result<()> {
         let (name, old, columns) = (self.name, self.old(), self.names());
         let all = columns.join(", ");
@@ -215,6 +214,7 @@ impl TreeTable {
             of("m", &columns)
         );
         if self.large.is_some() {
+            // Content stays where it is.
             let (apart, pieced) = match name == CONTENT {
                 true => {
                     (NO_PIECES, " UNION ALL SELECT ino, chunk_index, data FROM temp.whole_chunk")
@@ -227,11 +227,11 @@ impl TreeTable {
         }
         let declared = schema::declaration(name);
         conn.execute_batch(&format!(
-            "CREATE TEMP TABLE then_{name} {declared};
-             INSERT INTO temp.then_{name} ({all}) {then};
-             CREATE TEMP VIEW {name} AS {now} UNION ALL SELECT {all} FROM temp.then_{name};"
+            "CREATE TEMP TABLE {name} {declared};
+             INSERT INTO temp.{name} ({all}) {now};
+             INSERT INTO temp.{name} ({all}) {then};"
         ))?;
-        schema::index_temp(conn, name, &format!("then_{name}"))
+        schema::index_temp(conn, name)
     }
 }
 
@@ -317,8 +317,8 @@ pub fn put_saving_content(conn: &Connection, copied: Option<Ino>) -> Result<()> 
     Ok(())
 }
 
-/// Replaces the tree's tables on this connection by views of the rows at a checkpoint. The caller
-/// has a read transaction, and keeps it as long as it reads.
+/// Replaces the tree's tables on this connection by temporary ones with the rows at a checkpoint.
+/// The caller has a read transaction, and keeps it as long as it reads.
 pub fn show_at(conn: &Connection, at: (CheckpointId, Ino)) -> Result<()> {
     TREE_TABLES.iter().try_for_each(|table| table.show_at(conn, at))?;
     old_pieces::show_at(conn, at)

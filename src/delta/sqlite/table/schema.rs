@@ -368,12 +368,11 @@ pub(super) fn columns(table: &str) -> Vec<(&'static str, &'static str)> {
     lines.filter_map(column).collect()
 }
 
-/// Gives a temporary table the indexes of another.
-pub(super) fn index_temp(conn: &Connection, table: &str, temporary: &str) -> Result<()> {
+/// Gives a temporary table the indexes of the table with its name.
+pub(super) fn index_temp(conn: &Connection, table: &str) -> Result<()> {
     let on = format!(" ON {table}(");
     for index in SPEC_INDEXES.iter().chain(OUR_INDEXES).filter(|index| index.contains(&on)) {
-        let index = index.replacen("IF NOT EXISTS ", "IF NOT EXISTS temp.", 1);
-        conn.execute_batch(&index.replacen(&on, &format!(" ON {temporary}("), 1))?;
+        conn.execute_batch(&index.replacen("IF NOT EXISTS ", "IF NOT EXISTS temp.", 1))?;
     }
     Ok(())
 }

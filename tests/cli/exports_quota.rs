@@ -167,7 +167,7 @@ fn a_session_names_the_exports_that_it_is_in() {
     let export = "chat: 1020 B of 1.0 MiB; files: 7 of 10\n";
     assert!(said.contains(&format!("\nexport {export}export other: ")), "{said}");
     let said = String::from_utf8(run(dir, &["status", "user.db"]).stdout).unwrap();
-    assert!(said.contains(&format!("\nexport   {export}export   other: ")), "{said}");
+    assert!(said.contains(&format!("\nexport       {export}export       other: ")), "{said}");
 }
 
 #[test]

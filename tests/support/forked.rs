@@ -6,7 +6,7 @@ use std::path::Path;
 use acetate::delta::{Checkpoint, NewCheckpoint};
 use acetate::inspect::Result;
 use acetate::inspect::merge::{MergeChoice, MergePlan, fork_points, plan_merge};
-use acetate::overlay::{ChangeStep, ChangeSteps, StepsOutcome};
+use acetate::overlay::{ChangeStep, ChangeSteps, StepsOutcome, TreeChangeError};
 use acetate::vfs::FsError;
 
 use super::client::Client;
@@ -69,7 +69,17 @@ pub fn take_steps(
 ) -> std::result::Result<StepsOutcome, FsError> {
     let safety = NewCheckpoint::before("merge fork.db".to_owned());
     let listed = Box::new(ListedSteps::new(steps));
-    client.wait(client.overlay.take_steps(&client.caller, (seen, safety), listed))
+    let done = client.wait(client.overlay.take_steps(&client.caller, (seen, safety), listed));
+    done.map_err(of_filesystem)
+}
+
+/// The error of a change of the whole tree, which no export refuses.
+#[track_caller]
+pub fn of_filesystem(error: TreeChangeError) -> FsError {
+    match error {
+        TreeChangeError::Fs(error) => error,
+        needed => panic!("{needed}"),
+    }
 }
 
 /// Merges a fork, unless there are conflicts.

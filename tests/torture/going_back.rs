@@ -13,7 +13,7 @@ use acetate::delta::sqlite::{CheckOptions, Session};
 use acetate::delta::{CheckpointId, RestoreOutcome, RestoreRequest};
 use acetate::inspect::check::check;
 use acetate::inspect::opened::OpenSession;
-use acetate::overlay::{ChangeStep, StepsOutcome, TreeChangeError};
+use acetate::overlay::{ChangeStep, StepsOutcome};
 use acetate::vfs::{FileKind, FsError, Time};
 
 use crate::asked;
@@ -22,7 +22,7 @@ use crate::ground::{Ground, LARGE, SESSION, host};
 use crate::random::Random;
 use crate::support::check::violations;
 use crate::support::client::Client;
-use crate::support::forked::{plan, take_steps};
+use crate::support::forked::{of_filesystem, plan, take_steps};
 use crate::support::looked::{each_object, look};
 use crate::support::served::runtime;
 
@@ -128,7 +128,8 @@ impl Action {
 
 fn restore(client: &Client, to: i64) -> Result<(), FsError> {
     let restore = RestoreRequest { to: CheckpointId(to), seen: None, time: Time::default() };
-    let done = client.wait(client.overlay.restore(&client.caller, restore))?;
+    let done = client.wait(client.overlay.restore(&client.caller, restore));
+    let done = done.map_err(of_filesystem)?;
     assert!(matches!(done, RestoreOutcome::Restored(_)), "{done:?}");
     Ok(())
 }

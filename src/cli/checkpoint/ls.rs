@@ -18,8 +18,8 @@ use crate::inspect::opened::open_session;
 ///
 /// For each: its id, when it was made, its kind, how many paths changed since the one before it,
 /// the space of what is kept for it alone, its name and labels, whether changes were applied to the
-/// base since, and whether it is incomplete: then `acetate restore` needs --force, and says what may
-/// be wrong. Exits with 1 if there are none.
+/// base since, and whether it is incomplete: then `acetate restore` needs --force, and says what
+/// may be wrong. Exits with 1 if there are none.
 /// `acetate status` shows what all of them take, and how much that may be.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {

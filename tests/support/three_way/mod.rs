@@ -157,6 +157,14 @@ impl Sides {
         objects(side, |seen| numbers.get(&seen.number).copied().unwrap_or(seen.number.into()))
     }
 
+    /// Whether a file has several names on any side.
+    pub fn have_links(&self) -> bool {
+        [&self.old, &self.ours, &self.theirs].into_iter().any(|tree| {
+            let mut numbers = BTreeSet::new();
+            !tree.values().all(|seen| numbers.insert(seen.number))
+        })
+    }
+
     /// The tree of the fork point, without the root.
     pub fn old_tree(&self) -> Tree {
         let named = self.old.iter().filter(|(path, _)| path.name().is_some());
@@ -210,8 +218,9 @@ impl Sides {
         }
         let [ours, theirs] = sides;
         let mut merge = ThreeWay { old, ours, theirs, merged: Objects::new(), at: BTreeSet::new() };
-        merge.merge_objects();
+        // First: what both moved into such a directory is at one place.
         merge.join_new();
+        merge.merge_objects();
         let has_conflict = !merge.at.is_empty() || merge.has_lost_places();
         Some(match has_conflict {
             true => Expected::Conflicts(merge.at),
@@ -307,12 +316,13 @@ impl ThreeWay {
         }
     }
 
-    /// Makes one of new directories at one place, and of equal new objects.
+    /// Gives new directories of the fork, and equal new objects, the number of the session's at the
+    /// same place: both are one.
     fn join_new(&mut self) {
         loop {
             let mut joined = None;
-            for (number, theirs) in self.merged.range(THEIRS..) {
-                let other = self.merged.range(..THEIRS).find(|(other, ours)| {
+            for (number, theirs) in self.theirs.range(THEIRS..) {
+                let other = self.ours.iter().find(|(other, ours)| {
                     !self.old.contains_key(other) && ours.places == theirs.places
                 });
                 if let Some((other, ours)) = other
@@ -326,8 +336,8 @@ impl ThreeWay {
                 }
             }
             let Some((number, other)) = joined else { return };
-            self.merged.remove(&number);
-            for object in self.merged.values_mut() {
+            self.theirs.remove(&number);
+            for object in self.theirs.values_mut() {
                 let places = std::mem::take(&mut object.places).into_iter();
                 object.places = places
                     .map(|(dir, name)| (if dir == number { other } else { dir }, name))

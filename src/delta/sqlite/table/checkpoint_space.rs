@@ -6,8 +6,8 @@ use crate::delta::{Checkpoint, CheckpointId, CheckpointSpace, Result};
 
 use super::{checkpoint, checkpoint_keep, meta, old_rows, removed_checkpoints};
 
-/// A saved row's size besides its content, in bytes, with its entries in two indexes: 115 in a tree
-/// of deleted base files.
+/// Upper estimate of a saved row's size besides its content, in bytes, with its entry in the index:
+/// with a second index it was 115 in a tree of deleted base files.
 const ROW_BYTES: u64 = 120;
 
 /// The smallest bound unless the session says otherwise, in bytes.

@@ -5,13 +5,15 @@
 //! reserved for deleting. So the room is looked at before, and where it lacks, or SQLite finds the
 //! disk full, checkpoints give way, and the change is made again: first the automatic checkpoints
 //! go, the oldest first, but not those of the last restore; then the others become incomplete, and
-//! nothing is saved until the next checkpoint. A restore only lets automatic ones go: what it
-//! replaces must not be lost.
+//! nothing is saved until the next checkpoint. A newest `safety` one stays whole: it is the way
+//! back of a discard, restore or merge. A restore only lets automatic ones go: what it replaces must not
+//! be lost.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::delta::{
-    CheckpointId, Incomplete, Ino, Result, StoreError, StoreErrorKind, WriteTxn, Writer,
+    Checkpoint, CheckpointId, CheckpointKind, Incomplete, Ino, Result, StoreError, StoreErrorKind,
+    WriteTxn, Writer,
 };
 
 use super::batch::OpenBatch;
@@ -137,8 +139,11 @@ fn next_step(conn: &Connection, restores: Option<CheckpointId>) -> Result<Option
     let all = checkpoint::all(conn)?;
     let needed = checkpoint_space::of_last_restore(conn)?;
     let newest = all.last().map(|newest| newest.id);
+    let keeps_newest = ends_with_safety(&all);
     for one in all.iter().filter(|one| one.is_automatic()) {
-        let is_needed = needed.contains(&Some(one.id)) || restores == Some(one.id);
+        let is_needed = needed.contains(&Some(one.id))
+            || restores == Some(one.id)
+            || keeps_newest && newest == Some(one.id);
         // Without the newest, less may have to be saved.
         let helps =
             !is_needed && (newest == Some(one.id) || removed_checkpoints::frees_any(conn, one.id)?);
@@ -146,8 +151,19 @@ fn next_step(conn: &Connection, restores: Option<CheckpointId>) -> Result<Option
             return Ok(Some(RoomStep::Remove(one.id)));
         }
     }
-    let gives_up = restores.is_none() && !all.is_empty() && incomplete::is_saving(conn)?;
+    let gives_up = may_give_up(&all, restores) && incomplete::is_saving(conn)?;
     Ok(gives_up.then_some(RoomStep::GiveUp))
+}
+
+/// Whether the checkpoints may become incomplete.
+fn may_give_up(all: &[Checkpoint], restores: Option<CheckpointId>) -> bool {
+    restores.is_none() && !all.is_empty() && !ends_with_safety(all)
+}
+
+/// Whether the newest checkpoint may have been made for the very change that has no room: a merge
+/// or a discard names it as the way back.
+fn ends_with_safety(all: &[Checkpoint]) -> bool {
+    all.last().is_some_and(|newest| newest.kind == CheckpointKind::Safety)
 }
 
 impl SqliteWriter {
@@ -169,8 +185,11 @@ impl SqliteWriter {
         };
         match done {
             // Freeing needs some room too.
-            Err(error) if error.kind == StoreErrorKind::Full && restores.is_none() => {
-                self.give_up_saving()
+            Err(error) if error.kind == StoreErrorKind::Full => {
+                match may_give_up(&checkpoint::all(&self.batch.conn)?, restores) {
+                    true => self.give_up_saving(),
+                    false => Err(error),
+                }
             }
             done => done.map(|()| true),
         }

@@ -6,8 +6,8 @@
 //! disk full, checkpoints give way, and the change is made again: first the automatic checkpoints
 //! go, the oldest first, but not those of the last restore; then the others become incomplete, and
 //! nothing is saved until the next checkpoint. A newest `safety` one stays whole: it is the way
-//! back of a discard, restore or merge. A restore only lets automatic ones go: what it replaces must not
-//! be lost.
+//! back of a discard, restore or merge. A restore only lets automatic ones go: what it
+//! replaces must not be lost.
 
 use rusqlite::{Connection, OptionalExtension, params};
 

@@ -144,3 +144,28 @@ fn a_restore_without_room_changes_nothing() {
         "{rest}"
     );
 }
+
+/// The checkpoint that a merge makes is its way back: without room for it, nothing is merged.
+#[test]
+fn a_merge_without_room_keeps_the_way_back() {
+    let script = r#"
+        mount -o remount,size=100m .
+        does fork s.db f.db
+        does rm f.db /large
+        echo mine | "$a" write s.db /mine
+        fill 6
+        does merge s.db f.db --yes
+        "$a" ls s.db
+        "$a" checkpoint ls s.db | grep -o '  fork  \|safety\|incomplete'
+        rm filled
+        does merge s.db f.db --yes
+        "$a" ls s.db
+        does undo s.db --yes
+        "$a" ls s.db
+        "$a" check s.db | tail -1
+    "#;
+    let Some(said) = on_a_small_disk(script) else { return };
+    let expected = "fork 0\nrm 0\nmerge 2\nlarge\nmine\nsmall\n  fork  \nsafety\n\
+         merge 0\nmine\nsmall\nundo 0\nlarge\nmine\nsmall\ns.db: sound\n";
+    assert_eq!(said, expected);
+}

@@ -16,7 +16,7 @@ mod bulk;
 mod change;
 mod check;
 mod checkpoint;
-mod checkpoint_told;
+mod checkpoint_messages;
 mod choosing;
 mod compact;
 mod completing;

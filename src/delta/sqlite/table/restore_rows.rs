@@ -53,6 +53,11 @@ impl RestoreRows {
         }
     }
 
+    /// The id of each, with that of the last row before its checkpoint.
+    pub fn newest_first(&self) -> impl Iterator<Item = (i64, i64)> + '_ {
+        self.rows.iter().rev().copied()
+    }
+
     /// The last restore up to the row `id`.
     fn last_upto(&self, id: i64) -> Option<(i64, i64)> {
         let at = self.rows.partition_point(|(restore, _)| *restore <= id);

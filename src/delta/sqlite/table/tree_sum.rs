@@ -1,9 +1,9 @@
 //! `acetate_meta.tree_sum`: a sum over the tree's rows, by which a change of another program shows.
 //!
-//! Another program saves no rows for checkpoints. While a session is served, none writes to the
-//! tree's tables; so the sum is taken when the session is closed, and compared when it is opened:
-//! no change costs anything. It is absent while the session is written, and after an unclean end,
-//! and says nothing if an earlier version of acetate added rows to the log since.
+//! Another program saves no rows for checkpoints. The sum is taken when the session is closed, and
+//! compared when it is opened, so no change costs anything. It is absent while the session is
+//! written, and after an unclean end: what another program changes then is not found. It says
+//! nothing if an earlier version of acetate added rows to the log since.
 //!
 //! It has the columns that other programs set: not `nlink`, which opening counts again, nor times
 //! of access. Of content, it has only which chunks there are: a write also changes the file's size

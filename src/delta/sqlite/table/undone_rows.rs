@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use crate::delta::Result;
 
-use super::{checkpoint, schema, value};
+use super::restore_rows::RestoreRows;
 
 /// The ids of those rows.
 #[derive(Debug, Default)]
@@ -43,18 +43,11 @@ impl UndoneRows {
     }
 }
 
-/// Reads the RESTORE rows of the log. A session that never had a checkpoint has none.
+/// Reads which rows restores took back.
 pub fn load(conn: &Connection) -> Result<UndoneRows> {
     let mut undone = UndoneRows::default();
-    if !checkpoint::is_used(conn)? || !schema::has_table(conn, "acetate_op")? {
-        return Ok(undone);
-    }
-    let mut restores = conn.prepare_cached(
-        "SELECT id, ifnull(offset, 0) FROM acetate_op WHERE procedure = 'RESTORE' ORDER BY id DESC",
-    )?;
-    let mut rows = restores.query([])?;
-    while let Some(row) = rows.next()? {
-        undone.add_restore(row.get(0)?, value::int(row, 1)?);
+    for (id, last_op) in RestoreRows::load(conn)?.newest_first() {
+        undone.add_restore(id, last_op);
     }
     Ok(undone)
 }

@@ -12,6 +12,7 @@ mod safety;
 mod shape;
 mod store_modules;
 mod tokens;
+mod tree_statements;
 mod type_names;
 mod wording;
 
@@ -73,6 +74,8 @@ enum Rule {
     NoPanic,
     /// What the compiler cannot check is in one place.
     NoUnsafe,
+    /// A change of a row of the tree says what a failure leaves.
+    TreeStatement,
     /// No two types have the same name.
     UniqueTypeName,
     /// Some words are not used.

@@ -219,16 +219,16 @@ impl<'c> Chunks<'c> {
 
     fn store(&self, rowid: i64, data: &[u8]) -> Result<()> {
         let mut statement =
-            self.conn.prepare_cached("UPDATE fs_data SET data = ?2 WHERE rowid = ?1")?;
+            self.conn.prepare_cached("UPDATE OR FAIL fs_data SET data = ?2 WHERE rowid = ?1")?;
         statement.execute(params![rowid, data])?;
         Ok(())
     }
 
     /// Stores a whole chunk; returns whether it was a hole.
     fn replace_or_insert(&self, index: u64, data: &[u8]) -> Result<bool> {
-        let mut statement = self
-            .conn
-            .prepare_cached("UPDATE fs_data SET data = ?3 WHERE ino = ?1 AND chunk_index = ?2")?;
+        let mut statement = self.conn.prepare_cached(
+            "UPDATE OR FAIL fs_data SET data = ?3 WHERE ino = ?1 AND chunk_index = ?2",
+        )?;
         if statement.execute(params![self.ino, index.cast_signed(), data])? > 0 {
             return Ok(false);
         }
@@ -237,9 +237,9 @@ impl<'c> Chunks<'c> {
     }
 
     fn insert(&self, index: u64, data: &[u8]) -> Result<()> {
-        let mut statement = self
-            .conn
-            .prepare_cached("INSERT INTO fs_data (ino, chunk_index, data) VALUES (?1, ?2, ?3)")?;
+        let mut statement = self.conn.prepare_cached(
+            "INSERT OR FAIL INTO fs_data (ino, chunk_index, data) VALUES (?1, ?2, ?3)",
+        )?;
         statement.execute(params![self.ino, index.cast_signed(), data])?;
         Ok(())
     }
@@ -274,7 +274,7 @@ pub fn recount_holes(conn: &Connection, chunk: u64) -> Result<usize> {
                       AND chunk_index < (u.end_byte + :chunk - 1) / :chunk), 0) AS holes
            FROM fs_inode i LEFT JOIN acetate_copy_up u ON u.delta_ino = i.ino
            WHERE i.mode & 61440 = 32768 AND i.size >= 0)
-         INSERT INTO acetate_inode (ino, holes)
+         INSERT OR FAIL INTO acetate_inode (ino, holes)
          SELECT c.ino, max(c.holes, 0) FROM counted c LEFT JOIN acetate_inode a ON a.ino = c.ino
          WHERE ifnull(a.holes, 0) IS NOT max(c.holes, 0)
          ON CONFLICT(ino) DO UPDATE SET holes = excluded.holes",

@@ -29,7 +29,7 @@ pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<CopyUp>>
 pub fn put(conn: &Connection, ino: Ino, pending: Option<CopyUp>) -> Result<()> {
     let Some(CopyUp { next, end }) = pending else { return delete(conn, ino) };
     let mut statement = conn.prepare_cached(
-        "INSERT INTO acetate_copy_up (delta_ino, next_byte, end_byte) VALUES (?1, ?2, ?3)
+        "INSERT OR FAIL INTO acetate_copy_up (delta_ino, next_byte, end_byte) VALUES (?1, ?2, ?3)
          ON CONFLICT(delta_ino) DO UPDATE SET next_byte = excluded.next_byte,
            end_byte = excluded.end_byte",
     )?;

@@ -112,14 +112,18 @@ pub fn names_of(conn: &Connection, ino: Ino) -> Result<Vec<(Ino, Name)>> {
 
 /// Adds an entry; replaces an invisible one of the same name that has no inode.
 pub fn insert(conn: &Connection, id: i64, parent: Ino, name: &Name, ino: Ino) -> Result<()> {
-    let mut statement = conn.prepare_cached(
-        "INSERT INTO fs_dentry (name, parent_ino, ino, id) VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT(parent_ino, name) DO UPDATE SET ino = excluded.ino
-         WHERE NOT EXISTS (SELECT 1 FROM fs_inode i WHERE i.ino = fs_dentry.ino)",
+    let mut insert = conn.prepare_cached(
+        "INSERT OR IGNORE INTO fs_dentry (name, parent_ino, ino, id) VALUES (?1, ?2, ?3, ?4)",
     )?;
-    let parent_key = parent.0.cast_signed();
-    let row = params![Bytes(name.as_bytes()), parent_key, ino.0.cast_signed(), id];
-    if statement.execute(row)? == 0 {
+    let (name_key, parent_key) = (Bytes(name.as_bytes()), parent.0.cast_signed());
+    if insert.execute(params![name_key, parent_key, ino.0.cast_signed(), id])? > 0 {
+        return Ok(());
+    }
+    let mut replace = conn.prepare_cached(
+        "UPDATE OR FAIL fs_dentry SET ino = ?3 WHERE parent_ino = ?2 AND name = ?1
+           AND NOT EXISTS (SELECT 1 FROM fs_inode i WHERE i.ino = fs_dentry.ino)",
+    )?;
+    if replace.execute(params![name_key, parent_key, ino.0.cast_signed()])? == 0 {
         let text = format!("directory {} has an entry {name:?} already", parent.0);
         return Err(StoreError::corrupt(text));
     }

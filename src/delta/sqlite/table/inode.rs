@@ -79,17 +79,7 @@ pub fn put(conn: &Connection, inode: &InodeRow) -> Result<()> {
 
 /// Inserts or updates the row in `fs_inode`.
 fn put_own(conn: &Connection, inode: &InodeRow) -> Result<()> {
-    let mut statement = conn.prepare_cached(
-        "INSERT INTO fs_inode (ino, mode, nlink, uid, gid, size, atime, mtime, ctime, rdev,
-           atime_nsec, mtime_nsec, ctime_nsec)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
-         ON CONFLICT(ino) DO UPDATE SET mode = excluded.mode, nlink = excluded.nlink,
-           uid = excluded.uid, gid = excluded.gid, size = excluded.size, atime = excluded.atime,
-           mtime = excluded.mtime, ctime = excluded.ctime, rdev = excluded.rdev,
-           atime_nsec = excluded.atime_nsec, mtime_nsec = excluded.mtime_nsec,
-           ctime_nsec = excluded.ctime_nsec",
-    )?;
-    statement.execute(params![
+    let row = params![
         inode.ino.0.cast_signed(),
         inode.st_mode(),
         inode.nlink,
@@ -103,7 +93,22 @@ fn put_own(conn: &Connection, inode: &InodeRow) -> Result<()> {
         inode.atime.nanos,
         inode.mtime.nanos,
         inode.ctime.nanos,
-    ])?;
+    ];
+    let mut update = conn.prepare_cached(
+        "UPDATE OR FAIL fs_inode SET mode = ?2, nlink = ?3, uid = ?4, gid = ?5, size = ?6,
+           atime = ?7, mtime = ?8, ctime = ?9, rdev = ?10, atime_nsec = ?11, mtime_nsec = ?12,
+           ctime_nsec = ?13
+         WHERE ino = ?1",
+    )?;
+    // An `INSERT` that may update cannot say `OR FAIL` of both ([`old_rows`]).
+    if update.execute(row)? == 0 {
+        let mut insert = conn.prepare_cached(
+            "INSERT OR FAIL INTO fs_inode (ino, mode, nlink, uid, gid, size, atime, mtime, ctime,
+               rdev, atime_nsec, mtime_nsec, ctime_nsec)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+        )?;
+        insert.execute(row)?;
+    }
     Ok(())
 }
 
@@ -114,7 +119,7 @@ fn put_side(conn: &Connection, inode: &InodeRow) -> Result<()> {
         return delete_side(conn, ino);
     }
     let mut statement = conn.prepare_cached(
-        "INSERT INTO acetate_inode (ino, subdirs, holes, create_verifier)
+        "INSERT OR FAIL INTO acetate_inode (ino, subdirs, holes, create_verifier)
          VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT(ino) DO UPDATE SET subdirs = excluded.subdirs, holes = excluded.holes,
            create_verifier = excluded.create_verifier
@@ -153,12 +158,13 @@ pub fn delete(conn: &Connection, ino: Ino) -> Result<()> {
 /// Sets every `nlink` to the number of entries and clears the subdirectory counts, because other
 /// implementations count both differently. Returns how many `nlink` were wrong.
 pub fn recount(conn: &Connection) -> Result<usize> {
-    let count = "UPDATE fs_inode
+    let count = "UPDATE OR FAIL fs_inode
          SET nlink = (SELECT count(*) FROM fs_dentry d WHERE d.ino = fs_inode.ino)
          WHERE ino <> 1
            AND nlink IS NOT (SELECT count(*) FROM fs_dentry d WHERE d.ino = fs_inode.ino)";
     let mut wrong = conn.execute(count, [])?;
-    wrong += conn.execute("UPDATE fs_inode SET nlink = 1 WHERE ino = 1 AND nlink IS NOT 1", [])?;
+    wrong +=
+        conn.execute("UPDATE OR FAIL fs_inode SET nlink = 1 WHERE ino = 1 AND nlink IS NOT 1", [])?;
     forget_subdirs(conn)?;
     Ok(wrong)
 }
@@ -179,7 +185,7 @@ pub fn forget_gone(conn: &Connection) -> Result<()> {
 pub fn forget_subdirs(conn: &Connection) -> Result<()> {
     conn.execute_batch(
         "DELETE FROM acetate_inode WHERE holes = 0 AND create_verifier IS NULL;
-         UPDATE acetate_inode SET subdirs = NULL WHERE subdirs IS NOT NULL;",
+         UPDATE OR FAIL acetate_inode SET subdirs = NULL WHERE subdirs IS NOT NULL;",
     )?;
     Ok(())
 }

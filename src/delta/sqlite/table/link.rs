@@ -20,7 +20,8 @@ pub fn hidden(conn: &Connection, base: FileId) -> Result<(u32, Option<Time>)> {
 /// Counts one more hidden name (invariant L1).
 pub fn hide(conn: &Connection, base: FileId, now: Time) -> Result<()> {
     let mut statement = conn.prepare_cached(
-        "INSERT INTO acetate_link (base_ino, hidden, ctime, ctime_nsec) VALUES (?1, 1, ?2, ?3)
+        "INSERT OR FAIL INTO acetate_link (base_ino, hidden, ctime, ctime_nsec)
+         VALUES (?1, 1, ?2, ?3)
          ON CONFLICT(base_ino) DO UPDATE SET hidden = hidden + 1, ctime = excluded.ctime,
            ctime_nsec = excluded.ctime_nsec",
     )?;
@@ -42,7 +43,7 @@ pub fn count(conn: &Connection, base: FileId, hidden: u32) -> Result<()> {
     if hidden == 0 {
         conn.prepare_cached("DELETE FROM acetate_link WHERE base_ino = ?1")?.execute([base])?;
     } else {
-        let update = "UPDATE acetate_link SET hidden = ?2 WHERE base_ino = ?1";
+        let update = "UPDATE OR FAIL acetate_link SET hidden = ?2 WHERE base_ino = ?1";
         conn.prepare_cached(update)?.execute(params![base, hidden])?;
     }
     Ok(())

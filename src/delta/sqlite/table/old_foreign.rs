@@ -34,7 +34,7 @@ pub fn mend(conn: &Connection, next_ino: Ino) -> Result<()> {
         ))?;
     }
     Ok(conn.execute_batch(
-        "UPDATE main.fs_inode AS i
+        "UPDATE OR FAIL main.fs_inode AS i
            SET nlink = (SELECT count(*) FROM main.fs_dentry d WHERE d.ino = i.ino)
          WHERE i.ino <> 1
            AND i.ino IN (SELECT ino FROM temp.then_fs_inode

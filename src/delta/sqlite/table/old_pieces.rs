@@ -131,8 +131,8 @@ pub(super) fn restore_chunks(conn: &Connection) -> Result<()> {
     let mut rows = keys.query([])?;
     let mut delete =
         conn.prepare("DELETE FROM main.fs_data WHERE ino = ?1 AND chunk_index = ?2")?;
-    let mut insert =
-        conn.prepare("INSERT INTO main.fs_data (ino, chunk_index, data) VALUES (?1, ?2, ?3)")?;
+    let mut insert = conn
+        .prepare("INSERT OR FAIL INTO main.fs_data (ino, chunk_index, data) VALUES (?1, ?2, ?3)")?;
     let mut done =
         conn.prepare("DELETE FROM temp.first_fs_data WHERE ino = ?1 AND chunk_index = ?2")?;
     while let Some(row) = rows.next()? {

@@ -208,7 +208,7 @@ fn forget_unsaved(conn: &Connection) -> Result<()> {
     const CHANGED: &str = "ino IN (SELECT ino FROM temp.first_fs_inode
        UNION ALL SELECT ino FROM temp.first_acetate_inode)";
     Ok(conn.execute_batch(&format!(
-        "UPDATE acetate_inode SET subdirs = NULL, create_verifier = NULL
+        "UPDATE OR FAIL acetate_inode SET subdirs = NULL, create_verifier = NULL
            WHERE {CHANGED} AND (subdirs IS NOT NULL OR create_verifier IS NOT NULL);
          DELETE FROM acetate_inode WHERE {CHANGED} AND holes = 0;"
     ))?)

@@ -133,51 +133,61 @@ impl TreeTable {
         index(conn, &old, &key)
     }
 
-    /// The conditions under which a trigger saves `row`: its object was not made later, and the key
-    /// has no saved row. (No `OR IGNORE`: the statement that fires a trigger overrides it.)
+    /// The condition under which a trigger saves a row for `row`: its object was not made later, and
+    /// the key has no saved row.
     fn is_unsaved(&self, row: &str) -> String {
         let is_older = self.number.map(|n| format!("{row}.{n} < c.next_ino AND "));
         let (is_older, old, same) =
             (is_older.unwrap_or_default(), self.old(), self.same_key("o", row));
-        format!("{is_older}NOT EXISTS (SELECT 1 FROM {old} o WHERE {same} AND o.checkpoint = c.id)")
+        let newest = newest(self.name);
+        format!(
+            "EXISTS (SELECT 1 FROM {newest} AND {is_older}NOT EXISTS
+               (SELECT 1 FROM {old} o WHERE {same} AND o.checkpoint = c.id))"
+        )
     }
 
-    /// Creates the triggers on the connection.
+    /// Creates the triggers on the connection. All conditions are in their `WHEN`, so that a row
+    /// that is not saved costs little. They, and the statements that fire them, say `OR FAIL`:
+    /// else SQLite copies each page before it changes it, to be able to abort the one statement.
+    /// A statement that fails ends the operation, and all of that is rolled back.
     fn watch(&self, conn: &Connection) -> Result<()> {
         let (name, old, key) = (self.name, self.old(), self.key.join(", "));
         let columns = self.names();
-        let newest = newest(name);
         // A large value is read from the table, where the row still is before the change.
-        let (time, from, rows) = match self.large {
-            Some(_) => ("BEFORE", format!("{name} t, "), of("t", &columns)),
-            None => ("AFTER", String::new(), of("OLD", &columns)),
+        let time = if self.large.is_some() { "BEFORE" } else { "AFTER" };
+        let value = |column: &&str| match self.large == Some(*column) {
+            true => format!("(SELECT {column} FROM main.{name} t WHERE t.rowid = OLD.rowid)"),
+            false => format!("OLD.{column}"),
         };
-        let at = if self.large.is_some() { "AND t.rowid = OLD.rowid " } else { "" };
+        let values = columns.iter().map(value).collect::<Vec<_>>().join(", ");
         let all = columns.join(", ");
+        let newest = "(SELECT max(id) FROM acetate_checkpoint)";
         let save = format!(
-            "INSERT INTO {old} (checkpoint, present, {all}) SELECT c.id, 1, {rows}
-             FROM {from}{newest} {at}AND {};",
-            self.is_unsaved("OLD")
+            "INSERT OR FAIL INTO {old} (checkpoint, present, {all})
+             VALUES ({newest}, 1, {values})"
         );
-        let (new_key, is_unsaved) = (of("NEW", self.key), self.is_unsaved("NEW"));
+        let new_key = of("NEW", self.key);
         let absent = format!(
-            "INSERT INTO {old} (checkpoint, present, {key})
-             SELECT c.id, 0, {new_key} FROM {newest} AND {is_unsaved}"
+            "INSERT OR FAIL INTO {old} (checkpoint, present, {key})
+             VALUES ({newest}, 0, {new_key})"
         );
+        let (old_unsaved, new_unsaved) = (self.is_unsaved("OLD"), self.is_unsaved("NEW"));
         let compared = self.compared();
         let is_change = match self.large {
             Some(_) => String::new(),
-            None => format!("WHEN ({}) IS NOT ({})", of("OLD", &compared), of("NEW", &compared)),
+            None => format!("({}) IS NOT ({}) AND", of("OLD", &compared), of("NEW", &compared)),
         };
         let moved = format!("({}) IS NOT ({})", of("OLD", self.key), of("NEW", self.key));
         // The row that a moved one replaces is saved before.
         Ok(conn.execute_batch(&format!(
-            "CREATE TEMP TRIGGER old_{name}_update {time} UPDATE ON main.{name} {is_change} BEGIN
-               {save} END;
+            "CREATE TEMP TRIGGER old_{name}_update {time} UPDATE ON main.{name}
+               WHEN {is_change} {old_unsaved} BEGIN {save}; END;
              CREATE TEMP TRIGGER old_{name}_move AFTER UPDATE OF {key} ON main.{name}
-               WHEN {moved} BEGIN {absent}; END;
-             CREATE TEMP TRIGGER old_{name}_delete {time} DELETE ON main.{name} BEGIN {save} END;
-             CREATE TEMP TRIGGER old_{name}_insert AFTER INSERT ON main.{name} BEGIN {absent}; END;"
+               WHEN {moved} AND {new_unsaved} BEGIN {absent}; END;
+             CREATE TEMP TRIGGER old_{name}_delete {time} DELETE ON main.{name}
+               WHEN {old_unsaved} BEGIN {save}; END;
+             CREATE TEMP TRIGGER old_{name}_insert AFTER INSERT ON main.{name}
+               WHEN {new_unsaved} BEGIN {absent}; END;"
         ))?)
     }
 

@@ -28,7 +28,7 @@ pub fn all(conn: &Connection) -> Result<Vec<Ino>> {
 pub fn put(conn: &Connection, ino: Ino, created_at: i64) -> Result<()> {
     meta::require_format(conn, meta::OPAQUE_FORMAT)?;
     let mut statement = conn.prepare_cached(
-        "INSERT INTO acetate_opaque (delta_ino, created_at) VALUES (?1, ?2)
+        "INSERT OR FAIL INTO acetate_opaque (delta_ino, created_at) VALUES (?1, ?2)
          ON CONFLICT(delta_ino) DO UPDATE SET created_at = excluded.created_at",
     )?;
     statement.execute(params![ino.0.cast_signed(), created_at])?;

@@ -53,7 +53,7 @@ pub(super) fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Origin>>
 /// Stores the origin of a delta inode in both tables (invariant O1), if it has changed.
 pub(super) fn put(conn: &Connection, ino: Ino, origin: &Origin) -> Result<()> {
     let mut statement = conn.prepare_cached(
-        "INSERT INTO acetate_origin (delta_ino, base_ino, base_path, dev, ino, nlink, size,
+        "INSERT OR FAIL INTO acetate_origin (delta_ino, base_ino, base_path, dev, ino, nlink, size,
            mtime, mtime_nsec, ctime, ctime_nsec, mode, uid, gid)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
          ON CONFLICT(delta_ino) DO UPDATE SET base_ino = excluded.base_ino,

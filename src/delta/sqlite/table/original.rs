@@ -140,7 +140,7 @@ pub fn renumber(
     let mut statement = conn.prepare(&format!("SELECT {COLUMNS} FROM acetate_original"))?;
     let rows = statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
     let mut update =
-        conn.prepare("UPDATE acetate_original SET base_ino = ?2 WHERE base_path = ?1")?;
+        conn.prepare("UPDATE OR FAIL acetate_original SET base_ino = ?2 WHERE base_path = ?1")?;
     for original in rows.into_iter().flatten() {
         if let Some(id) = number(&original).filter(|id| *id != original.fileid) {
             update.execute(params![original.path.as_bytes(), id.0.cast_signed()])?;

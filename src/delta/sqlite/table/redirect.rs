@@ -66,7 +66,7 @@ pub fn any_within(conn: &Connection, base: &BasePath) -> Result<bool> {
 /// directory).
 pub fn put(conn: &Connection, ino: Ino, base: &BasePath) -> Result<()> {
     let mut statement = conn.prepare_cached(
-        "INSERT INTO acetate_redirect (delta_ino, base_path) VALUES (?1, ?2)
+        "INSERT OR FAIL INTO acetate_redirect (delta_ino, base_path) VALUES (?1, ?2)
          ON CONFLICT(delta_ino) DO UPDATE SET base_path = excluded.base_path",
     )?;
     match statement.execute(params![ino.0.cast_signed(), base.as_bytes()]) {

@@ -94,7 +94,7 @@ pub fn parents(conn: &Connection) -> Result<Vec<MergedPath>> {
 /// Adds a whiteout (specification 0.4, "Create Whiteout"); returns whether it is new.
 pub fn add(conn: &Connection, path: &MergedPath, now: Time) -> Result<bool> {
     let mut statement = conn.prepare_cached(
-        "INSERT INTO fs_whiteout (path, parent_path, created_at) VALUES (?1, ?2, ?3)
+        "INSERT OR FAIL INTO fs_whiteout (path, parent_path, created_at) VALUES (?1, ?2, ?3)
          ON CONFLICT(path) DO NOTHING",
     )?;
     let parent = path.parent();
@@ -108,7 +108,7 @@ pub fn add(conn: &Connection, path: &MergedPath, now: Time) -> Result<bool> {
 
 fn put(conn: &Connection, path: &MergedPath, created_at: i64) -> Result<()> {
     let mut statement = conn.prepare_cached(
-        "INSERT INTO fs_whiteout (path, parent_path, created_at) VALUES (?1, ?2, ?3)
+        "INSERT OR FAIL INTO fs_whiteout (path, parent_path, created_at) VALUES (?1, ?2, ?3)
          ON CONFLICT(path) DO UPDATE SET parent_path = excluded.parent_path,
            created_at = excluded.created_at",
     )?;
@@ -238,8 +238,9 @@ pub(super) fn derive_parents(conn: &Connection) -> Result<()> {
     let mut select = conn.prepare("SELECT path FROM fs_whiteout WHERE parent_path = ''")?;
     let paths = select.query_map([], |row| value::bytes(row, 0).map(MergedPath::from_bytes))?;
     let paths: Vec<_> = paths.collect::<rusqlite::Result<_>>()?;
-    let mut update = conn
-        .prepare("UPDATE fs_whiteout SET parent_path = ?2 WHERE path IN (?1, CAST(?1 AS BLOB))")?;
+    let mut update = conn.prepare(
+        "UPDATE OR FAIL fs_whiteout SET parent_path = ?2 WHERE path IN (?1, CAST(?1 AS BLOB))",
+    )?;
     for path in paths.into_iter().flatten() {
         let parent = path.parent();
         update.execute(params![Bytes(path.as_bytes()), Bytes(parent.as_bytes())])?;

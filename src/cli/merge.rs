@@ -58,8 +58,8 @@ pub(super) struct Args {
     #[arg(long, num_args = 2, value_names = ["SIDE", "PATH"], action = clap::ArgAction::Append)]
     take: Vec<OsString>,
 
-    /// Merge although changes of a side were applied to the base since the fork, or the log does
-    /// not tell.
+    /// Merge although changes of a side were applied to the base since the fork, the log does not
+    /// tell, or neither side is sure to know what the tree was.
     #[arg(long)]
     force: bool,
 
@@ -82,8 +82,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             applied_since::check(opened.session(), opened.base_path(), point)?;
         }
     }
-    check_complete(&points.0, args.force)?;
-    check_complete(&points.1, args.force)?;
+    // With one of them complete, both sides are compared with that.
+    if points.0.incomplete.is_some() && points.1.incomplete.is_some() {
+        check_complete(&points.0, args.force)?;
+    }
     let takes = takes(args, &ours)?;
     let spooled = tempfile::tempfile().map_err(spool_failed)?;
     let mut spool = BufWriter::new(spooled);

@@ -170,6 +170,15 @@ pub struct ChangedRows {
     pub paths: BTreeSet<MergedPath>,
 }
 
+impl ChangedRows {
+    /// Adds what `other` lists.
+    pub fn extend(&mut self, other: Self) {
+        self.objects.extend(other.objects);
+        self.entries.extend(other.entries);
+        self.paths.extend(other.paths);
+    }
+}
+
 /// A restore to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RestoreRequest {

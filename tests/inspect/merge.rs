@@ -41,12 +41,32 @@ fn random_fork(random: &mut Random, ours: usize, theirs: usize) -> Forked {
     forked
 }
 
+/// As after another program changed the session: nothing is known of the tree at its checkpoints.
+fn forget(world: &mut World) {
+    world.close();
+    let sql = world.sql();
+    let mut old = "UPDATE acetate_checkpoint SET incomplete = 'other-program';".to_owned();
+    let find = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'acetate_old_*'";
+    let mut find = sql.prepare(find).unwrap();
+    let tables = find.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    tables.for_each(|table| old.push_str(&format!("DELETE FROM {};", table.unwrap())));
+    drop(find);
+    sql.execute_batch(&old).unwrap();
+    drop(sql);
+    world.open_again();
+}
+
 /// A session that did not change gets exactly what the fork has.
 #[test]
 fn a_merge_alone_makes_the_tree_of_the_fork() {
     for seed in 0..20 {
         let mut random = Random::new(seed);
-        let forked = random_fork(&mut random, 0, 25);
+        let mut forked = random_fork(&mut random, 0, 25);
+        match seed % 3 {
+            0 => {}
+            1 => forget(&mut forked.world),
+            _ => forget(&mut forked.fork),
+        }
         let plan = forked.merge(&[]);
         assert_eq!(plan.conflicts, [], "seed {seed}");
         let merged = tree(&look(&forked.world.session(), None));
@@ -64,10 +84,15 @@ fn a_merge_alone_makes_the_tree_of_the_fork() {
 #[test]
 fn what_one_side_changed_is_taken_from_it() {
     let (mut merges, mut conflicts) = (0, 0);
-    for seed in 0..40 {
+    for seed in 0..60 {
         let mut random = Random::new(1000 + seed);
-        let forked = random_fork(&mut random, 22, 22);
+        let mut forked = random_fork(&mut random, 22, 22);
         let old = tree(&look(&forked.world.session(), Some(&forked.point)));
+        match seed % 3 {
+            0 => {}
+            1 => forget(&mut forked.world),
+            _ => forget(&mut forked.fork),
+        }
         let ours = tree(&look(&forked.world.session(), None));
         let theirs = tree(&look(&forked.fork.session(), None));
         let nothing = forked.merge(&[take(MergeSide::Ours, "/")]);

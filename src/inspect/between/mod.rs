@@ -13,18 +13,20 @@ use super::diff::{ChangedFields, DiffOptions, Difference, DifferenceKind, at, is
 use super::error::{InspectError, Result};
 use super::opened::OpenSession;
 use super::walk::{WalkControl, walk_past_denied};
-use crate::delta::{Checkpoint, MergedPath};
+use crate::delta::{ChangedRows, Checkpoint, MergedPath, StoreError};
 use crate::overlay::{Change, TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
 use moves::MovedDirs;
 use objects::{as_base_object, differs, is_same};
 pub use patch::{patch_between, stats_between};
 
-/// Two moments of one session.
+/// Two moments of one session, or the moment at which a session and a fork of it were equal, and a
+/// moment of the other one of them. Then no saved rows tell what changed, and all rows are looked
+/// up.
 pub struct Moments<'a> {
     /// The session as it shows the tree at the earlier moment.
     pub old: &'a OpenSession,
-    /// The same at the later moment.
+    /// The same, or the other session, at the later moment.
     pub new: &'a OpenSession,
     /// The earlier checkpoint.
     pub from: &'a Checkpoint,
@@ -90,11 +92,9 @@ impl Moments<'_> {
 
     /// The paths at which the trees may differ.
     fn candidates(&self, comparison: &mut Comparison<'_>) -> Result<BTreeSet<MergedPath>> {
-        let session = self.new.session();
         // After both snapshots were taken: what changes later is in none.
-        let rows = session.changed_rows(self.from, self.until);
-        let rows = rows.map_err(|source| {
-            let session = session.path().to_owned();
+        let rows = self.rows().map_err(|source| {
+            let session = self.new.session().path().to_owned();
             InspectError::Store { session, source }
         })?;
         let failed = |source| at(&MergedPath::root(), source);
@@ -109,6 +109,17 @@ impl Moments<'_> {
             }
         }
         Ok(paths)
+    }
+
+    fn rows(&self) -> std::result::Result<ChangedRows, StoreError> {
+        let (old, new) = (self.old.session(), self.new.session());
+        if old.id() == new.id() {
+            return new.changed_rows(self.from, self.until);
+        }
+        let mut rows = new.tree_rows()?;
+        rows.extend(old.tree_rows()?);
+        rows.extend(old.changed_rows(self.from, None)?);
+        Ok(rows)
     }
 }
 

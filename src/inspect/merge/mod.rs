@@ -138,11 +138,17 @@ pub fn plan_merge(
 ) -> Result<MergePlan> {
     // Before the comparison: a later change is noticed then.
     let seen = last_change(ours.session())?;
-    let our_past = open_at(ours, point, base)?;
-    let their_past = open_at(theirs, first, base)?;
+    // Both were equal then. Where one does not know any more what it was, the other does.
+    let (here, there) = match (point.incomplete, first.incomplete) {
+        (Some(_), None) => ((theirs, first), (theirs, first)),
+        (None, Some(_)) => ((ours, point), (ours, point)),
+        (None, None) | (Some(_), Some(_)) => ((ours, point), (theirs, first)),
+    };
+    let our_past = open_at(here.0, here.1, base)?;
+    let their_past = open_at(there.0, there.1, base)?;
     let options = DiffOptions { times: true, ..DiffOptions::default() };
-    let here = Moments { old: &our_past, new: ours, from: point, until: None };
-    let there = Moments { old: &their_past, new: theirs, from: first, until: None };
+    let here = Moments { old: &our_past, new: ours, from: here.1, until: None };
+    let there = Moments { old: &their_past, new: theirs, from: there.1, until: None };
     // What is the session's by choice is not read, as it may not be readable.
     let reads = |old: &MergedPath, new: &MergedPath| {
         !matches!(decide::choice(takes, &[old, new]), Some((_, MergeSide::Ours)))

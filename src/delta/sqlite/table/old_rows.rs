@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Params, params};
 
 use crate::delta::{ChangedRows, Checkpoint, CheckpointId, Ino, MergedPath, Result};
 use crate::vfs::Name;
@@ -407,21 +407,55 @@ pub fn changed(
     let then =
         format!("SELECT DISTINCT ino FROM {OLD}{INODES} WHERE ino >= ?1 AND checkpoint > ?2");
     numbers(&then, [made, from.id.0], &mut changed.objects)?;
+    let bounds = params![from.id.0, until];
     let entries = format!("SELECT parent_ino, name FROM {OLD}{DENTRIES} WHERE {between}");
-    let mut statement = conn.prepare(&entries)?;
-    let mut rows = statement.query(params![from.id.0, until])?;
+    add_entries(conn, &entries, bounds, &mut changed)?;
+    let paths = format!("SELECT DISTINCT path FROM {OLD}{WHITEOUTS} WHERE {between}");
+    add_paths(conn, &paths, bounds, &mut changed)?;
+    Ok(changed)
+}
+
+/// All rows of the tree.
+pub fn all(conn: &Connection) -> Result<ChangedRows> {
+    let mut all = ChangedRows::default();
+    let mut numbers = conn.prepare("SELECT ino FROM fs_inode")?;
+    let mut rows = numbers.query([])?;
+    while let Some(row) = rows.next()? {
+        all.objects.insert(Ino(value::unsigned(row, 0)?));
+    }
+    add_entries(conn, "SELECT parent_ino, name FROM fs_dentry", [], &mut all)?;
+    add_paths(conn, "SELECT path FROM fs_whiteout", [], &mut all)?;
+    Ok(all)
+}
+
+fn add_entries(
+    conn: &Connection,
+    sql: &str,
+    bounds: impl Params,
+    to: &mut ChangedRows,
+) -> Result<()> {
+    let mut statement = conn.prepare(sql)?;
+    let mut rows = statement.query(bounds)?;
     while let Some(row) = rows.next()? {
         if let Ok(name) = Name::new(value::bytes(row, 1)?) {
-            changed.entries.insert((Ino(value::unsigned(row, 0)?), name));
+            to.entries.insert((Ino(value::unsigned(row, 0)?), name));
         }
     }
-    let paths = format!("SELECT DISTINCT path FROM {OLD}{WHITEOUTS} WHERE {between}");
-    let mut statement = conn.prepare(&paths)?;
-    let mut rows = statement.query(params![from.id.0, until])?;
+    Ok(())
+}
+
+fn add_paths(
+    conn: &Connection,
+    sql: &str,
+    bounds: impl Params,
+    to: &mut ChangedRows,
+) -> Result<()> {
+    let mut statement = conn.prepare(sql)?;
+    let mut rows = statement.query(bounds)?;
     while let Some(row) = rows.next()? {
-        changed.paths.extend(MergedPath::from_bytes(value::bytes(row, 0)?));
+        to.paths.extend(MergedPath::from_bytes(value::bytes(row, 0)?));
     }
-    Ok(changed)
+    Ok(())
 }
 
 /// How many rows are saved for a checkpoint, and the size of their content in bytes.

@@ -146,6 +146,16 @@ impl Session {
         old_rows::changed(&snapshot, from, until)
     }
 
+    /// All rows of the tree: where it can differ from another one over the same base.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn tree_rows(&self) -> Result<ChangedRows> {
+        let conn = open_read_only(&self.path)?;
+        let snapshot = conn.unchecked_transaction()?;
+        old_rows::all(&snapshot)
+    }
+
     /// The checkpoints, the oldest first, with what is known of them. Reads the audit log.
     ///
     /// # Errors

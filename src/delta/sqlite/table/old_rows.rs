@@ -133,8 +133,8 @@ impl TreeTable {
         index(conn, &old, &key)
     }
 
-    /// The condition under which a trigger saves a row for `row`: its object was not made later, and
-    /// the key has no saved row.
+    /// The condition under which a trigger saves a row for `row`: its object was not made later,
+    /// and the key has no saved row.
     fn is_unsaved(&self, row: &str) -> String {
         let is_older = self.number.map(|n| format!("{row}.{n} < c.next_ino AND "));
         let (is_older, old, same) =

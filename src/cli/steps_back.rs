@@ -3,14 +3,18 @@
 use std::collections::HashSet;
 
 use super::text;
-use crate::delta::sqlite::StepsBack;
+use crate::delta::sqlite::{RestoreTakenBack, StepsBack};
 
 /// What is taken back, as the end of a sentence; `None` if the log does not tell.
 pub(super) fn words(steps: &StepsBack) -> Option<String> {
     let StepsBack { restored, discarded, changed } = steps;
     let mut parts = Vec::new();
-    if let Some(to) = restored {
-        parts.push(format!("the restore of {}", text::name(to.as_bytes())));
+    if let Some(RestoreTakenBack { checkpoint, paths: restored }) = restored {
+        let checkpoint = text::name(checkpoint.as_bytes());
+        parts.push(match restored.contains(&b"/"[..]) {
+            true => format!("the restore of {checkpoint}"),
+            false => format!("the restore of {} from {checkpoint}", paths(restored)),
+        });
     }
     if !discarded.is_empty() {
         parts.push(format!("the discard of {}", paths(discarded)));

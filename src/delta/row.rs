@@ -184,8 +184,10 @@ pub enum AuditProcedure {
     Publish,
     /// Content for a guarded file was refused; the file is unchanged.
     Refuse,
-    /// The whole tree became that of a checkpoint. [`AuditRow::offset`] has the last row before the
-    /// checkpoint: later ones, up to this one, are of changes that the restore took back.
+    /// The path and all below it became what they were at a checkpoint. [`AuditRow::offset`] has
+    /// the last row before the checkpoint: later ones there, up to this one, are of changes that
+    /// the restore took back. Without a number, the directory of the path is there again, and
+    /// nothing of what was in it.
     Restore,
 }
 

@@ -9,7 +9,9 @@ use std::rc::Rc;
 use super::error::{InspectError, Result};
 use super::names::{PathHistory, PathWatch};
 use super::opened::OpenSession;
-use crate::delta::sqlite::{AuditFilter, AuditReader, InvalidRow, Order, Session, UndoneRows};
+use crate::delta::sqlite::{
+    AuditFilter, AuditReader, InvalidRow, Order, RowRemains, Session, UndoneRows,
+};
 use crate::delta::{AuditProcedure, AuditRow, Dropped, MergedPath, StoreError};
 use crate::vfs::Time;
 
@@ -218,9 +220,15 @@ impl AuditLog {
         let session = &self.session;
         let read = self.reader.at_once(|| -> std::result::Result<(), StoreError> {
             let undone = self.reader.undone_rows()?;
-            let mut kept = |id: i64, row: &AuditRow| match undone.has(id) {
-                true => ControlFlow::Continue(()),
-                false => wanted(row),
+            let mut kept = |id: i64, row: &AuditRow| {
+                let (path, path2) = (&row.path, row.path2.as_ref());
+                let second = path2.map(MergedPath::as_bytes);
+                match undone.remains(id, path.as_bytes(), second) {
+                    RowRemains::Nothing => ControlFlow::Continue(()),
+                    RowRemains::All => wanted(row),
+                    RowRemains::AtPath => wanted(&change_of(path, row)),
+                    RowRemains::AtPath2 => wanted(&change_of(path2.unwrap_or(path), row)),
+                }
             };
             if order == Order::OldestFirst && self.reader.past(order, &mut kept)?.is_break() {
                 return Ok(());
@@ -333,6 +341,12 @@ impl AuditLog {
     fn last_id(&self) -> Result<i64> {
         self.reader.last_id().map_err(|source| failed(&self.session, source))
     }
+}
+
+/// What is left of a move or a new name if one end was taken back: the other one changed.
+fn change_of(path: &MergedPath, row: &AuditRow) -> AuditRow {
+    let procedure = AuditProcedure::Write;
+    AuditRow { procedure, path: path.clone(), path2: None, ..row.clone() }
 }
 
 fn failed(session: &std::path::Path, source: StoreError) -> InspectError {

@@ -111,8 +111,11 @@ impl PathHistory {
             | AuditProcedure::Apply
             | AuditProcedure::Publish
             | AuditProcedure::Refuse => false,
-            // It may have changed any path.
-            AuditProcedure::Restore => self.is_there || !self.rows.is_empty(),
+            // It may have changed any path below.
+            AuditProcedure::Restore => {
+                (path == b"/" || below(&self.asked, path).is_some())
+                    && (self.is_there || !self.rows.is_empty())
+            }
             AuditProcedure::Remove | AuditProcedure::Rmdir => {
                 self.is_there |= path == self.asked;
                 false

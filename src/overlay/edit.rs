@@ -347,11 +347,16 @@ impl<'a> Edit<'a> {
         Ok(self.txn.record(&AuditRow { note: Some(note), ..row })?)
     }
 
-    /// Writes the audit row of a restore of the whole tree; `last_op` is the last row before the
-    /// checkpoint.
-    pub fn record_restore(&mut self, last_op: u64, note: String) -> Result<()> {
-        let row = self.audit_row(AuditProcedure::Restore, FileId::ROOT, MergedPath::root());
-        Ok(self.txn.record(&AuditRow { offset: Some(last_op), note: Some(note), ..row })?)
+    /// Writes the audit row of a restore of a path and all below it; `last_op` is the last row
+    /// before the checkpoint. With `None`, it is of a directory alone.
+    pub fn record_restore(
+        &mut self,
+        (fileid, path): (FileId, MergedPath),
+        last_op: Option<u64>,
+        note: String,
+    ) -> Result<()> {
+        let row = self.audit_row(AuditProcedure::Restore, fileid, path);
+        Ok(self.txn.record(&AuditRow { offset: last_op, note: Some(note), ..row })?)
     }
 
     /// An audit row with the caller, the time and one path.

@@ -464,9 +464,10 @@ impl LogShown {
             groups.add(&row);
             return ControlFlow::Continue(());
         }
+        let is_taken_back = self.undone.has(id, &row);
         let printed = match self.is_json {
-            true => self.out.json(json(id, &row, self.undone.has_undone(id))),
-            false => self.out.line(format_args!("{}", line(&row, self.undone.has_undone(id)))),
+            true => self.out.json(json(id, &row, is_taken_back)),
+            false => self.out.line(format_args!("{}", line(&row, is_taken_back))),
         };
         self.closed = printed.err();
         if self.closed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

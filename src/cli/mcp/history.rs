@@ -214,7 +214,7 @@ pub(super) fn log(session: &McpSession, args: &LogArgs) -> Result<McpOutput, Cli
                     unreadable += 1;
                     return ControlFlow::Continue(());
                 };
-                match list.push(log_command::json(id, &row, undone.has_undone(id))) {
+                match list.push(log_command::json(id, &row, undone.has(id, &row))) {
                     true => ControlFlow::Continue(()),
                     false => ControlFlow::Break(()),
                 }

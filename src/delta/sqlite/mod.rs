@@ -23,7 +23,7 @@ pub use file::session::{
 };
 pub use table::hide::MAX_HIDDEN_PATTERNS;
 pub use table::schema::SPEC_VERSION;
-pub use table::undone_rows::UndoneRows;
+pub use table::undone_rows::{RowRemains, UndoneRows};
 pub use tools::agent::{AgentAccess, AgentTables};
 pub use tools::audit::{AuditPage, AuditReader, InvalidRow, MentionedNames, Order};
 pub use tools::audit_filter::{AuditFilter, ChangeSource};
@@ -39,5 +39,5 @@ pub use tools::new_file::SessionCopy;
 pub use tools::repair::{AskBase, BaseListing, RepairOptions, RepairReport, Repairs};
 pub use tools::sparse::NonUtf8Names;
 pub use tools::stats::SessionStats;
-pub use tools::steps_back::StepsBack;
+pub use tools::steps_back::{RestoreTakenBack, StepsBack};
 pub use tools::tool_call::{CallFilter, CallRow, CallStats, CallStatus, NewCall, ToolCall};

@@ -4,8 +4,8 @@
 //! a deleted one returns under its old number, and one that was made since is stale. The rows of
 //! the session change, and the base does not.
 
-use crate::delta::{Checkpoint, RestoreOutcome, RestoreRequest, RestoredRows};
-use crate::vfs::Caller;
+use crate::delta::{Checkpoint, MergedPath, RestoreOutcome, RestoreRequest, RestoredRows};
+use crate::vfs::{Caller, FileId};
 
 use super::discard::refuse_during_apply;
 use super::needed_dirs::TreeChangeError;
@@ -73,5 +73,6 @@ fn count_subdirs(edit: &mut Edit<'_>, rows: &RestoredRows) -> Result<()> {
 fn record_restore(edit: &mut Edit<'_>, to: &Checkpoint) -> Result<()> {
     let name = to.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     let note = format!("checkpoint {}{name}", to.id);
-    edit.record_restore(to.last_op.cast_unsigned(), note)
+    let whole = (FileId::ROOT, MergedPath::root());
+    edit.record_restore(whole, Some(to.last_op.cast_unsigned()), note)
 }

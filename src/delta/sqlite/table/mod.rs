@@ -26,6 +26,7 @@ pub mod opaque;
 pub mod origin;
 pub mod original;
 pub mod past;
+mod path_branches;
 pub mod prune;
 pub mod quota;
 pub mod redirect;

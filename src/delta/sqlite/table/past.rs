@@ -16,8 +16,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::base::DELTA_IDS;
 use crate::delta::{AuditProcedure, Result};
 
+use super::undone_rows::{self, RowRemains};
 use super::value::{self, Bytes, keys};
-use super::{checkpoint, meta, schema, undone_rows};
+use super::{checkpoint, meta, schema};
 
 /// The table's name.
 pub const TABLE: &str = "acetate_past";
@@ -90,9 +91,14 @@ pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
     let mut rows = statement.query([last])?;
     while let Some(row) = rows.next()? {
         let Some(row) = decode(row)? else { continue };
-        if undone.has(row.id) {
-            passes_undone = true;
-            continue;
+        match undone.remains(row.id, &row.path, row.path2.as_deref()) {
+            RowRemains::All => {}
+            RowRemains::Nothing => {
+                passes_undone = true;
+                continue;
+            }
+            // The fact would be of both ends.
+            RowRemains::AtPath | RowRemains::AtPath2 => note_incomplete(conn)?,
         }
         if drop_superseded(conn, &row)? {
             let copy = format!(

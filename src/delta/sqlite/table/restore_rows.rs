@@ -1,32 +1,43 @@
 //! The RESTORE rows of the audit log, and the rows by which two moments differ.
 //!
-//! The log is not rolled back: after a RESTORE row, the tree is what it was after the last row
-//! before the checkpoint. So the moments of a log are a tree of branches, and a restore begins one.
+//! The log is not rolled back: a restore begins a branch of the history of its path
+//! ([`path_branches`](super::path_branches)). A RESTORE row without the number of the last row
+//! before the checkpoint begins none: the directory of its path is there again, without what was in
+//! it.
 
-use std::ops::RangeInclusive;
+use std::collections::{BTreeSet, HashMap};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 
 use crate::delta::Result;
 
+use super::path_branches::{BranchDifference, PathBranches, PathRestore};
 use super::{checkpoint, schema, value};
 
-/// The RESTORE rows.
+/// The RESTORE rows that begin branches.
 #[derive(Debug, Default)]
 pub struct RestoreRows {
-    /// The id of each, with that of the last row before its checkpoint; by id.
-    rows: Vec<(i64, i64)>,
+    /// Each with its path, by id.
+    rows: Vec<(PathRestore, Vec<u8>)>,
 }
 
-/// The rows by which the trees of two moments differ. They are no RESTORE rows.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// The rows by which the trees of two moments differ.
+#[derive(Debug)]
 pub struct DifferingRows {
-    /// Ids of rows whose changes are in the first tree alone.
-    pub only_first: Vec<RangeInclusive<i64>>,
-    /// Ids of rows whose changes are in the second tree alone.
-    pub only_second: Vec<RangeInclusive<i64>>,
-    /// The RESTORE rows that led to the first tree alone, the newest first.
-    pub restores: Vec<i64>,
+    branches: PathBranches,
+    /// What the histories of some paths differ by.
+    parts: Vec<BranchDifference>,
+    /// The index in `parts` for each key of `branches`.
+    part_of: HashMap<Vec<u8>, usize>,
+}
+
+/// Rows of one of two moments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DifferingSide {
+    /// Their changes are in the first tree alone.
+    OnlyFirst,
+    /// Their changes are in the second tree alone.
+    OnlySecond,
 }
 
 impl RestoreRows {
@@ -37,98 +48,220 @@ impl RestoreRows {
             return Ok(restores);
         }
         let mut all = conn.prepare_cached(
-            "SELECT id, ifnull(offset, 0) FROM acetate_op WHERE procedure = 'RESTORE' ORDER BY id",
+            "SELECT id, offset, path FROM acetate_op
+             WHERE procedure = 'RESTORE' AND offset IS NOT NULL ORDER BY id",
         )?;
         let mut rows = all.query([])?;
         while let Some(row) = rows.next()? {
-            restores.add(row.get(0)?, value::int(row, 1)?);
+            let restore = PathRestore { id: row.get(0)?, last_op: value::int(row, 1)? };
+            restores.add(restore, value::bytes(row, 2)?);
         }
         Ok(restores)
     }
 
-    fn add(&mut self, id: i64, last_op: i64) {
+    fn add(&mut self, restore: PathRestore, path: &[u8]) {
         // Of a row that another program wrote, only one that leads back makes sense.
-        if last_op < id {
-            self.rows.push((id, last_op));
+        if restore.last_op < restore.id {
+            self.rows.push((restore, path.to_vec()));
         }
     }
 
-    /// The id of each, with that of the last row before its checkpoint.
-    pub fn newest_first(&self) -> impl Iterator<Item = (i64, i64)> + '_ {
-        self.rows.iter().rev().copied()
-    }
-
-    /// The last restore up to the row `id`.
-    fn last_upto(&self, id: i64) -> Option<(i64, i64)> {
-        let at = self.rows.partition_point(|(restore, _)| *restore <= id);
-        at.checked_sub(1).map(|at| self.rows[at])
+    /// All of them, by path.
+    pub fn into_branches(self) -> PathBranches {
+        branches_of(&self.rows)
     }
 
     /// The rows by which the tree after the row `first` differs from that after the row `second`.
     pub fn differing(&self, first: i64, second: i64) -> DifferingRows {
-        let mut differing = DifferingRows::default();
-        let mut at = [first, second];
-        // The later of both moves back, until both are at one moment.
-        while at[0] != at[1] {
-            let later = usize::from(at[1] > at[0]);
-            let (upper, lower) = (at[later], at[1 - later]);
-            let restore = self.last_upto(upper).filter(|(restore, _)| *restore > lower);
-            let (ends, next) = restore.unwrap_or((lower, lower));
-            let rows = match later {
-                0 => &mut differing.only_first,
-                _ => &mut differing.only_second,
-            };
-            if ends < upper {
-                rows.push(ends + 1..=upper);
-            }
-            if later == 0 && restore.is_some() {
-                differing.restores.push(ends);
-            }
-            at[later] = next;
+        let branches = branches_of(self.on_the_way(first, second));
+        let (mut part_of, mut numbers) = (HashMap::new(), HashMap::new());
+        for key in branches.keys() {
+            let next = numbers.len();
+            let differing = branches.history(key).differing(first, second);
+            part_of.insert(key.to_vec(), *numbers.entry(differing).or_insert(next));
         }
-        differing
+        let mut parts: Vec<(BranchDifference, usize)> = numbers.into_iter().collect();
+        parts.sort_by_key(|(_, number)| *number);
+        let parts = parts.into_iter().map(|(differing, _)| differing).collect();
+        DifferingRows { branches, parts, part_of }
+    }
+
+    /// The rows that some path may pass on the way between two moments.
+    fn on_the_way(&self, first: i64, second: i64) -> &[(PathRestore, Vec<u8>)] {
+        let end = self.rows.partition_point(|(restore, _)| restore.id <= first.max(second));
+        let (mut begin, mut lowest) = (end, first.min(second));
+        while let Some((restore, _)) = begin.checked_sub(1).map(|before| &self.rows[before])
+            && restore.id > lowest
+        {
+            lowest = lowest.min(restore.last_op);
+            begin -= 1;
+        }
+        &self.rows[begin..end]
+    }
+}
+
+fn branches_of(rows: &[(PathRestore, Vec<u8>)]) -> PathBranches {
+    let mut branches = PathBranches::default();
+    for (restore, path) in rows {
+        branches.add(path, *restore);
+    }
+    branches
+}
+
+impl DifferingRows {
+    /// The RESTORE rows that led to the first tree alone, the newest first.
+    pub fn restores(&self) -> Vec<i64> {
+        let all: BTreeSet<i64> =
+            self.parts.iter().flat_map(|part| &part.restores).copied().collect();
+        all.into_iter().rev().collect()
+    }
+
+    /// Calls `each` with the procedure and path of the changes on a side, for `left` rows at most.
+    pub fn each_path(
+        &self,
+        conn: &Connection,
+        side: DifferingSide,
+        left: &mut u64,
+        each: &mut dyn FnMut(&str, &[u8]),
+    ) -> Result<()> {
+        let mut changes = conn.prepare_cached(
+            "SELECT procedure, path FROM acetate_op
+             WHERE id BETWEEN ?1 AND ?2 AND procedure <> 'REFUSE'
+               AND (procedure <> 'RESTORE' OR offset IS NULL) LIMIT ?3",
+        )?;
+        for (at, part) in self.parts.iter().enumerate() {
+            let ids = match side {
+                DifferingSide::OnlyFirst => &part.only_first,
+                DifferingSide::OnlySecond => &part.only_second,
+            };
+            for ids in ids {
+                let mut rows =
+                    changes.query(params![ids.start(), ids.end(), left.cast_signed()])?;
+                while let Some(row) = rows.next()? {
+                    *left = left.saturating_sub(1);
+                    let path = value::bytes(row, 1)?;
+                    if self.part_of.get(self.branches.key_of(path)) == Some(&at) {
+                        each(row.get_ref(0)?.as_str().unwrap_or_default(), path);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{DifferingRows, RestoreRows};
+    use std::collections::BTreeSet;
 
-    /// Row 10 goes back to 5, 15 takes that back, 30 goes back to 20.
-    fn restores() -> RestoreRows {
-        let mut restores = RestoreRows::default();
-        for (id, last_op) in [(10, 5), (15, 9), (30, 20)] {
-            restores.add(id, last_op);
+    use rusqlite::{Connection, params};
+
+    use super::{DifferingRows, DifferingSide, PathRestore, RestoreRows};
+
+    #[test]
+    fn only_restores_between_two_moments_and_before_what_they_led_to_count() {
+        let mut all = RestoreRows::default();
+        let restores = [(5, 2, "/a"), (10, 8, "/"), (20, 4, "/d"), (30, 25, "/x")];
+        for (id, last_op, path) in restores.into_iter().chain([(40, 40, "/")]) {
+            all.add(PathRestore { id, last_op }, path.as_bytes());
         }
-        restores
-    }
-
-    #[test]
-    fn rows_that_a_restore_took_back_are_in_no_later_tree() {
-        let all = restores();
-        let of = |first, second| all.differing(first, second);
-        let taken_back = DifferingRows { only_first: vec![21..=29], ..Default::default() };
-        assert_eq!(of(29, 30), taken_back);
-        // What came back with the second restore is in both.
-        let since = DifferingRows { only_second: vec![16..=20, 6..=9], ..Default::default() };
-        assert_eq!(of(5, 30), since);
-        assert_eq!(of(9, 15), DifferingRows::default());
-        assert_eq!(of(20, 30), DifferingRows::default());
-    }
-
-    #[test]
-    fn the_way_back_from_a_restore_names_it() {
-        let all = restores();
-        let back =
-            DifferingRows { only_second: vec![21..=29], restores: vec![30], ..Default::default() };
-        assert_eq!(all.differing(30, 29), back);
-        let further = DifferingRows {
-            only_first: vec![31..=33],
-            only_second: vec![21..=29],
-            restores: vec![30],
+        let ids = |first, second| -> Vec<i64> {
+            all.on_the_way(first, second).iter().map(|(restore, _)| restore.id).collect()
         };
-        assert_eq!(all.differing(33, 29), further);
-        let plain = DifferingRows { only_first: vec![3..=4], ..Default::default() };
-        assert_eq!(all.differing(4, 2), plain);
+        assert_eq!(ids(29, 22), [0; 0]);
+        assert_eq!(ids(30, 26), [30]);
+        assert_eq!(ids(21, 12), [5, 10, 20]);
+        assert_eq!(ids(12, 40), [5, 10, 20, 30]);
+        assert_eq!(ids(50, 39), [0; 0], "no row leads to itself");
+    }
+
+    const PATHS: [&str; 6] = ["/", "/a", "/a/a", "/a/a/b", "/a/b", "/b"];
+
+    /// A log, and after each row the ids of the rows whose changes are in the tree, by path.
+    struct RandomLog {
+        conn: Connection,
+        restores: RestoreRows,
+        /// The path of each row that is no RESTORE.
+        changes: Vec<Option<usize>>,
+        trees: Vec<[BTreeSet<i64>; 6]>,
+    }
+
+    fn random_log(random: &mut dyn FnMut(usize) -> usize) -> RandomLog {
+        let conn = Connection::open_in_memory().unwrap();
+        let create = "CREATE TABLE acetate_op (id INTEGER PRIMARY KEY, procedure, path, offset)";
+        conn.execute_batch(create).unwrap();
+        let (mut restores, mut changes) = (RestoreRows::default(), vec![None]);
+        let mut trees = vec![<[BTreeSet<i64>; 6]>::default()];
+        for id in 1..40_i64 {
+            let (at, mut tree) = (random(PATHS.len()), trees.last().unwrap().clone());
+            let last_op = (random(4) == 0).then(|| random(id as usize));
+            match last_op {
+                Some(last_op) => {
+                    let last_op = PathRestore { id, last_op: last_op as i64 };
+                    restores.add(last_op, PATHS[at].as_bytes());
+                }
+                None => drop(tree[at].insert(id)),
+            }
+            for (below, path) in PATHS.iter().enumerate() {
+                let is_below =
+                    at == 0 || format!("{path}/").starts_with(&format!("{}/", PATHS[at]));
+                if let Some(last_op) = last_op.filter(|_| is_below) {
+                    tree[below] = trees[last_op][below].clone();
+                }
+            }
+            let procedure = if last_op.is_some() { "RESTORE" } else { "WRITE" };
+            let insert = "INSERT INTO acetate_op VALUES (?1, ?2, ?3, ?4)";
+            let row = params![id, procedure, PATHS[at], last_op.map(|last| last as i64)];
+            conn.execute(insert, row).unwrap();
+            changes.push(last_op.is_none().then_some(at));
+            trees.push(tree);
+        }
+        RandomLog { conn, restores, changes, trees }
+    }
+
+    /// The paths of the changes on a side.
+    fn paths(conn: &Connection, rows: &DifferingRows, side: DifferingSide) -> Vec<String> {
+        let (mut paths, mut left) = (Vec::new(), 1000);
+        let mut each = |_: &str, path: &[u8]| {
+            paths.push(String::from_utf8_lossy(path).into_owned());
+        };
+        rows.each_path(conn, side, &mut left, &mut each).unwrap();
+        paths.sort();
+        paths
+    }
+
+    #[test]
+    fn the_histories_of_paths_are_those_of_their_trees() {
+        let mut state = 1_u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..200 {
+            let RandomLog { conn, restores, changes, trees } = random_log(&mut random);
+            for _ in 0..20 {
+                let (first, second) = (random(trees.len()), random(trees.len()));
+                let only = |one: usize, other: usize| {
+                    let there = trees[one].iter().zip(&trees[other]).zip(PATHS);
+                    let mut only: Vec<_> = there
+                        .flat_map(|((one, other), path)| vec![path.to_owned(); (one - other).len()])
+                        .collect();
+                    only.sort();
+                    only
+                };
+                let rows = restores.differing(first as i64, second as i64);
+                assert_eq!(paths(&conn, &rows, DifferingSide::OnlyFirst), only(first, second));
+                assert_eq!(paths(&conn, &rows, DifferingSide::OnlySecond), only(second, first));
+            }
+            let branches = restores.into_branches();
+            for (id, at) in changes.iter().enumerate() {
+                let Some(at) = at else { continue };
+                let id = id as i64;
+                let key = branches.key_of(PATHS[*at].as_bytes());
+                let undone = branches.history(key).undone();
+                let is_there = !undone.iter().any(|range| range.contains(&id));
+                assert_eq!(is_there, trees.last().unwrap()[*at].contains(&id));
+            }
+        }
     }
 }

@@ -1,78 +1,165 @@
 //! Rows of the audit log whose changes a restore took back.
-//!
-//! After a RESTORE row, the tree is what it was after the last row before the checkpoint.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 use rusqlite::Connection;
 
-use crate::delta::Result;
+use crate::delta::{AuditRow, MergedPath, Result};
 
+use super::path_branches::PathBranches;
 use super::restore_rows::RestoreRows;
 
-/// The ids of those rows.
+/// Ranges of rows in memory that restores took back; beyond that, they are computed again.
+const MAX_KEPT_RANGES: usize = 1 << 16;
+
+/// Those rows.
 #[derive(Debug, Default)]
 pub struct UndoneRows {
-    /// Ranges of ids, the last one first. A range ends with its RESTORE row.
-    ranges: Vec<RangeInclusive<i64>>,
+    branches: PathBranches,
+    kept: RefCell<KeptRanges>,
+}
+
+/// Ranges of ids of undone rows, by the key of [`PathBranches`].
+#[derive(Debug, Default)]
+struct KeptRanges {
+    by_key: HashMap<Vec<u8>, Vec<RangeInclusive<i64>>>,
+    /// How many there are.
+    count: usize,
+}
+
+/// What restores left of the change of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowRemains {
+    /// All.
+    All,
+    /// Of a row with two paths, that at the first one.
+    AtPath,
+    /// That at the second one.
+    AtPath2,
+    /// Nothing.
+    Nothing,
 }
 
 impl UndoneRows {
-    /// Whether a restore took back the change of the row with this id. A RESTORE row counts as
-    /// taken back too.
-    pub fn has(&self, id: i64) -> bool {
-        self.range_of(id).is_some()
-    }
-
-    /// The same; a RESTORE row only if a later one took it back.
-    pub fn has_undone(&self, id: i64) -> bool {
-        self.range_of(id).is_some_and(|range| *range.end() != id)
-    }
-
-    fn range_of(&self, id: i64) -> Option<&RangeInclusive<i64>> {
-        let at = self.ranges.partition_point(|range| *range.start() > id);
-        self.ranges.get(at).filter(|range| range.contains(&id))
-    }
-
-    /// Adds a RESTORE row with the last row before its checkpoint; the newest comes first.
-    fn add_restore(&mut self, id: i64, last_op: i64) {
-        // A later restore took this one back.
-        if self.ranges.last().is_none_or(|later| id < *later.start()) {
-            self.ranges.push(last_op.saturating_add(1)..=id);
+    /// What restores left of the change of the row with this id. Of a RESTORE row, nothing: what it
+    /// changed is told by the rows that are left.
+    pub fn remains(&self, id: i64, path: &[u8], path2: Option<&[u8]>) -> RowRemains {
+        let has = |path: &[u8]| self.undone_by(id, path).is_some();
+        match (has(path), path2.map(has)) {
+            (true, None | Some(true)) => RowRemains::Nothing,
+            (true, Some(false)) => RowRemains::AtPath2,
+            (false, Some(true)) => RowRemains::AtPath,
+            (false, None | Some(false)) => RowRemains::All,
         }
+    }
+
+    /// Whether a restore took back the change of the row with this id. A RESTORE row does not take
+    /// back itself.
+    pub fn has(&self, id: i64, row: &AuditRow) -> bool {
+        let has = |path: &MergedPath| {
+            self.undone_by(id, path.as_bytes()).is_some_and(|restore| restore != id)
+        };
+        has(&row.path) && row.path2.as_ref().is_none_or(has)
+    }
+
+    /// The RESTORE row that took back the change of a row at a path, which is the row itself if it
+    /// is one.
+    fn undone_by(&self, id: i64, path: &[u8]) -> Option<i64> {
+        let mut kept = self.kept.borrow_mut();
+        let ranges = kept.of(&self.branches, self.branches.key_of(path));
+        let at = ranges.partition_point(|range| *range.start() > id);
+        ranges.get(at).filter(|range| range.contains(&id)).map(|range| *range.end())
+    }
+}
+
+impl KeptRanges {
+    fn of(&mut self, branches: &PathBranches, key: &[u8]) -> &[RangeInclusive<i64>] {
+        if !self.by_key.contains_key(key) {
+            let ranges = branches.history(key).undone();
+            if self.count + ranges.len() > MAX_KEPT_RANGES {
+                *self = Self::default();
+            }
+            self.count += ranges.len();
+            self.by_key.insert(key.to_vec(), ranges);
+        }
+        self.by_key.get(key).map_or(&[], Vec::as_slice)
     }
 }
 
 /// Reads which rows restores took back.
 pub fn load(conn: &Connection) -> Result<UndoneRows> {
-    let mut undone = UndoneRows::default();
-    for (id, last_op) in RestoreRows::load(conn)?.newest_first() {
-        undone.add_restore(id, last_op);
-    }
-    Ok(undone)
+    let branches = RestoreRows::load(conn)?.into_branches();
+    Ok(UndoneRows { branches, ..UndoneRows::default() })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::UndoneRows;
+    use super::{PathBranches, RowRemains, UndoneRows};
+    use crate::delta::sqlite::table::path_branches::PathRestore;
+
+    fn undone(restores: &[(i64, i64, &str)]) -> UndoneRows {
+        let mut branches = PathBranches::default();
+        for &(id, last_op, path) in restores {
+            branches.add(path.as_bytes(), PathRestore { id, last_op });
+        }
+        UndoneRows { branches, ..UndoneRows::default() }
+    }
+
+    fn all(undone: &UndoneRows, path: &str) -> Vec<i64> {
+        let is_undone = |id: &i64| undone.remains(*id, path.as_bytes(), None) != RowRemains::All;
+        (0..35).filter(is_undone).collect()
+    }
 
     #[test]
     fn rows_after_the_checkpoint_are_undone_up_to_the_restore() {
-        let mut undone = UndoneRows::default();
         // 10 goes back to 5, 15 takes that back, 30 goes back to 20.
-        for (id, last_op) in [(30, 20), (15, 9), (10, 5)] {
-            undone.add_restore(id, last_op);
-        }
-        let all: Vec<_> = (0..35).filter(|id| undone.has(*id)).collect();
-        assert_eq!(all, (10..=15).chain(21..=30).collect::<Vec<_>>());
-        let all: Vec<_> = (0..35).filter(|id| undone.has_undone(*id)).collect();
-        assert_eq!(all, (10..=14).chain(21..=29).collect::<Vec<_>>());
+        let some = undone(&[(10, 5, "/"), (15, 9, "/"), (30, 20, "/")]);
+        assert_eq!(all(&some, "/a"), (10..=15).chain(21..=30).collect::<Vec<_>>());
+        let by: Vec<_> = [10, 14, 15, 30, 31].map(|id| some.undone_by(id, b"/a")).into();
+        assert_eq!(by, [Some(15), Some(15), Some(15), Some(30), None]);
         // 30 goes back to before 15, which is then no restore any more.
-        let mut undone = UndoneRows::default();
-        for (id, last_op) in [(30, 12), (15, 9), (11, 3)] {
-            undone.add_restore(id, last_op);
+        let some = undone(&[(11, 3, "/"), (15, 9, "/"), (30, 12, "/")]);
+        assert_eq!(all(&some, "/a"), (4..=11).chain(13..=30).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_restore_of_a_path_takes_back_rows_there() {
+        // 10 takes /d back to 5; 20 takes /d/a back to 7, before that; 30 and 31 are one restore.
+        let some = undone(&[(10, 5, "/d"), (20, 7, "/d/a"), (30, 25, "/y"), (31, 25, "/x")]);
+        assert_eq!(all(&some, "/d/b"), (6..=10).collect::<Vec<_>>());
+        assert_eq!(all(&some, "/d/a/in"), (8..=20).collect::<Vec<_>>());
+        assert!(all(&some, "/d.a").is_empty());
+        assert_eq!(all(&some, "/x"), (26..=31).collect::<Vec<_>>());
+        let (x, y, d) = (&b"/x"[..], &b"/y"[..], &b"/d"[..]);
+        assert_eq!(some.remains(26, x, Some(y)), RowRemains::Nothing);
+        assert_eq!(some.remains(26, x, Some(d)), RowRemains::AtPath2);
+        assert_eq!(some.remains(26, d, Some(x)), RowRemains::AtPath);
+        assert_eq!(some.remains(25, d, Some(x)), RowRemains::All);
+        // A restore of the whole tree to before that of a path takes that one back.
+        let some = undone(&[(10, 5, "/d"), (30, 8, "/")]);
+        assert_eq!(all(&some, "/d/b"), (9..=30).collect::<Vec<_>>());
+        assert_eq!(some.undone_by(10, d), Some(30));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut branches = PathBranches::default();
+        for id in 1..=1000 {
+            branches.add(b"/", PathRestore { id: 3 * id, last_op: 3 * id - 2 });
         }
-        let all: Vec<_> = (0..35).filter(|id| undone.has(*id)).collect();
-        assert_eq!(all, (4..=11).chain(13..=30).collect::<Vec<_>>());
+        for id in 3001..=3200 {
+            branches.add(format!("/{id}").as_bytes(), PathRestore { id, last_op: id - 1 });
+        }
+        let some = UndoneRows { branches, ..UndoneRows::default() };
+        for id in 3001..=3200 {
+            let path = format!("/{id}");
+            assert_eq!(some.remains(id, path.as_bytes(), None), RowRemains::Nothing);
+            assert_eq!(some.remains(1, path.as_bytes(), None), RowRemains::All);
+            let kept = some.kept.borrow();
+            let count = kept.by_key.values().map(Vec::len).sum::<usize>();
+            assert!(count == kept.count && count <= super::MAX_KEPT_RANGES);
+        }
     }
 }

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use rusqlite::Connection;
 
-use super::steps_back::{MAX_ROWS, each_path};
+use super::steps_back::MAX_ROWS;
 use crate::delta::sqlite::file::connect::companion_path;
 use crate::delta::sqlite::file::disk;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::table::applies_since::AppliesSince;
-use crate::delta::sqlite::table::restore_rows::RestoreRows;
+use crate::delta::sqlite::table::restore_rows::{DifferingSide, RestoreRows};
 use crate::delta::sqlite::table::{
     checkpoint, checkpoint_keep, checkpoint_space, old_rows, schema, tree_sum,
 };
@@ -172,10 +172,12 @@ impl Session {
         for checkpoint in all {
             let mut paths = HashSet::new();
             let rows = restores.differing(since, checkpoint.last_op);
-            for ids in [&rows.only_first, &rows.only_second].into_iter().filter(|_| has_log) {
-                each_path(&snapshot, ids, &mut left, &mut |_, path| {
-                    paths.insert(path);
-                })?;
+            for side in [DifferingSide::OnlyFirst, DifferingSide::OnlySecond] {
+                if has_log {
+                    rows.each_path(&snapshot, side, &mut left, &mut |_, path| {
+                        paths.insert(path.to_vec());
+                    })?;
+                }
             }
             since = checkpoint.last_op;
             let saved =

@@ -1,14 +1,14 @@
 //! What the audit log says of the way back to a checkpoint.
 
 use std::collections::HashSet;
-use std::ops::RangeInclusive;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::delta::sqlite::file::session::{Session, open_read_only};
-use crate::delta::sqlite::table::restore_rows::RestoreRows;
+use crate::delta::sqlite::table::restore_rows::{DifferingSide, RestoreRows};
 use crate::delta::sqlite::table::{schema, value};
 use crate::delta::{Checkpoint, Result};
+use crate::vfs::Time;
 
 /// The most rows that are read to say what a restore changes.
 pub(super) const MAX_ROWS: u64 = 1 << 20;
@@ -16,12 +16,21 @@ pub(super) const MAX_ROWS: u64 = 1 << 20;
 /// What a restore of a checkpoint takes back, by the audit log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StepsBack {
-    /// What was noted with the last restore that is taken back.
-    pub restored: Option<String>,
+    /// The last restore that is taken back.
+    pub restored: Option<RestoreTakenBack>,
     /// Paths at which changes were discarded.
     pub discarded: HashSet<Vec<u8>>,
     /// Paths with other changes.
     pub changed: HashSet<Vec<u8>>,
+}
+
+/// A restore that is taken back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestoreTakenBack {
+    /// How the log calls the checkpoint.
+    pub checkpoint: String,
+    /// The paths that were restored; the root for the whole tree.
+    pub paths: HashSet<Vec<u8>>,
 }
 
 impl Session {
@@ -40,37 +49,46 @@ impl Session {
         let now = snapshot.query_row(last, [], |row| row.get(0))?;
         let rows = RestoreRows::load(&snapshot)?.differing(now, to.last_op);
         let mut left = MAX_ROWS;
-        each_path(&snapshot, &rows.only_first, &mut left, &mut |procedure, path| {
+        rows.each_path(&snapshot, DifferingSide::OnlyFirst, &mut left, &mut |procedure, path| {
             match procedure {
-                "DISCARD" => steps.discarded.insert(path),
-                _ => steps.changed.insert(path),
+                "DISCARD" => steps.discarded.insert(path.to_vec()),
+                // The row of a directory that a restore of paths brought back alone.
+                "RESTORE" => false,
+                _ => steps.changed.insert(path.to_vec()),
             };
         })?;
-        if let Some(id) = rows.restores.first() {
-            let note = "SELECT ifnull(note, '') FROM acetate_op WHERE id = ?1";
-            steps.restored = snapshot.query_row(note, [id], |row| row.get(0)).optional()?;
-        }
+        steps.restored = last_restore(&snapshot, &rows.restores())?;
         Ok(steps)
     }
 }
 
-/// Calls `each` with the procedure and path of the changes with these ids, for `left` rows at most.
-pub(super) fn each_path(
-    conn: &Connection,
-    ids: &[RangeInclusive<i64>],
-    left: &mut u64,
-    each: &mut dyn FnMut(&str, Vec<u8>),
-) -> Result<()> {
-    let mut changes = conn.prepare_cached(
-        "SELECT procedure, path FROM acetate_op
-         WHERE id BETWEEN ?1 AND ?2 AND procedure NOT IN ('REFUSE', 'RESTORE') LIMIT ?3",
+/// The restore with the first of these rows, the newest first: one restore has a row for each path.
+fn last_restore(conn: &Connection, rows: &[i64]) -> Result<Option<RestoreTakenBack>> {
+    let mut read = conn.prepare_cached(
+        "SELECT ifnull(note, ''), path, time, time_nsec FROM acetate_op WHERE id = ?1",
     )?;
-    for ids in ids {
-        let mut rows = changes.query(params![ids.start(), ids.end(), left.cast_signed()])?;
-        while let Some(row) = rows.next()? {
-            *left = left.saturating_sub(1);
-            each(row.get_ref(0)?.as_str().unwrap_or_default(), value::bytes(row, 1)?.to_vec());
+    let mut last: Option<(RestoreTakenBack, Time)> = None;
+    for id in rows {
+        let row = read
+            .query_row([id], |row| {
+                Ok((
+                    row.get::<_, String>(0)?,
+                    value::bytes(row, 1)?.to_vec(),
+                    value::time(row, 2, 3)?,
+                ))
+            })
+            .optional()?;
+        let Some((checkpoint, path, time)) = row else { break };
+        match &mut last {
+            None => {
+                let paths = HashSet::from([path]);
+                last = Some((RestoreTakenBack { checkpoint, paths }, time));
+            }
+            Some((last, at)) if last.checkpoint == checkpoint && *at == time => {
+                last.paths.insert(path);
+            }
+            Some(_) => break,
         }
     }
-    Ok(())
+    Ok(last.map(|(last, _)| last))
 }

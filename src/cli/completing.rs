@@ -78,7 +78,7 @@ fn completed(command: Command, is_bash: bool) -> Command {
                 return arg.add(ArgValueCompleter::new(move |word: &OsStr| copied(word, is_bash)));
             }
             ("PATH", "mkdir" | "find") if !arg.is_positional() => return arg,
-            ("PATH", "diff" | "apply" | "log" | "discard") => changed_paths,
+            ("PATH", "diff" | "apply" | "log" | "discard" | "restore") => changed_paths,
             ("PATH", _) => tree_paths,
             ("CHECKPOINT", _) => checkpoints,
             ("KEY", _) => keys,

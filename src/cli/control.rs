@@ -50,8 +50,8 @@ impl Control {
             peers: Box::new(move || connected(&peers)),
             paths: Box::new(move || shown.as_ref().map(|shown| shown.paths_of(&session_file))),
             exports: Box::new(move || usage(accounts.as_ref())),
-            check_restore: Box::new(move |to| match guards.clone() {
-                Some(guards) => Box::pin(async move { guards.check_restore(to).await }),
+            check_restore: Box::new(move |to, paths| match guards.clone() {
+                Some(guards) => Box::pin(async move { guards.check_restore(to, paths).await }),
                 None => Box::pin(async { Ok(None) }),
             }),
             check_merge: Box::new(move |caller, seen, steps| match merge_guards.clone() {

@@ -98,6 +98,7 @@ const EXAMPLES: &[(&[&str], &str)] = &[
         &["restore"],
         "Examples:
   acetate restore work.db before             goes back to that checkpoint
+  acetate restore work.db before src/main.rs only this file is as it was then
   acetate restore work.db '10 minutes ago' --dry-run",
     ),
     (

@@ -1,13 +1,17 @@
 //! `acetate restore` and `acetate undo`: makes the tree that of a checkpoint again.
 
+use std::ffi::OsString;
+
 use super::change::with_session_changer;
 use super::error::CliError;
 use super::mount_events::sync_mounts;
 use super::output::{self, Out};
 use super::source::SessionSource;
+use super::tree_paths::TreePaths;
 use super::{Ending, applied_since, asking, checkpoint, diff, steps_back, text};
-use crate::control::{Answer, Request, RestoreAnswer};
-use crate::delta::Checkpoint;
+use crate::control::limits::MAX_PATHS;
+use crate::control::{Answer, PathText, Request, RestoreAnswer, RestorePathsText};
+use crate::delta::{Checkpoint, MergedPath};
 use crate::inspect::apply::check_finished;
 use crate::inspect::checkpoint::{checkpoints, steps_back as log_of_steps};
 use crate::inspect::counts::ChangeCounts;
@@ -15,9 +19,13 @@ use crate::inspect::diff::{DiffOptions, Difference};
 use crate::inspect::fold::each_path;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::restore::{RestorePlan, plan_restore, undo_targets};
+use crate::inspect::restore_paths::{RestoreScope, plan_restore_paths};
 
 /// The most lines of the plan that are shown before the question.
 const MAX_SHOWN: usize = 20;
+
+/// How often a restore of paths that does not ask is tried while others change the session.
+const MAX_TRIES: u32 = 10;
 
 /// The most checkpoints that an undo compares with.
 const MAX_TRIED: usize = 100;
@@ -25,9 +33,11 @@ const MAX_TRIED: usize = 100;
 /// Go back to a checkpoint, also while clients have the tree mounted.
 ///
 /// Everything that the session changed since is taken back, whatever changed it; what was deleted
-/// since returns. The base is not touched. The tree as it is gets a checkpoint first, so `acetate
-/// undo` brings it back. On a terminal, the command shows what changes, and asks; without one, it
-/// needs --yes. Exits with 1 if nothing differs, or the answer is no.
+/// since returns. With PATHs, only these are. What must go along with them is marked as such: the
+/// other end of a move, further names of a file, missing directories above. The base is not
+/// touched. The tree as it is gets a checkpoint first, so `acetate undo` brings it back. On a
+/// terminal, the command shows what changes, and asks; without one, it needs --yes. Exits with 1 if
+/// nothing differs, or the answer is no.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -36,6 +46,10 @@ pub(super) struct Args {
     /// The checkpoint: an id, a name, `@-1` for the newest, or a moment.
     #[arg(value_name = "CHECKPOINT")]
     checkpoint: String,
+
+    /// A file, or a directory with everything below: only these paths become what they were.
+    #[arg(value_name = "PATH")]
+    paths: Vec<OsString>,
 
     #[command(flatten)]
     how: RestoreOptions,
@@ -80,38 +94,55 @@ struct RestoreOptions {
     #[arg(long)]
     force: bool,
 
-    /// Print a JSON object for each path that changes, as `acetate diff` does; and a last one:
-    /// session, checkpoint, name, dry_run, safety_checkpoint (the tree as it was), changes.
+    /// Print a JSON object for each path that changes, as `acetate diff` does, with goes_along for
+    /// a restore of paths; and a last one: session, checkpoint, name, dry_run, safety_checkpoint
+    /// (the tree as it was), changes.
     #[arg(long)]
     json: bool,
 }
 
 /// Runs `acetate restore`.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    for _ in 0..MAX_TRIES {
+        if let Some(ending) = run_once(args)? {
+            return Ok(ending);
+        }
+        if !args.how.yes {
+            break;
+        }
+    }
+    Err(changed_since())
+}
+
+/// As [`run`]; `None` if something changed since it was shown.
+fn run_once(args: &Args) -> Result<Option<Ending>, CliError> {
     let opened = open(&args.source)?;
     let to = checkpoint::find(opened.session(), &args.checkpoint)?;
-    if args.how.yes && !args.how.json {
+    let paths = TreePaths::of(&opened).all(&args.paths)?;
+    if args.how.yes && !args.how.json && is_whole(&paths) {
         // A plan, which takes longer than the restore, would be for no reader.
         check_applies(args.how.force, &opened, &to)?;
         checkpoint::check_complete(&to, args.how.force)?;
         drop(opened);
-        let (before, objects) = restore(&args.source, &to, None)?;
+        let Some((before, objects)) = restore(&args.source, &to, None)? else { return Ok(None) };
         // Of a plan, paths would be counted.
         let changes = format!("{} of the session", text::count(objects, "object"));
         tell_restored(&args.source, &to, (&changes, before));
         let session = args.source.session.display();
         output::line(format_args!("`acetate diff {session} --from {before}` lists what changed"));
-        return Ok(Ending::Done);
+        return Ok(Some(Ending::Done));
     }
-    let plan = plan(&args.source, &args.how, &opened, &to)?;
+    check_applies(args.how.force, &opened, &to)?;
+    let plan = plan(&args.source, &opened, (&to, &paths))?;
     if plan.differences.is_empty() {
         let called = checkpoint::called(&to);
         checkpoint::warn_if_incomplete(&to);
-        output::line(format_args!("nothing differs from checkpoint {called}"));
+        let there = if is_whole(&paths) { "" } else { " there" };
+        output::line(format_args!("nothing differs from checkpoint {called}{there}"));
         if args.how.json {
             print_json(&args.source, &args.how, &to, (0, None))?;
         }
-        return Ok(Ending::Findings);
+        return Ok(Some(Ending::Findings));
     }
     go_back(&args.source, &args.how, opened, &to, &plan)
 }
@@ -126,18 +157,30 @@ pub(super) struct RestoreDone {
     pub(super) objects: u64,
 }
 
-/// Goes back to the checkpoint that a text names, without a plan and a question.
+/// Goes back to the checkpoint that a text names, with the whole tree or some paths, without a
+/// question. Returns also the paths that went along.
 pub(super) fn without_asking(
     source: &SessionSource,
     checkpoint: &str,
-) -> Result<RestoreDone, CliError> {
-    let opened = open(source)?;
-    let to = checkpoint::find(opened.session(), checkpoint)?;
-    check_applies(false, &opened, &to)?;
-    checkpoint::check_complete(&to, false)?;
-    drop(opened);
-    let (before, objects) = restore(source, &to, None)?;
-    Ok(RestoreDone { to, before, objects })
+    paths: &[MergedPath],
+) -> Result<(RestoreDone, Vec<MergedPath>), CliError> {
+    for _ in 0..MAX_TRIES {
+        let opened = open(source)?;
+        let to = checkpoint::find(opened.session(), checkpoint)?;
+        check_applies(false, &opened, &to)?;
+        checkpoint::check_complete(&to, false)?;
+        let shown = match is_whole(paths) {
+            true => None,
+            false => Some(plan(source, &opened, (&to, paths))?),
+        };
+        drop(opened);
+        if let Some((before, objects)) = restore(source, &to, shown.as_ref())? {
+            let scope = shown.and_then(|plan| plan.scope);
+            let along = scope.map(|scope| scope.along().cloned().collect()).unwrap_or_default();
+            return Ok((RestoreDone { to, before, objects }, along));
+        }
+    }
+    Err(changed_since())
 }
 
 /// Runs `acetate undo`.
@@ -149,7 +192,8 @@ pub(super) fn undo(args: &UndoArgs) -> Result<Ending, CliError> {
         applied_since::check_undo(&opened, newest)?;
     }
     for (at, to) in targets.iter().take(MAX_TRIED).enumerate() {
-        let plan = plan(&args.source, &args.how, &opened, to)?;
+        check_applies(args.how.force, &opened, to)?;
+        let plan = plan(&args.source, &opened, (to, &[]))?;
         if !plan.differences.is_empty() {
             output::line(format_args!("undo: back to {}", describe(to)));
             let steps = log_of_steps(opened.session(), to)?;
@@ -160,7 +204,7 @@ pub(super) fn undo(args: &UndoArgs) -> Result<Ending, CliError> {
                 let (session, older) = (args.source.session.display(), older.id);
                 output::line(format_args!("further back: acetate restore {session} {older}"));
             }
-            return go_back(&args.source, &args.how, opened, to, &plan);
+            return go_back(&args.source, &args.how, opened, to, &plan)?.ok_or_else(changed_since);
         }
     }
     if let Some(older) = targets.get(MAX_TRIED) {
@@ -207,32 +251,50 @@ fn check_applies(force: bool, opened: &OpenSession, to: &Checkpoint) -> Result<(
     }
 }
 
-/// What would change.
-fn plan(
-    source: &SessionSource,
-    how: &RestoreOptions,
-    opened: &OpenSession,
-    to: &Checkpoint,
-) -> Result<RestorePlan, CliError> {
-    check_applies(how.force, opened, to)?;
-    Ok(plan_restore(opened, source.base.as_deref(), to)?)
+/// Whether these paths are the whole tree.
+fn is_whole(paths: &[MergedPath]) -> bool {
+    paths.is_empty() || paths.contains(&MergedPath::root())
 }
 
-/// Shows what changes, asks, and goes back.
+/// What would change, in the whole tree or at some paths.
+fn plan(
+    source: &SessionSource,
+    opened: &OpenSession,
+    (to, paths): (&Checkpoint, &[MergedPath]),
+) -> Result<RestorePlan, CliError> {
+    if is_whole(paths) {
+        return Ok(plan_restore(opened, source.base.as_deref(), to)?);
+    }
+    let plan = plan_restore_paths(opened, source.base.as_deref(), to, paths)?;
+    check_count(plan.scope.as_ref().map_or(0, |scope| scope.closed.count()))?;
+    Ok(plan)
+}
+
+/// Refuses more paths than one request has.
+fn check_count(paths: usize) -> Result<(), CliError> {
+    if paths <= MAX_PATHS {
+        return Ok(());
+    }
+    let what = format!("{paths} paths must go back together, and {MAX_PATHS} is the most");
+    let hint = "name a directory above them, or restore the whole tree";
+    Err(CliError::new(what).with_hint(hint))
+}
+
+/// Shows what changes, asks, and goes back. `None` if something changed since it was shown.
 fn go_back(
     source: &SessionSource,
     how: &RestoreOptions,
     opened: OpenSession,
     to: &Checkpoint,
     plan: &RestorePlan,
-) -> Result<Ending, CliError> {
+) -> Result<Option<Ending>, CliError> {
     checkpoint::check_complete(to, how.force || how.dry_run)?;
     output::tell_of_denied(&plan.denied, "compared");
     let each = each_path(&opened, &DiffOptions::default(), plan.differences.clone())?;
     let counts = ChangeCounts::of(&each);
     if how.dry_run {
         show_plan(how, (&opened, plan), &each, usize::MAX)?;
-        return print_result(source, how, to, (counts, None));
+        return print_result(source, how, to, (counts, None)).map(Some);
     }
     if !how.yes {
         if how.json || !asking::can_ask() {
@@ -245,40 +307,54 @@ fn go_back(
         let question = format!("restore checkpoint {}?", checkpoint::called(to));
         if !asking::ask(&format_args!("{}: {question}", text::changes(counts)))? {
             output::line(format_args!("nothing changed"));
-            return Ok(Ending::Findings);
+            return Ok(Some(Ending::Findings));
         }
-    } else if how.json {
-        show_plan(how, (&opened, plan), &each, usize::MAX)?;
     }
     drop(opened);
-    // Without a question, what others change until it is done is taken back too.
-    let (before, _) = restore(source, to, (!how.yes).then_some(plan.seen))?;
-    print_result(source, how, to, (counts, Some(before)))
-}
-
-/// Goes back, unless a row of the log after `seen` changed anything. Returns the checkpoint of the
-/// tree before, and how many objects changed.
-fn restore(
-    source: &SessionSource,
-    to: &Checkpoint,
-    seen: Option<i64>,
-) -> Result<(i64, u64), CliError> {
-    if seen.is_some() {
+    if !how.yes {
         // The user has taken time to answer.
         sync_mounts(&source.session);
     }
-    let request = Request::Restore { to: to.id.0, seen };
+    // Without a question, what others change until it is done is taken back too; not by a restore
+    // of paths, which is of the paths that the plan found.
+    let shown = (!how.yes || plan.scope.is_some()).then_some(plan);
+    let Some((before, _)) = restore(source, to, shown)? else { return Ok(None) };
+    if how.json {
+        show_json(plan, &each)?;
+    }
+    print_result(source, how, to, (counts, Some(before))).map(Some)
+}
+
+/// Goes back, to what `shown` found if there is a plan. Returns the checkpoint of the tree before,
+/// and how many objects changed; `None` if anything changed since the plan.
+fn restore(
+    source: &SessionSource,
+    to: &Checkpoint,
+    shown: Option<&RestorePlan>,
+) -> Result<Option<(i64, u64)>, CliError> {
+    let (id, seen) = (to.id.0, shown.map(|plan| plan.seen));
+    let request = match shown.and_then(|plan| Some((plan.seen, plan.scope.as_ref()?))) {
+        None => Request::Restore { to: id, seen },
+        Some((seen, RestoreScope { closed, .. })) => Request::RestorePaths(RestorePathsText {
+            to: id,
+            seen,
+            paths: closed.paths.iter().map(PathText::from).collect(),
+            dirs: closed.dirs.iter().map(PathText::from).collect(),
+        }),
+    };
     match with_session_changer(source, |changer| changer.ask(request))? {
-        Answer::Restored(RestoreAnswer::Done { before, objects }) => Ok((before, objects)),
+        Answer::Restored(RestoreAnswer::Done { before, objects }) => Ok(Some((before, objects))),
         Answer::Restored(RestoreAnswer::NoCheckpoint) => {
             Err(CliError::new("the checkpoint was removed: nothing changed"))
         }
-        Answer::Restored(RestoreAnswer::ChangedSince) => {
-            let what = "the session changed since this was shown: nothing was restored";
-            Err(CliError::new(what).with_hint("look again, with the same command"))
-        }
+        Answer::Restored(RestoreAnswer::ChangedSince) => Ok(None),
         _ => Err(CliError::new("unexpected reply from the session's server")),
     }
+}
+
+fn changed_since() -> CliError {
+    let what = "the session changed since this was shown: nothing was restored";
+    CliError::new(what).with_hint("look again, with the same command")
 }
 
 /// Shows the paths that change: in lines on stderr before the question, else on stdout.
@@ -288,12 +364,17 @@ fn show_plan(
     each: &[Difference],
     most: usize,
 ) -> Result<(), CliError> {
-    let mut out = Out::new();
     if how.json {
-        each.iter().try_for_each(|difference| out.json(diff::json(difference)))?;
-        return out.end();
+        return show_json(plan, each);
     }
-    let lines = diff::lines(opened, false, plan.differences.clone())?;
+    let goes_along = |difference: &Difference| {
+        plan.scope.as_ref().is_some_and(|scope| scope.goes_along(difference))
+    };
+    let (along, named): (Vec<_>, Vec<_>) = plan.differences.iter().cloned().partition(goes_along);
+    let mut lines = diff::lines(opened, false, named)?;
+    let along = diff::lines(opened, false, along)?;
+    lines.extend(along.into_iter().map(|line| line + " (goes along)"));
+    let mut out = Out::new();
     for line in lines.iter().take(most) {
         match how.dry_run {
             true => out.line(format_args!("{line}"))?,
@@ -302,6 +383,18 @@ fn show_plan(
     }
     if let more @ 1.. = lines.len().saturating_sub(most) {
         output::line(format_args!("and {more} more"));
+    }
+    out.end()
+}
+
+fn show_json(plan: &RestorePlan, each: &[Difference]) -> Result<(), CliError> {
+    let mut out = Out::new();
+    for difference in each {
+        let mut json = diff::json(difference);
+        if let Some(scope) = &plan.scope {
+            json.insert("goes_along".to_owned(), scope.goes_along(difference).into());
+        }
+        out.json(json)?;
     }
     out.end()
 }
@@ -349,4 +442,16 @@ fn tell_restored(source: &SessionSource, to: &Checkpoint, (changes, before): (&s
     output::line(format_args!(
         "the tree before is checkpoint {before}: `acetate undo {session}` brings it back"
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_PATHS, check_count};
+
+    #[test]
+    fn a_restore_of_too_many_paths_is_refused_before_it_begins() {
+        assert!(check_count(MAX_PATHS).is_ok());
+        let refused = check_count(MAX_PATHS + 1).unwrap_err().to_string();
+        assert!(refused.contains("8193 paths must go back together, and 8192 is"), "{refused}");
+    }
 }

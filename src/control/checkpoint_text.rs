@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::refusal::Refusal;
+use super::request::PathText;
 use crate::delta::{CheckpointKind, NewCheckpoint, RestoreOutcome};
 use crate::vfs::Time;
 
@@ -40,6 +41,19 @@ impl CheckpointText {
             needed: None,
         })
     }
+}
+
+/// A restore of paths.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestorePathsText {
+    /// The checkpoint's id.
+    pub to: i64,
+    /// Refuse it if a row of the log after this one changed anything.
+    pub seen: i64,
+    /// The paths, each with everything below: all names of each object that differs.
+    pub paths: Vec<PathText>,
+    /// Directories above them that are missing, and come back without the rest of their entries.
+    pub dirs: Vec<PathText>,
 }
 
 /// What a restore came to.

@@ -14,7 +14,7 @@ pub const PIECE_BYTES: usize = 1 << 20;
 /// staged in a separate file. Each connection may buffer this much and one piece.
 pub const WHOLE_BYTES: usize = 8 << 20;
 
-/// Paths per request.
+/// Paths per request; a restore of paths, with all that must go along, is one request.
 pub const MAX_PATHS: usize = 8192;
 
 /// Directory entries that are removed before the directory is listed again.

@@ -13,17 +13,17 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::checkpoint_text::RestoreAnswer;
+use super::checkpoint_text::{RestoreAnswer, RestorePathsText};
 use super::content::{ContentPart, ContentSource, NextPart};
 use super::frame::{self, FrameKind};
 use super::limits::{ALONE_SECS, LAST_WORD_SECS, MAX_CONNECTIONS, MAX_RESTORE_CHECKS};
-use super::perform::{merge_guarded, perform};
+use super::perform::{merge_guarded, merged, perform};
 use super::refusal::Refusal;
 use super::request::{Answer, Request};
 use super::server_status::{ControlPeer, ServerStatus};
 use super::socket;
 use super::usage::ExportsUsage;
-use crate::delta::CheckpointId;
+use crate::delta::{CheckpointId, MergedPath};
 use crate::overlay::{ChangeSteps, Overlay};
 use crate::vfs::Caller;
 
@@ -41,12 +41,16 @@ pub struct About {
     pub paths: Box<dyn Fn() -> Option<Vec<String>> + Send + Sync>,
     /// Returns the usage of its exports; may block.
     pub exports: Box<dyn Fn() -> Result<ExportsUsage, Refusal> + Send + Sync>,
-    /// Checks, by the guards of its exports, what a restore of a checkpoint would bring back.
-    pub check_restore: Box<dyn Fn(CheckpointId) -> RestoreCheck + Send + Sync>,
+    /// Checks, by the guards of its exports, what a restore of a checkpoint would bring back, in
+    /// the whole tree or at and below some paths.
+    pub check_restore: Box<CheckRestore>,
     /// Checks, by these guards, what files would have after the steps of a merge that has seen this
     /// row of the audit log.
     pub check_merge: Box<CheckMerge>,
 }
+
+/// Starts the check of a restore.
+pub type CheckRestore = dyn Fn(CheckpointId, Option<Vec<MergedPath>>) -> RestoreCheck + Send + Sync;
 
 /// Starts the check of a merge.
 pub type CheckMerge = dyn Fn(&Caller, i64, Box<dyn ChangeSteps>) -> MergeCheck + Send + Sync;
@@ -238,6 +242,7 @@ async fn reply(
         Request::Exports => exports(about).await,
         Request::Alone => hold(alone, held).await,
         Request::Restore { to, seen } => restore(overlay, caller, about, (to, seen)).await,
+        Request::RestorePaths(paths) => restore_paths(overlay, caller, about, paths).await,
         request => perform(overlay, caller, request, &mut super::Nothing).await,
     }
 }
@@ -258,7 +263,7 @@ async fn restore(
     (to, seen): (i64, Option<i64>),
 ) -> Result<Answer, Refusal> {
     for attempt in 1.. {
-        let checked = (about.check_restore)(CheckpointId(to)).await?;
+        let checked = (about.check_restore)(CheckpointId(to), None).await?;
         let seen_by_both = seen.into_iter().chain(checked).min();
         let request = Request::Restore { to, seen: seen_by_both };
         let answer = perform(overlay, caller, request, &mut super::Nothing).await?;
@@ -269,6 +274,20 @@ async fn restore(
         }
     }
     Err(Refusal::new("the session changes all the time"))
+}
+
+/// Makes paths those of a checkpoint, if the guards accept it and nothing changed since.
+async fn restore_paths(
+    overlay: &Overlay,
+    caller: &Caller,
+    about: &About,
+    restore: RestorePathsText,
+) -> Result<Answer, Refusal> {
+    let (to, paths) = (CheckpointId(restore.to), merged(&restore.paths)?);
+    let checked = (about.check_restore)(to, Some(paths)).await?;
+    let seen = checked.map_or(restore.seen, |checked| restore.seen.min(checked));
+    let request = Request::RestorePaths(RestorePathsText { seen, ..restore });
+    perform(overlay, caller, request, &mut super::Nothing).await
 }
 
 /// Waits until no other connection holds the exclusive lock.

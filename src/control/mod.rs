@@ -28,7 +28,7 @@ mod step_text;
 mod usage;
 mod writing;
 
-pub use checkpoint_text::{CheckpointText, RestoreAnswer};
+pub use checkpoint_text::{CheckpointText, RestoreAnswer, RestorePathsText};
 pub use client::{ConnectError, ControlConnection, ControlError};
 pub use content::{ContentPart, ContentSource, Nothing, Reading};
 pub use copy_to_drop::{CopyToDrop, SeenBase};

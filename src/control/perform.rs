@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::checkpoint_text::{CheckpointText, RestoreAnswer};
+use super::checkpoint_text::{CheckpointText, RestoreAnswer, RestorePathsText};
 use super::content::ContentSource;
 use super::copy_to_drop::CopyToDrop;
 use super::files::CallerFiles;
@@ -14,7 +14,7 @@ use super::step_text::{SharedSteps, SpooledSteps};
 use super::usage::UsageReport;
 use crate::delta::{
     CheckpointId, Compacted, Ino, MadeCheckpoint, MergedPath, NewCheckpoint, PendingCopies,
-    RestoreRequest,
+    RestorePaths, RestoreRequest,
 };
 use crate::overlay::{
     AppliedPart, ChangeSteps, CopyStep, DiscardExtent, Idle, Overlay, StepsOutcome, TreeChangeError,
@@ -104,6 +104,7 @@ async fn execute(
         Request::RemoveCheckpoint(id) => remove_checkpoint(overlay, CheckpointId(id)).await,
         Request::KeepCheckpoint(id) => keep_checkpoint(overlay, CheckpointId(id)).await,
         Request::Restore { to, seen } => restore(overlay, caller, CheckpointId(to), seen).await,
+        Request::RestorePaths(restore) => restore_paths(overlay, caller, &restore).await,
         Request::Merge { from, seen } => merge(overlay, caller, (&from, seen), content).await,
         Request::PruneLog { upto } => prune(overlay, upto).await,
         Request::Copy { from } => copy(overlay, Ino(from)).await,
@@ -152,16 +153,31 @@ async fn restore(
 ) -> Result<Answer, Refusal> {
     let restore = RestoreRequest { to, seen, time: Time::default() };
     let done = overlay.restore(caller, restore).await;
-    done.map(|done| Answer::Restored(done.into())).map_err(|error| match error {
-        TreeChangeError::Fs(FsError::NoSpace) => no_room_to_restore(),
-        error => of_tree_change(error),
-    })
+    done.map(|done| Answer::Restored(done.into())).map_err(of_restore)
 }
 
-fn no_room_to_restore() -> Refusal {
+fn of_restore(error: TreeChangeError) -> Refusal {
+    if !matches!(error, TreeChangeError::Fs(FsError::NoSpace)) {
+        return of_tree_change(error);
+    }
     let hint = "make room first: on the disk that holds the session, or by removing checkpoints";
     let what = "no room for what comes back and for what goes: nothing was restored";
     Refusal { hint: Some(hint.to_owned()), is_full: true, ..Refusal::new(what) }
+}
+
+async fn restore_paths(
+    overlay: &Overlay,
+    caller: &Caller,
+    restore: &RestorePathsText,
+) -> Result<Answer, Refusal> {
+    at_most(restore.paths.len().saturating_add(restore.dirs.len()))?;
+    let paths = merged(&restore.paths)?.into_iter().collect();
+    let dirs = merged(&restore.dirs)?.into_iter().collect();
+    let paths = RestorePaths { paths, dirs, ..RestorePaths::default() };
+    let (to, seen) = (CheckpointId(restore.to), Some(restore.seen));
+    let restore = RestoreRequest { to, seen, time: Time::default() };
+    let done = overlay.restore_paths(caller, restore, paths).await;
+    done.map(|done| Answer::Restored(done.into())).map_err(of_restore)
 }
 
 async fn merge(
@@ -313,7 +329,7 @@ async fn copy(overlay: &Overlay, from: Ino) -> Result<Answer, Refusal> {
     Ok(Answer::Copied { next: next.map(|ino| ino.0), has_copied, files, bytes })
 }
 
-fn merged(paths: &[PathText]) -> Result<Vec<MergedPath>, Refusal> {
+pub(super) fn merged(paths: &[PathText]) -> Result<Vec<MergedPath>, Refusal> {
     at_most(paths.len())?;
     paths.iter().map(PathText::merged).collect()
 }

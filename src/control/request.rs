@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint_text::{CheckpointText, RestoreAnswer};
+use super::checkpoint_text::{CheckpointText, RestoreAnswer, RestorePathsText};
 use super::copy_to_drop::CopyToDrop;
 use super::refusal::Refusal;
 use super::server_status::ServerStatus;
@@ -177,6 +177,8 @@ pub enum Request {
         /// Refuse it if a row of the log after this one changed anything.
         seen: Option<i64>,
     },
+    /// Makes paths what they were at a checkpoint. The answer is [`Answer::Restored`].
+    RestorePaths(RestorePathsText),
     /// Takes the steps that follow in one change: all or none. The answer is [`Answer::Restored`].
     Merge {
         /// What is merged, for the label of the checkpoint before.
@@ -444,7 +446,7 @@ pub enum Answer {
     },
     /// Number of bytes written.
     Bytes(u64),
-    /// To [`Request::Restore`] and [`Request::Merge`].
+    /// To [`Request::Restore`], [`Request::RestorePaths`] and [`Request::Merge`].
     Restored(RestoreAnswer),
     /// To [`Request::Compact`].
     Compacted {

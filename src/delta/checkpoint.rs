@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::{Ino, MergedPath};
+use crate::base::BasePath;
 use crate::vfs::{Name, Time};
 
 /// The number of a checkpoint; later ones have larger numbers, and none is used twice.
@@ -189,6 +190,27 @@ pub struct RestoreRequest {
     pub seen: Option<i64>,
     /// The time, from the clock of the session's server.
     pub time: Time,
+}
+
+/// The paths of a restore that is not of the whole tree.
+///
+/// They are closed: an object that differs has all its names at or below `paths`, of both moments;
+/// and the directory above each is the same object at both moments, or is one of `dirs`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RestorePaths {
+    /// Each becomes what it was, with everything below; none is below another.
+    pub paths: BTreeSet<MergedPath>,
+    /// Directories above them that are missing now: they come back, with these paths alone.
+    pub dirs: BTreeSet<MergedPath>,
+    /// The base paths that show at `paths`.
+    pub homes: BTreeSet<BasePath>,
+}
+
+impl RestorePaths {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.paths.len() + self.dirs.len()
+    }
 }
 
 /// What a restore came to.

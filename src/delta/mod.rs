@@ -19,7 +19,7 @@ pub(crate) use checkpoint::surplus;
 pub use checkpoint::{
     BEFORE_APPLY, ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind,
     CheckpointSpace, ForkOrigin, Incomplete, KEPT_CHECKPOINTS, MadeCheckpoint, NewCheckpoint,
-    RestoreOutcome, RestoreRequest, RestoredRows, RestoredTree,
+    RestoreOutcome, RestorePaths, RestoreRequest, RestoredRows, RestoredTree,
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use original::Original;
@@ -419,9 +419,15 @@ pub trait WriteTxn: ReadTxn {
     /// the newest; or returns why there will be no restore.
     fn prepare_restore(&mut self, restore: &RestoreRequest) -> Result<Option<RestoreOutcome>>;
 
-    /// Makes the tree that of a checkpoint, after [`Self::prepare_restore`]. No cached fact about
-    /// the tree is valid afterwards. The caller writes the audit row.
-    fn restore(&mut self, restore: &RestoreRequest) -> Result<RestoreOutcome>;
+    /// Makes the tree, or some paths of it, that of a checkpoint, after [`Self::prepare_restore`].
+    /// No cached fact about the tree is valid afterwards. The caller writes the audit rows; with
+    /// paths, it hides what the base has in the directories that come back alone, and updates the
+    /// directories above and the counts of hidden names.
+    fn restore(
+        &mut self,
+        restore: &RestoreRequest,
+        paths: Option<&RestorePaths>,
+    ) -> Result<RestoreOutcome>;
 
     /// Removes a checkpoint; returns whether it was there. What is saved for it alone is freed by
     /// [`Self::free_removed`].

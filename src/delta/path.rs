@@ -91,6 +91,11 @@ impl MergedPath {
         rest.is_empty() || rest[0] == b'/' || dir.0 == b"/"
     }
 
+    /// Whether this is one of these paths, or below one.
+    pub fn is_within_any(&self, paths: &BTreeSet<Self>) -> bool {
+        paths.contains(self) || self.above().any(|above| paths.contains(&above))
+    }
+
     /// The paths of all directories above this one, the closest first.
     pub fn above(&self) -> impl Iterator<Item = Self> {
         let up = |path: &Self| (path.0 != b"/").then(|| path.parent());

@@ -87,6 +87,16 @@ pub enum InspectError {
         /// Whether relative paths begin at the root of the tree.
         is_from_root: bool,
     },
+    /// A path is neither in the tree nor in that of the checkpoint.
+    #[error(
+        "{}: neither there now nor at the checkpoint{}", .path.display(), nearest(.near)
+    )]
+    NeverThere {
+        /// The path in the merged tree.
+        path: MergedPath,
+        /// Paths with similar names, or the closest directory above.
+        near: Vec<MergedPath>,
+    },
     /// An apply or undo is refused.
     #[error("{what}")]
     Refused {
@@ -125,6 +135,11 @@ pub enum InspectError {
     /// The caller stopped it: see [`StopFlag`](super::stop::StopFlag).
     #[error("stopped")]
     Stopped,
+}
+
+fn nearest(near: &[MergedPath]) -> String {
+    let near: Vec<_> = near.iter().map(|path| path.display().to_string()).collect();
+    if near.is_empty() { String::new() } else { format!("; the nearest is {}", near.join(", ")) }
 }
 
 fn offer(others: &[String]) -> String {

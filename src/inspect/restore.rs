@@ -8,6 +8,7 @@ use super::diff::{DiffOptions, Difference};
 use super::error::{InspectError, Result};
 use super::logged_changes::last_change;
 use super::opened::{OpenSession, open_session};
+use super::restore_paths::RestoreScope;
 use crate::delta::sqlite::Session;
 use crate::delta::{Checkpoint, MergedPath, StoreError};
 
@@ -20,6 +21,8 @@ pub struct RestorePlan {
     pub denied: Vec<MergedPath>,
     /// The last row of the audit log that the plan has seen.
     pub seen: i64,
+    /// The paths that change; `None` for the whole tree.
+    pub scope: Option<RestoreScope>,
 }
 
 /// Compares the tree as it is with that of a checkpoint, over the same base.
@@ -38,7 +41,7 @@ pub fn plan_restore(
     let then = OpenSession::over(session, base)?;
     let moments = Moments { old: now, new: &then, from: to, until: None };
     let found = moments.differences(&DiffOptions { times: true, ..DiffOptions::default() })?;
-    Ok(RestorePlan { differences: found.all, denied: found.denied, seen })
+    Ok(RestorePlan { differences: found.all, denied: found.denied, seen, scope: None })
 }
 
 /// The checkpoints after which anything changed, the newest first. What another program changed is

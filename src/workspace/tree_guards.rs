@@ -3,6 +3,7 @@
 //! The content is that of the checkpoint, which does not change. What the restore brings back of it
 //! depends on the tree as it is: so the restore is made only if nothing changed since the check.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -51,18 +52,25 @@ impl TreeGuards {
         }
     }
 
-    /// Checks the content that a restore of a checkpoint would bring back. Returns the last row of
+    /// Checks the content that a restore of a checkpoint would bring back, in the whole tree or at
+    /// and below some paths. Returns the last row of
     /// the audit log that it has seen; `None` if there are no guards, or no such checkpoint.
     ///
     /// # Errors
     /// A guard refuses content, or it cannot be checked in [`MAX_ARRIVAL_CHECK_TIME`].
-    pub async fn check_restore(&self, to: CheckpointId) -> Result<Option<i64>, Refusal> {
+    pub async fn check_restore(
+        &self,
+        to: CheckpointId,
+        paths: Option<Vec<MergedPath>>,
+    ) -> Result<Option<i64>, Refusal> {
         let views = self.views().await?;
         if views.is_empty() {
             return Ok(None);
         }
         let (session, base, shared) = (self.session.clone(), self.base.clone(), Arc::clone(&views));
-        let planned = blocking(move || plan((session, base), to, &shared)).await?;
+        let paths = paths.map(|paths| paths.into_iter().collect());
+        let planned =
+            blocking(move || plan((session, base), (to, paths.as_ref()), &shared)).await?;
         let Some(GuardedRestore { mut then, files, seen }) = planned else { return Ok(None) };
         let begun = Instant::now();
         for (path, view) in files {
@@ -165,7 +173,7 @@ async fn blocking<T: Send + 'static>(
 /// Finds the guarded files that the restore of a checkpoint would change or bring back.
 fn plan(
     (session, base): (PathBuf, Option<PathBuf>),
-    to: CheckpointId,
+    (to, paths): (CheckpointId, Option<&BTreeSet<MergedPath>>),
     views: &[GuardedView],
 ) -> Result<Option<GuardedRestore>, InspectError> {
     let now = OpenSession::open(&session, base.as_deref())?;
@@ -176,7 +184,10 @@ fn plan(
     let then = at(&session, base, &to)?;
     let mut files = Vec::new();
     then.with_tree(|view| {
-        for difference in &plan.differences {
+        let is_restored = |difference: &&Difference| {
+            paths.is_none_or(|paths| difference.path.is_within_any(paths))
+        };
+        for difference in plan.differences.iter().filter(is_restored) {
             add_files(view, difference, views, &mut files)?;
         }
         Ok(())

@@ -43,6 +43,27 @@ fn a_restore_counts_with_the_paths_that_it_changes() {
 }
 
 #[test]
+fn a_restore_of_paths_counts_with_the_paths_that_it_changes() {
+    let place = Place::new("a \"a\"\nb \"b\"\nd/in/x \"x\"\n", false);
+    place.does("checkpoint create SESSION");
+    for words in ["rm SESSION a", "rm SESSION b", "rm SESSION -r d"] {
+        place.does(words);
+    }
+    place.does("checkpoint create SESSION");
+    place.does("restore SESSION 1 a d/in/x --yes");
+    place.does("checkpoint create SESSION");
+    // The file and its directories were removed, and came back.
+    assert_eq!(changed(&place), [0, 5, 4]);
+    place.does("restore SESSION 2 a --yes");
+    place.does("checkpoint create SESSION");
+    assert_eq!(changed(&place), [0, 5, 4, 1]);
+    place.does("restore SESSION 1 --yes");
+    place.does("checkpoint create SESSION");
+    assert_eq!(changed(&place), [0, 5, 4, 1, 4], "a and b, and the directories that were alone");
+    place.end();
+}
+
+#[test]
 fn the_log_marks_what_a_restore_took_back() {
     let place = Place::new("a \"a\"\nb \"b\"\n", false);
     place.does("checkpoint create SESSION");

@@ -59,6 +59,7 @@ mod quota;
 mod reference;
 mod restore;
 mod restore_exports;
+mod restore_paths;
 mod run;
 #[cfg(target_os = "linux")]
 mod sandbox;

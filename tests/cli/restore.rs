@@ -121,7 +121,7 @@ fn what_is_no_checkpoint_is_named() {
 }
 
 /// A pause in which the clock of the base's filesystem moves on.
-fn pause() {
+pub(super) fn pause() {
     std::thread::sleep(Duration::from_millis(30));
 }
 
@@ -178,7 +178,7 @@ fn what_was_pruned_while_it_was_taken_back_counts_as_drifted() {
 }
 
 /// Leaves only the log to tell.
-fn forget_originals(place: &Place) {
+pub(super) fn forget_originals(place: &Place) {
     let conn = rusqlite::Connection::open(place.world.session()).unwrap();
     conn.execute_batch("DELETE FROM acetate_original").unwrap();
 }

@@ -92,7 +92,12 @@ fn a_directory_that_an_export_needs_stays() {
             && refused.contains("hint: "),
         "{refused}"
     );
+    let refused = exported.says(2, "restore s.db before agents/a2 --yes");
+    assert!(refused.contains("error: /agents/a2: the export sub shows it"), "{refused}");
     assert_eq!(exported.says(0, "log s.db"), log, "the tree was changed");
+    exported.says(0, "restore s.db before more --yes");
+    assert_eq!(exported.says(0, "ls s.db"), "agents\ndeep\n");
+    exported.says(0, "mkdir s.db more");
     exported.says(0, "restore s.db made --yes");
     assert_eq!(exported.says(0, "ls s.db"), "agents\ndeep\n");
     exported.end();
@@ -193,7 +198,11 @@ fn content_that_a_guard_refuses_does_not_come_back() {
     put(&exported, "s.db", "/work/checked/dir/a", "good, too");
     exported.serve(GUARDED);
     let log = exported.says(0, "log s.db");
-    for words in ["restore s.db bad --yes", "restore s.db 1 --yes --json"] {
+    for words in [
+        "restore s.db bad --yes",
+        "restore s.db 1 --yes --json",
+        "restore s.db bad work/checked/dir --yes",
+    ] {
         let refused = exported.says(2, words);
         assert!(
             refused.contains("/work/checked/dir/a: refused by a guard of the export g: no good")
@@ -203,7 +212,9 @@ fn content_that_a_guard_refuses_does_not_come_back() {
         );
     }
     assert_eq!(exported.says(0, "log s.db"), log, "the tree was changed");
-    // Content that does not change is not checked.
+    // Content that does not change is not checked, nor is that at other paths.
+    exported.says(0, "restore s.db bad work/free --yes");
+    assert_eq!(exported.says(0, "cat s.db work/free"), "bad");
     exported.says(0, "restore s.db good --yes");
     assert_eq!(exported.says(0, "cat s.db work/checked/dir/a"), "good");
     // Also what comes back in a moved directory.

@@ -11,8 +11,8 @@ use acetate::base::BasePath;
 use acetate::delta::{
     AuditRow, CheckpointId, CheckpointSpace, Compacted, CopyUp, Ino, InodeRow, Limits,
     MadeCheckpoint, MergedPath, NewCheckpoint, Original, PendingCopies, Poison, ReadTxn, Reader,
-    RestoreOutcome, RestoreRequest, Result, Store, StoreError, UnacknowledgedOp, UsageDelta,
-    Whiteouts, WriteTxn, Writer,
+    RestoreOutcome, RestorePaths, RestoreRequest, Result, Store, StoreError, UnacknowledgedOp,
+    UsageDelta, Whiteouts, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
@@ -372,7 +372,7 @@ changes! {
     free_removed(most: u32) -> bool;
     put_copied(file: Option<Ino>) -> ();
     prepare_restore(restore: &RestoreRequest) -> Option<RestoreOutcome>;
-    restore(restore: &RestoreRequest) -> RestoreOutcome;
+    restore(restore: &RestoreRequest, paths: Option<&RestorePaths>) -> RestoreOutcome;
     put_limits(limits: Limits) -> ();
     prune_audit(upto: i64, now: Time, most: u32) -> u64;
     record(row: &AuditRow) -> ();

@@ -6,8 +6,8 @@ use std::ops::Range;
 use acetate::base::BasePath;
 use acetate::delta::{
     AuditRow, CheckpointId, CheckpointSpace, CopyUp, Ino, InodeRow, Limits, MadeCheckpoint,
-    MergedPath, NewCheckpoint, Original, PendingCopies, ReadTxn, RestoreOutcome, RestoreRequest,
-    StoreError, UsageDelta, Whiteouts, WriteTxn,
+    MergedPath, NewCheckpoint, Original, PendingCopies, ReadTxn, RestoreOutcome, RestorePaths,
+    RestoreRequest, StoreError, UsageDelta, Whiteouts, WriteTxn,
 };
 use acetate::vfs::{FileId, Name, Time};
 
@@ -296,7 +296,7 @@ impl WriteTxn for Rows {
         unimplemented!()
     }
 
-    fn restore(&mut self, _: &RestoreRequest) -> Result<RestoreOutcome> {
+    fn restore(&mut self, _: &RestoreRequest, _: Option<&RestorePaths>) -> Result<RestoreOutcome> {
         unimplemented!()
     }
 

@@ -284,13 +284,34 @@ pub(super) fn checkpoint_create(
 pub(super) struct RestoreArgs {
     /// The checkpoint: an id, a name, `@-1` for the newest, or a time.
     checkpoint: String,
+    /// Only these paths, each with everything below; by default the whole tree.
+    paths: Option<Vec<String>>,
 }
 
 /// The restore makes the checkpoint before itself, of kind `safety`.
 pub(super) fn restore(changing: &mut ChangingCall<'_>, args: RestoreArgs) -> Result<(), CliError> {
-    let done = restore_command::without_asking(&changing.session.source, &args.checkpoint)?;
+    if args.paths.as_ref().is_some_and(Vec::is_empty) {
+        return Err(CliError::new("`paths` is empty: leave it out for the whole tree"));
+    }
+    let paths = args.paths.iter().flatten();
+    let paths = paths.map(|text| path(text)).collect::<Result<Vec<_>, _>>()?;
+    let source = &changing.session.source;
+    let (done, along) = restore_command::without_asking(source, &args.checkpoint, &paths)?;
     changing.put("restored", done.to.id.0);
     changing.put("checkpoint", done.before);
     changing.put("objects", done.objects);
+    if !paths.is_empty() {
+        let mut list = BoundedList::new(None)?;
+        for path in &along {
+            let mut json = JsonObject::new();
+            text::put_path(&mut json, "path", path.as_bytes());
+            if !list.push(json) {
+                break;
+            }
+        }
+        let mut json = JsonObject::new();
+        list.put(&mut json, "along");
+        json.into_iter().for_each(|(key, value)| changing.put(&key, value));
+    }
     Ok(())
 }

@@ -164,8 +164,9 @@ fn changing_tools() -> Vec<McpTool> {
         ),
         changes(
             "restore",
-            "Make the whole tree that of a checkpoint: takes back what anybody changed since, and \
-             brings back what was removed. The tree before gets a checkpoint, to go back to.",
+            "Make the whole tree, or some paths, that of a checkpoint: takes back what anybody \
+             changed since, and brings back what was removed. What must go along with the paths is \
+             listed. The tree before gets a checkpoint, to go back to.",
             history::restore,
         ),
         changes("kv_set", "Set a key of the session's key-value store.", keys::kv_set),

@@ -16,7 +16,7 @@
 //! | `steps`, `step_trial` | many changes by path in one transaction; what files would have then |
 //! | `checkpoint`, `automatic` | make and remove checkpoints; those that the server makes |
 //! | `checkpoint_space` | frees what removed checkpoints leave, and bounds them |
-//! | `restore` | goes back to one |
+//! | `restore`, `restore_paths` | goes back to one, whole or at paths |
 //! | `needed_dirs` | directories that exports need where they are |
 //! | `seal` | folds our own tables into those of the specification |
 
@@ -42,6 +42,7 @@ mod rebase_originals;
 pub(super) mod rebase_part;
 pub(super) mod rebase_unchanged;
 mod restore;
+mod restore_paths;
 mod row_paths;
 pub(super) mod seal;
 pub(super) mod step_trial;

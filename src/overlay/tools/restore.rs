@@ -4,11 +4,14 @@
 //! a deleted one returns under its old number, and one that was made since is stale. The rows of
 //! the session change, and the base does not.
 
-use crate::delta::{Checkpoint, MergedPath, RestoreOutcome, RestoreRequest, RestoredRows};
+use crate::delta::{
+    Checkpoint, MergedPath, RestoreOutcome, RestorePaths, RestoreRequest, RestoredRows,
+};
 use crate::vfs::{Caller, FileId};
 
 use super::discard::refuse_during_apply;
 use super::needed_dirs::TreeChangeError;
+use super::restore_paths::{record_restored_paths, restore_at_paths};
 use crate::overlay::Overlay;
 use crate::overlay::cache::Invalidation;
 use crate::overlay::edit::Edit;
@@ -30,6 +33,28 @@ impl Overlay {
         caller: &Caller,
         restore: RestoreRequest,
     ) -> std::result::Result<RestoreOutcome, TreeChangeError> {
+        self.restore_scope(caller, restore, None).await
+    }
+
+    /// As [`Self::restore`], of some paths alone.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn restore_paths(
+        &self,
+        caller: &Caller,
+        restore: RestoreRequest,
+        paths: RestorePaths,
+    ) -> std::result::Result<RestoreOutcome, TreeChangeError> {
+        self.restore_scope(caller, restore, Some(paths)).await
+    }
+
+    async fn restore_scope(
+        &self,
+        caller: &Caller,
+        restore: RestoreRequest,
+        paths: Option<RestorePaths>,
+    ) -> std::result::Result<RestoreOutcome, TreeChangeError> {
         let restore = RestoreRequest { time: (self.core.clock)(), ..restore };
         let prepared = self.change_rows(true, move |txn| txn.prepare_restore(&restore));
         if let Some(refused) = prepared.await? {
@@ -39,14 +64,21 @@ impl Overlay {
         let is_made = |done: &RestoreOutcome| matches!(done, RestoreOutcome::Restored(_));
         self.change_tree(caller, is_made, move |edit| {
             refuse_during_apply(edit)?;
-            let done = edit.txn.restore(&RestoreRequest { time: edit.now, ..restore })?;
+            let restore = RestoreRequest { time: edit.now, ..restore };
+            let done = match &paths {
+                None => edit.txn.restore(&restore, None)?,
+                Some(paths) => restore_at_paths(edit, &restore, paths)?,
+            };
             if let RestoreOutcome::Restored(restored) = &done {
                 edit.invalidate(Invalidation::All);
                 edit.core.originals.count_again();
                 edit.core.copies.forget_losses();
                 edit.wakes_copies = true;
                 count_subdirs(edit, &restored.rows)?;
-                record_restore(edit, &restored.to)?;
+                match &paths {
+                    None => record_restore(edit, &restored.to, (FileId::ROOT, MergedPath::root()))?,
+                    Some(paths) => record_restored_paths(edit, &restored.to, paths)?,
+                }
             }
             Ok(done)
         })
@@ -70,9 +102,17 @@ fn count_subdirs(edit: &mut Edit<'_>, rows: &RestoredRows) -> Result<()> {
     Ok(())
 }
 
-fn record_restore(edit: &mut Edit<'_>, to: &Checkpoint) -> Result<()> {
+/// Writes the audit row of a path that was restored with all below it.
+pub(super) fn record_restore(
+    edit: &mut Edit<'_>,
+    to: &Checkpoint,
+    object: (FileId, MergedPath),
+) -> Result<()> {
+    edit.record_restore(object, Some(to.last_op.cast_unsigned()), called(to))
+}
+
+/// How the audit log calls a checkpoint.
+pub(super) fn called(to: &Checkpoint) -> String {
     let name = to.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-    let note = format!("checkpoint {}{name}", to.id);
-    let whole = (FileId::ROOT, MergedPath::root());
-    edit.record_restore(whole, Some(to.last_op.cast_unsigned()), note)
+    format!("checkpoint {}{name}", to.id)
 }

@@ -147,6 +147,20 @@ impl TreeView<'_> {
         self.child_of(dir, name).map_err(|error| error.into_fs())
     }
 
+    /// The base directory whose entries show in a directory, and whether the directory has a mark
+    /// that hides them.
+    pub fn shown_base(
+        &self,
+        dir: &TreeObject,
+    ) -> std::result::Result<(Option<BasePath>, bool), FsError> {
+        let shown = || -> Result<(Option<BasePath>, bool)> {
+            let place = self.view.place(&dir.node)?;
+            let is_marked = place.ino.map(|ino| self.view.is_opaque(ino)).transpose()?;
+            Ok((place.base.clone(), is_marked.unwrap_or(false)))
+        };
+        shown().map_err(|error| error.into_fs())
+    }
+
     fn child_of(&self, dir: &TreeObject, name: &Name) -> Result<Option<TreeObject>> {
         self.child_in(dir, &dir.within()?, name)
     }

@@ -24,6 +24,7 @@ pub(super) fn run(seen: &mut Seen) {
     seen.run(dir, 0, &["checkpoint", "ls", "s.db"]);
     seen.run(dir, 0, &["mkdir", "s.db", "later"]);
     seen.run(dir, 0, &["restore", "s.db", "@-1", "--dry-run"]);
+    seen.run(dir, 0, &["restore", "s.db", "@-1", "later", "--dry-run"]);
     seen.run(dir, 0, &["restore", "s.db", "named", "--yes"]);
     seen.run(dir, 0, &["undo", "s.db", "--yes"]);
     seen.run(dir, 0, &["log", "s.db", "--op", "restore"]);

@@ -35,19 +35,32 @@ fn an_agent_goes_back_by_itself() {
         // And forth again.
         agent.call("restore", json!({"checkpoint": back["checkpoint"].to_string()}));
         assert_eq!(agent.texts("read_file", json!({"path": "new"})), ["x"]);
+        let paths = json!({"checkpoint": "begin", "paths": ["src/b", "new"]});
+        let some = agent.call("restore", paths);
+        assert_eq!(
+            (&some["restored"], &some["along"], &some["more"]),
+            (&json!(1), &json!([]), &json!(false))
+        );
+        assert_eq!(agent.texts("read_file", json!({"path": "src/a"})), ["two\n"]);
+        assert_eq!(agent.texts("read_file", json!({"path": "src/b"})), ["base b"]);
+        assert!(agent.fails("stat", json!({"path": "new"})).contains("no such file"));
+        let told = agent.fails("restore", json!({"checkpoint": "begin", "paths": []}));
+        assert_eq!(told, "`paths` is empty: leave it out for the whole tree");
+        let told = agent.fails("restore", json!({"checkpoint": "begin", "paths": ["none"]}));
+        assert!(told.starts_with("/none: neither there now nor at the checkpoint"), "{told}");
         let told = agent.fails("restore", json!({"checkpoint": "begun"}));
         assert!(told.starts_with("begun: no such checkpoint; there are "), "{told}");
         let listed = agent.call("checkpoint_list", json!({}));
         let kinds: Vec<_> =
             listed["checkpoints"].as_array().unwrap().iter().map(|one| &one["kind"]).collect();
-        assert_eq!(kinds, ["manual", "tool", "tool", "safety", "safety"]);
+        assert_eq!(kinds, ["manual", "tool", "tool", "safety", "safety", "safety"]);
         let last = agent.call("checkpoint_list", json!({"limit": 1}));
-        assert_eq!((&last["checkpoints"][0]["id"], &last["more"]), (&json!(5), &json!(true)));
+        assert_eq!((&last["checkpoints"][0]["id"], &last["more"]), (&json!(6), &json!(true)));
         agent.ends_well();
         let calls = place.calls();
         let restores = calls.iter().filter(|(name, ..)| name == "restore");
         let statuses: Vec<_> = restores.map(|(_, status, ..)| status.as_str()).collect();
-        assert_eq!(statuses, ["success", "success", "error"]);
+        assert_eq!(statuses, ["success", "success", "success", "error", "error", "error"]);
         place.end();
     }
 }

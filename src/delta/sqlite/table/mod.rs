@@ -20,6 +20,7 @@ pub mod meta;
 pub mod old_foreign;
 pub mod old_pieces;
 pub mod old_restore;
+mod old_restore_paths;
 pub mod old_rows;
 pub mod op;
 pub mod opaque;

@@ -7,17 +7,18 @@
 
 use rusqlite::{Connection, params};
 
-use crate::delta::{Checkpoint, Ino, RestoredRows, Result};
+use crate::delta::{Checkpoint, Ino, RestorePaths, RestoredRows, Result};
 use crate::vfs::Time;
 
+use super::old_restore_paths::{self, LaterObjects};
 use super::old_rows::{TREE_TABLES, TreeTable, of};
 use super::{checkpoint, meta, old_foreign, old_pieces, past, value};
 
-/// Sets the tree's rows to those of the checkpoint `to`, in the caller's transaction. Objects that
-/// change get a ctime of `now`, or a later one than before.
+/// Sets the tree's rows, or those of some paths, to those of the checkpoint `to`, in the caller's
+/// transaction. Objects that change get a ctime of `now`, or a later one than before.
 pub fn restore(
     conn: &Connection,
-    to: &Checkpoint,
+    (to, paths): (&Checkpoint, Option<&RestorePaths>),
     now: Time,
     needs: &mut RestoreNeeds<'_>,
 ) -> Result<RestoredRows> {
@@ -31,18 +32,22 @@ pub fn restore(
     for table in &TREE_TABLES {
         table.find_then(conn, to)?;
     }
-    (needs.room)(content_bytes(conn, to)?)?;
+    let later = match paths {
+        None => LaterObjects::all(to),
+        Some(paths) => old_restore_paths::keep_only(conn, to, paths)?,
+    };
+    (needs.room)(content_bytes(conn, to, &later)?)?;
     advance_ctimes(conn, now)?;
-    let objects = count_objects(conn, to.next_ino)?;
+    let objects = count_objects(conn, to.next_ino, &later)?;
     old_pieces::restore_chunks(conn)?;
     for table in &TREE_TABLES {
-        table.delete_changed(conn, to.next_ino)?;
+        table.delete_changed(conn, &later)?;
     }
     renumber_taken_entries(conn, needs.allocate_id)?;
     for table in &TREE_TABLES {
         table.insert_then(conn, to.next_ino)?;
     }
-    old_foreign::mend(conn, to.next_ino)?;
+    old_foreign::mend(conn, &later)?;
     forget_unsaved(conn)?;
     sync_fs_origin(conn)?;
     let dirs = changed_dirs(conn)?;
@@ -60,17 +65,20 @@ pub struct RestoreNeeds<'a> {
 
 /// How many bytes of content a restore writes: what it brings back, and what it saves of the
 /// content that goes.
-fn content_bytes(conn: &Connection, to: &Checkpoint) -> Result<u64> {
-    let sum = "SELECT
+fn content_bytes(conn: &Connection, to: &Checkpoint, later: &LaterObjects) -> Result<u64> {
+    let sum = format!(
+        "SELECT
        (SELECT ifnull(sum(length(o.data)), 0) FROM temp.first_fs_data s
         CROSS JOIN acetate_old_fs_data o ON o.ino = s.ino AND o.chunk_index = s.chunk_index
           AND o.checkpoint = s.checkpoint WHERE o.present AND o.ino < ?1)
        + (SELECT ifnull(sum(length(m.data)), 0) FROM temp.first_fs_data s
           CROSS JOIN main.fs_data m ON m.ino = s.ino AND m.chunk_index = s.chunk_index)
-       + (SELECT ifnull(sum(length(data)), 0) FROM main.fs_data WHERE ino >= ?1)
+       + (SELECT ifnull(sum(length(data)), 0) FROM main.fs_data WHERE {})
        + 2 * (SELECT ifnull(sum(length(m.data)), 0) FROM temp.pieced p
-          CROSS JOIN main.fs_data m ON m.ino = p.ino AND m.chunk_index = p.chunk_index)";
-    Ok(conn.query_row(sum, [to.next_ino.0.cast_signed()], |row| value::unsigned(row, 0))?)
+          CROSS JOIN main.fs_data m ON m.ino = p.ino AND m.chunk_index = p.chunk_index)",
+        later.are("ino")
+    );
+    Ok(conn.query_row(&sum, [to.next_ino.0.cast_signed()], |row| value::unsigned(row, 0))?)
 }
 
 impl TreeTable {
@@ -111,7 +119,7 @@ impl TreeTable {
     }
 
     /// Deletes the rows that are different at the checkpoint, and those of later objects.
-    fn delete_changed(&self, conn: &Connection, next_ino: Ino) -> Result<()> {
+    fn delete_changed(&self, conn: &Connection, later: &LaterObjects) -> Result<()> {
         let name = self.name;
         conn.execute_batch(&format!(
             "DELETE FROM main.{name} WHERE rowid IN (SELECT m.rowid FROM temp.first_{name} s
@@ -119,8 +127,8 @@ impl TreeTable {
             self.same_key("s", "m")
         ))?;
         if let Some(number) = self.number {
-            let later = format!("DELETE FROM main.{name} WHERE {number} >= ?1");
-            conn.execute(&later, [next_ino.0.cast_signed()])?;
+            let later = format!("DELETE FROM main.{name} WHERE {}", later.are(number));
+            conn.execute_batch(&later)?;
         }
         Ok(())
     }
@@ -178,10 +186,13 @@ fn advance_ctimes(conn: &Connection, now: Time) -> Result<()> {
 
 /// How many objects change: with other attributes or content, or that are there only at one of both
 /// moments.
-fn count_objects(conn: &Connection, next_ino: Ino) -> Result<u64> {
-    let changed = "SELECT (SELECT count(*) FROM temp.first_fs_inode WHERE ino < ?1)
-       + (SELECT count(*) FROM main.fs_inode WHERE ino >= ?1)";
-    Ok(conn.query_row(changed, [next_ino.0.cast_signed()], |row| value::unsigned(row, 0))?)
+fn count_objects(conn: &Connection, next_ino: Ino, later: &LaterObjects) -> Result<u64> {
+    let changed = format!(
+        "SELECT (SELECT count(*) FROM temp.first_fs_inode WHERE ino < ?1)
+         + (SELECT count(*) FROM main.fs_inode WHERE {})",
+        later.are("ino")
+    );
+    Ok(conn.query_row(&changed, [next_ino.0.cast_signed()], |row| value::unsigned(row, 0))?)
 }
 
 /// Gives entries other numbers whose own is taken.
@@ -241,6 +252,7 @@ fn changed_dirs(conn: &Connection) -> Result<Vec<Ino>> {
 
 /// Drops the temporary tables, also those that an interrupted restore left.
 fn drop_temporary(conn: &Connection) -> Result<()> {
+    old_restore_paths::drop_temporary(conn)?;
     conn.execute_batch("DROP TABLE IF EXISTS temp.pieced; DROP TABLE IF EXISTS temp.old_pieces")?;
     for TreeTable { name, .. } in &TREE_TABLES {
         conn.execute_batch(&format!(

@@ -51,8 +51,8 @@ pub(super) const TREE_TABLES: [TreeTable; 13] = [
     of_inodes("acetate_redirect", &["delta_ino"]),
     of_inodes("acetate_opaque", &["delta_ino"]),
     of_base(WHITEOUTS, &["path"]),
-    of_base("acetate_link", &["base_ino"]),
-    TreeTable { large: Some("content"), ..of_base("acetate_original", &["base_path"]) },
+    of_base(HIDDEN_LINKS, &["base_ino"]),
+    TreeTable { large: Some("content"), ..of_base(ORIGINALS, &["base_path"]) },
 ];
 
 /// The beginning of the names of the tables with old rows.
@@ -65,10 +65,16 @@ const PENDING: &str = "acetate_copy_up";
 pub(super) const INODES: &str = "fs_inode";
 
 /// The table with the entries of directories.
-const DENTRIES: &str = "fs_dentry";
+pub(super) const DENTRIES: &str = "fs_dentry";
 
 /// The table with the hidden paths of the base.
-const WHITEOUTS: &str = "fs_whiteout";
+pub(super) const WHITEOUTS: &str = "fs_whiteout";
+
+/// The table with the numbers of hidden names of base files.
+pub(super) const HIDDEN_LINKS: &str = "acetate_link";
+
+/// The table with base objects as they were before their first change.
+pub(super) const ORIGINALS: &str = "acetate_original";
 
 /// The table with content. Pieces of its rows are saved too.
 pub const CONTENT: &str = "fs_data";

@@ -5,8 +5,8 @@ use rusqlite::Connection;
 use crate::base::BasePath;
 use crate::delta::{
     AuditRow, Checkpoint, CheckpointId, CheckpointKind, CopyUp, Ino, InodeRow, Limits,
-    MadeCheckpoint, MergedPath, NewCheckpoint, Original, RestoreOutcome, RestoreRequest,
-    RestoredTree, Result, StoreError, Usage, UsageDelta, WriteTxn, whiteout_files,
+    MadeCheckpoint, MergedPath, NewCheckpoint, Original, RestoreOutcome, RestorePaths,
+    RestoreRequest, RestoredTree, Result, StoreError, Usage, UsageDelta, WriteTxn, whiteout_files,
 };
 use crate::vfs::{FileId, Name, Time};
 
@@ -403,7 +403,11 @@ impl WriteTxn for OpenBatch {
         }
     }
 
-    fn restore(&mut self, restore: &RestoreRequest) -> Result<RestoreOutcome> {
+    fn restore(
+        &mut self,
+        restore: &RestoreRequest,
+        paths: Option<&RestorePaths>,
+    ) -> Result<RestoreOutcome> {
         let to = match self.check_restore(restore)? {
             Ok(to) => to,
             Err(refused) => return Ok(refused),
@@ -418,7 +422,7 @@ impl WriteTxn for OpenBatch {
             allocate_id: &mut || dentry_ids.allocate(conn),
             room: &mut |bytes| disk.add(conn, usize::try_from(bytes).unwrap_or(usize::MAX)),
         };
-        let rows = old_restore::restore(conn, &to, restore.time, &mut needs);
+        let rows = old_restore::restore(conn, (&to, paths), restore.time, &mut needs);
         let rows = rows.and_then(|rows| copy_up::narrow(conn, self.chunk_bytes).map(|()| rows));
         if let Err(error) = &rows {
             self.saved_room.note(error);

@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use acetate::delta::sqlite::{CheckOptions, Session};
-use acetate::delta::{CheckpointId, RestoreOutcome, RestoreRequest};
+use acetate::delta::{CheckpointId, MergedPath, RestoreOutcome, RestorePaths, RestoreRequest};
 use acetate::inspect::check::check;
 use acetate::inspect::opened::OpenSession;
+use acetate::inspect::restore_paths::plan_restore_paths;
 use acetate::overlay::{ChangeStep, StepsOutcome};
 use acetate::vfs::{FileKind, FsError, Time};
 
@@ -54,6 +55,8 @@ struct State {
 enum Action {
     Create,
     Restore(i64),
+    /// Restores [`PATHS`] of the third checkpoint.
+    RestorePaths,
     Remove(i64),
     /// Makes a checkpoint, and a fork of it.
     Fork,
@@ -69,6 +72,10 @@ const THIRD: i64 = 3;
 const SAFETY: i64 = 4;
 const FORK_POINT: i64 = 5;
 
+/// The paths that are restored alone: the file whose content is still to be copied, one of two
+/// names of a file, and a directory that moved, which was gone then.
+const PATHS: [&str; 3] = ["/large", "/b/linked", "/ours-moved"];
+
 /// The fork that is merged.
 const FORK: &str = "fork.db";
 
@@ -77,11 +84,12 @@ const NEW_FORK: &str = "new-fork.db";
 
 /// Making one, restoring an older and the newest one, an undo of the restore before, removing the
 /// oldest, one between, and the newest (those of a prune, one by one), a fork, and a merge.
-const ACTIONS: [Action; 10] = [
+const ACTIONS: [Action; 11] = [
     Action::Create,
     Action::Restore(FIRST),
     Action::Restore(THIRD),
     Action::Restore(SAFETY),
+    Action::RestorePaths,
     Action::Remove(FIRST),
     Action::Remove(SECOND),
     Action::Remove(THIRD),
@@ -95,6 +103,12 @@ impl Action {
         match self {
             Self::Create => client.make_checkpoint().map(drop),
             Self::Restore(to) => restore(client, to),
+            Self::RestorePaths => {
+                let (to, paths) = prepared.paths.clone();
+                let done = client.wait(client.overlay.restore_paths(&client.caller, to, paths));
+                assert!(matches!(done.map_err(of_filesystem)?, RestoreOutcome::Restored(_)));
+                Ok(())
+            }
             Self::Remove(id) => {
                 client.wait(client.overlay.remove_checkpoint(CheckpointId(id))).map(drop)
             }
@@ -118,7 +132,7 @@ impl Action {
     /// restore and a merge make their checkpoint before, in a change of its own.
     fn allows(self, found: &State, before: &State, after: &State) -> bool {
         let is_safe = |found: &State| {
-            matches!(self, Self::Restore(_) | Self::Merge)
+            matches!(self, Self::Restore(_) | Self::RestorePaths | Self::Merge)
                 && found.now == before.now
                 && found.checkpoints == after.checkpoints
         };
@@ -145,6 +159,8 @@ struct Prepared {
     before: State,
     /// The row of the log that the plan of the merge has seen, and the steps.
     merge: (i64, Vec<ChangeStep>),
+    /// The restore of paths, as it is planned.
+    paths: (RestoreRequest, RestorePaths),
 }
 
 fn prepare() -> Prepared {
@@ -195,7 +211,18 @@ fn prepare() -> Prepared {
     }
     let mut files = medium.files();
     files.retain(|name, _| name.starts_with(SESSION));
-    Prepared { ground, files, before, merge }
+    let paths = plan_paths(&path);
+    Prepared { ground, files, before, merge, paths }
+}
+
+/// Plans the restore of [`PATHS`].
+fn plan_paths(session: &Path) -> (RestoreRequest, RestorePaths) {
+    let now = look(session, None);
+    let to = now.session().checkpoint(CheckpointId(THIRD)).unwrap().unwrap();
+    let paths = PATHS.map(|path| MergedPath::from_bytes(path.as_bytes()).unwrap());
+    let plan = plan_restore_paths(&now, None, &to, &paths).unwrap();
+    let to = RestoreRequest { to: to.id, seen: Some(plan.seen), time: Time::default() };
+    (to, plan.scope.unwrap().closed)
 }
 
 /// Changes the fork, and plans its merge.
@@ -297,6 +324,17 @@ fn record(prepared: &Prepared, action: Action) -> (Platter, Vec<Event>, State) {
         Action::Create => assert_eq!(after.checkpoints.len(), before.checkpoints.len() + 1),
         Action::Restore(to) => {
             assert_eq!(after.now, without_ctimes(&before.checkpoints[&to]), "{action:?}");
+            assert_eq!(after.checkpoints.len(), before.checkpoints.len() + 1);
+        }
+        Action::RestorePaths => {
+            let then = without_ctimes(&before.checkpoints[&THIRD]);
+            for path in ["/large", "/b/linked", "/made/file", "/ours-moved", "/e/moved"] {
+                assert_eq!(after.now.get(path), then.get(path), "{path}");
+            }
+            assert_ne!(after.now["/large"], before.now["/large"]);
+            for path in ["/ours", "/last", "/later", "/d"] {
+                assert_eq!(after.now.get(path), before.now.get(path), "{path}");
+            }
             assert_eq!(after.checkpoints.len(), before.checkpoints.len() + 1);
         }
         Action::Remove(id) => {

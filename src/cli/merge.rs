@@ -59,7 +59,7 @@ pub(super) struct Args {
     take: Vec<OsString>,
 
     /// Merge although changes of a side were applied to the base since the fork, the log does not
-    /// tell, or neither side is sure to know what the tree was.
+    /// tell, or both sides' checkpoints of the fork point are incomplete.
     #[arg(long)]
     force: bool,
 
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             applied_since::check(opened.session(), opened.base_path(), point)?;
         }
     }
-    // With one of them complete, both sides are compared with that.
+    // If one of them is complete, both sides are compared with it.
     if points.0.incomplete.is_some() && points.1.incomplete.is_some() {
         check_complete(&points.0, args.force)?;
     }

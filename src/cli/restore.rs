@@ -24,20 +24,21 @@ use crate::inspect::restore_paths::{RestoreScope, plan_restore_paths};
 /// The most lines of the plan that are shown before the question.
 const MAX_SHOWN: usize = 20;
 
-/// How often a restore of paths that does not ask is tried while others change the session.
-const MAX_TRIES: u32 = 10;
+/// How often a restore of paths that does not ask is attempted while others change the session.
+const MAX_ATTEMPTS: u32 = 10;
 
 /// The most checkpoints that an undo compares with.
-const MAX_TRIED: usize = 100;
+const MAX_UNDO_CANDIDATES: usize = 100;
 
 /// Go back to a checkpoint, also while clients have the tree mounted.
 ///
 /// Everything that the session changed since is taken back, whatever changed it; what was deleted
-/// since returns. With PATHs, only these are. What must go along with them is marked as such: the
-/// other end of a move, further names of a file, missing directories above. The base is not
-/// touched. The tree as it is gets a checkpoint first, so `acetate undo` brings it back. On a
-/// terminal, the command shows what changes, and asks; without one, it needs --yes. Exits with 1 if
-/// nothing differs, or the answer is no.
+/// since returns. With PATHs, only they are restored, and what must go along with them, which is
+/// marked: further names of a file; missing directories above, without their other entries; a
+/// directory above that moved or was replaced, with everything below it. The base is not touched.
+/// The tree as it is gets a checkpoint first, so `acetate undo` brings it back. On a terminal, the
+/// command shows what changes, and asks; without one, it needs --yes. Exits with 1 if nothing
+/// differs, or the answer is no.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -77,7 +78,8 @@ pub(super) struct UndoArgs {
 struct RestoreOptions {
     /// Do not ask.
     ///
-    /// What others change until it is done is taken back too.
+    /// What others change until it is done is taken back too; but a restore of PATHs is planned
+    /// again if the session changes, and attempted 10 times.
     #[arg(short, long, conflicts_with = "dry_run")]
     yes: bool,
 
@@ -103,15 +105,15 @@ struct RestoreOptions {
 
 /// Runs `acetate restore`.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    for _ in 0..MAX_TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         if let Some(ending) = run_once(args)? {
             return Ok(ending);
         }
         if !args.how.yes {
-            break;
+            return Err(changed_since());
         }
     }
-    Err(changed_since())
+    Err(changed_in_each_attempt())
 }
 
 /// As [`run`]; `None` if something changed since it was shown.
@@ -164,7 +166,7 @@ pub(super) fn without_asking(
     checkpoint: &str,
     paths: &[MergedPath],
 ) -> Result<(RestoreDone, Vec<MergedPath>), CliError> {
-    for _ in 0..MAX_TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let opened = open(source)?;
         let to = checkpoint::find(opened.session(), checkpoint)?;
         check_applies(false, &opened, &to)?;
@@ -180,7 +182,7 @@ pub(super) fn without_asking(
             return Ok((RestoreDone { to, before, objects }, along));
         }
     }
-    Err(changed_since())
+    Err(changed_in_each_attempt())
 }
 
 /// Runs `acetate undo`.
@@ -191,7 +193,7 @@ pub(super) fn undo(args: &UndoArgs) -> Result<Ending, CliError> {
     if let Some(newest) = targets.first().filter(|_| !args.how.force) {
         applied_since::check_undo(&opened, newest)?;
     }
-    for (at, to) in targets.iter().take(MAX_TRIED).enumerate() {
+    for (at, to) in targets.iter().take(MAX_UNDO_CANDIDATES).enumerate() {
         check_applies(args.how.force, &opened, to)?;
         let plan = plan(&args.source, &opened, (to, &[]))?;
         if !plan.differences.is_empty() {
@@ -207,9 +209,11 @@ pub(super) fn undo(args: &UndoArgs) -> Result<Ending, CliError> {
             return go_back(&args.source, &args.how, opened, to, &plan)?.ok_or_else(changed_since);
         }
     }
-    if let Some(older) = targets.get(MAX_TRIED) {
+    if let Some(older) = targets.get(MAX_UNDO_CANDIDATES) {
         let (session, older) = (args.source.session.display(), older.id);
-        let what = format!("the newest {MAX_TRIED} checkpoints have this tree: nothing was undone");
+        let what = format!(
+            "the newest {MAX_UNDO_CANDIDATES} checkpoints have this tree: nothing was undone"
+        );
         return Err(CliError::new(what)
             .with_hint(format_args!("further back: acetate restore {session} {older}")));
     }
@@ -325,8 +329,8 @@ fn go_back(
     print_result(source, how, to, (counts, Some(before))).map(Some)
 }
 
-/// Goes back, to what `shown` found if there is a plan. Returns the checkpoint of the tree before,
-/// and how many objects changed; `None` if anything changed since the plan.
+/// Goes back; with a plan, only if the session did not change since. Returns the checkpoint of the
+/// tree before, and how many objects changed; `None` if it changed.
 fn restore(
     source: &SessionSource,
     to: &Checkpoint,
@@ -355,6 +359,12 @@ fn restore(
 fn changed_since() -> CliError {
     let what = "the session changed since this was shown: nothing was restored";
     CliError::new(what).with_hint("look again, with the same command")
+}
+
+fn changed_in_each_attempt() -> CliError {
+    let what =
+        format!("the session changed during each of {MAX_ATTEMPTS} attempts: nothing was restored");
+    CliError::new(what).with_hint("stop the program that changes it, or restore the whole tree")
 }
 
 /// Shows the paths that change: in lines on stderr before the question, else on stdout.
@@ -449,7 +459,7 @@ mod tests {
     use super::{MAX_PATHS, check_count};
 
     #[test]
-    fn a_restore_of_too_many_paths_is_refused_before_it_begins() {
+    fn more_paths_than_a_request_has_are_refused() {
         assert!(check_count(MAX_PATHS).is_ok());
         let refused = check_count(MAX_PATHS + 1).unwrap_err().to_string();
         assert!(refused.contains("8193 paths must go back together, and 8192 is"), "{refused}");

@@ -74,7 +74,7 @@ enum Rule {
     NoPanic,
     /// What the compiler cannot check is in one place.
     NoUnsafe,
-    /// A change of a row of the tree says what a failure leaves.
+    /// A statement that changes a row of the tree has a conflict clause.
     TreeStatement,
     /// No two types have the same name.
     UniqueTypeName,

@@ -310,7 +310,7 @@ pub(super) fn restore(changing: &mut ChangingCall<'_>, args: RestoreArgs) -> Res
             }
         }
         let mut json = JsonObject::new();
-        list.put(&mut json, "along");
+        list.put(&mut json, "goes_along");
         json.into_iter().for_each(|(key, value)| changing.put(&key, value));
     }
     Ok(())

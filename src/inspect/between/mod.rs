@@ -13,6 +13,7 @@ use super::diff::{ChangedFields, DiffOptions, Difference, DifferenceKind, at, is
 use super::error::{InspectError, Result};
 use super::opened::OpenSession;
 use super::walk::{WalkControl, walk_past_denied};
+use crate::delta::sqlite::Session;
 use crate::delta::{ChangedRows, Checkpoint, MergedPath, StoreError};
 use crate::overlay::{Change, TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
@@ -20,9 +21,8 @@ use moves::MovedDirs;
 use objects::{as_base_object, differs, is_same};
 pub use patch::{patch_between, stats_between};
 
-/// Two moments of one session, or the moment at which a session and a fork of it were equal, and a
-/// moment of the other one of them. Then no saved rows tell what changed, and all rows are looked
-/// up.
+/// Two moments of one session; or the fork point as one of two sessions knows it, and the present
+/// of the other. Then every row of both may be one that differs.
 pub struct Moments<'a> {
     /// The session as it shows the tree at the earlier moment.
     pub old: &'a OpenSession,
@@ -93,10 +93,7 @@ impl Moments<'_> {
     /// The paths at which the trees may differ.
     fn candidates(&self, comparison: &mut Comparison<'_>) -> Result<BTreeSet<MergedPath>> {
         // After both snapshots were taken: what changes later is in none.
-        let rows = self.rows().map_err(|source| {
-            let session = self.new.session().path().to_owned();
-            InspectError::Store { session, source }
-        })?;
+        let rows = self.rows()?;
         let failed = |source| at(&MergedPath::root(), source);
         let mut paths = rows.paths;
         for view in [comparison.old, comparison.new] {
@@ -111,14 +108,18 @@ impl Moments<'_> {
         Ok(paths)
     }
 
-    fn rows(&self) -> std::result::Result<ChangedRows, StoreError> {
+    fn rows(&self) -> Result<ChangedRows> {
         let (old, new) = (self.old.session(), self.new.session());
+        let in_session = |session: &Session, rows: std::result::Result<_, StoreError>| {
+            let session = session.path().to_owned();
+            rows.map_err(|source| InspectError::Store { session, source })
+        };
         if old.id() == new.id() {
-            return new.changed_rows(self.from, self.until);
+            return in_session(new, new.changed_rows(self.from, self.until));
         }
-        let mut rows = new.tree_rows()?;
-        rows.extend(old.tree_rows()?);
-        rows.extend(old.changed_rows(self.from, None)?);
+        let mut rows = in_session(new, new.tree_rows())?;
+        rows.extend(in_session(old, old.tree_rows())?);
+        rows.extend(in_session(old, old.changed_rows(self.from, None))?);
         Ok(rows)
     }
 }

@@ -119,6 +119,16 @@ pub fn fork_points(ours: &OpenSession, theirs: &OpenSession) -> Result<(Checkpoi
     }
 }
 
+/// The only side whose checkpoint of the fork point is complete. The tree was the same on both
+/// sides then, so both are compared with that checkpoint.
+fn knows_fork_point(point: &Checkpoint, first: &Checkpoint) -> Option<MergeSide> {
+    match (point.incomplete, first.incomplete) {
+        (None, Some(_)) => Some(MergeSide::Ours),
+        (Some(_), None) => Some(MergeSide::Theirs),
+        (None, None) | (Some(_), Some(_)) => None,
+    }
+}
+
 fn failed(opened: &OpenSession, source: StoreError) -> InspectError {
     InspectError::Store { session: opened.session().path().to_owned(), source }
 }
@@ -138,17 +148,18 @@ pub fn plan_merge(
 ) -> Result<MergePlan> {
     // Before the comparison: a later change is noticed then.
     let seen = last_change(ours.session())?;
-    // Both were equal then. Where one does not know any more what it was, the other does.
-    let (here, there) = match (point.incomplete, first.incomplete) {
-        (Some(_), None) => ((theirs, first), (theirs, first)),
-        (None, Some(_)) => ((ours, point), (ours, point)),
-        (None, None) | (Some(_), Some(_)) => ((ours, point), (theirs, first)),
+    let of_session = (ours, point);
+    let of_fork = (theirs, first);
+    let (our_point, their_point) = match knows_fork_point(point, first) {
+        Some(MergeSide::Ours) => (of_session, of_session),
+        Some(MergeSide::Theirs) => (of_fork, of_fork),
+        None => (of_session, of_fork),
     };
-    let our_past = open_at(here.0, here.1, base)?;
-    let their_past = open_at(there.0, there.1, base)?;
+    let our_past = open_at(our_point.0, our_point.1, base)?;
+    let their_past = open_at(their_point.0, their_point.1, base)?;
     let options = DiffOptions { times: true, ..DiffOptions::default() };
-    let here = Moments { old: &our_past, new: ours, from: here.1, until: None };
-    let there = Moments { old: &their_past, new: theirs, from: there.1, until: None };
+    let here = Moments { old: &our_past, new: ours, from: our_point.1, until: None };
+    let there = Moments { old: &their_past, new: theirs, from: their_point.1, until: None };
     // What is the session's by choice is not read, as it may not be readable.
     let reads = |old: &MergedPath, new: &MergedPath| {
         !matches!(decide::choice(takes, &[old, new]), Some((_, MergeSide::Ours)))

@@ -38,7 +38,7 @@ fn an_agent_goes_back_by_itself() {
         let paths = json!({"checkpoint": "begin", "paths": ["src/b", "new"]});
         let some = agent.call("restore", paths);
         assert_eq!(
-            (&some["restored"], &some["along"], &some["more"]),
+            (&some["restored"], &some["goes_along"], &some["more"]),
             (&json!(1), &json!([]), &json!(false))
         );
         assert_eq!(agent.texts("read_file", json!({"path": "src/a"})), ["two\n"]);

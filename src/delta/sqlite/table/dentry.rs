@@ -112,6 +112,7 @@ pub fn names_of(conn: &Connection, ino: Ino) -> Result<Vec<(Ino, Name)>> {
 
 /// Adds an entry; replaces an invisible one of the same name that has no inode.
 pub fn insert(conn: &Connection, id: i64, parent: Ino, name: &Name, ino: Ino) -> Result<()> {
+    // No saved row is ignored with it: the triggers save none that is there.
     let mut insert = conn.prepare_cached(
         "INSERT OR IGNORE INTO fs_dentry (name, parent_ino, ino, id) VALUES (?1, ?2, ?3, ?4)",
     )?;

@@ -100,7 +100,7 @@ fn put_own(conn: &Connection, inode: &InodeRow) -> Result<()> {
            ctime_nsec = ?13
          WHERE ino = ?1",
     )?;
-    // An `INSERT` that may update cannot say `OR FAIL` of both ([`old_rows`]).
+    // Not `ON CONFLICT DO UPDATE`, whose update runs with `ABORT` (`old_rows`, `watch`).
     if update.execute(row)? == 0 {
         let mut insert = conn.prepare_cached(
             "INSERT OR FAIL INTO fs_inode (ino, mode, nlink, uid, gid, size, atime, mtime, ctime,

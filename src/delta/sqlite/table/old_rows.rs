@@ -153,9 +153,10 @@ impl TreeTable {
     }
 
     /// Creates the triggers on the connection. All conditions are in their `WHEN`, so that a row
-    /// that is not saved costs little. They, and the statements that fire them, say `OR FAIL`:
-    /// else SQLite copies each page before it changes it, to be able to abort the one statement.
-    /// A statement that fails ends the operation, and all of that is rolled back.
+    /// that is not saved costs little. With `ABORT`, the default, SQLite copies each page before a
+    /// statement with triggers changes it, to be able to take back that statement alone. So they
+    /// say `OR FAIL`, and so do frequent statements that fire them, because a statement's word
+    /// overrides those in its triggers. After a failure the whole operation is rolled back.
     fn watch(&self, conn: &Connection) -> Result<()> {
         let (name, old, key) = (self.name, self.old(), self.key.join(", "));
         let columns = self.names();

@@ -97,7 +97,7 @@ pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
                 passes_undone = true;
                 continue;
             }
-            // The fact would be of both ends.
+            // Kept for both paths, although one was taken back; so drift is assumed.
             RowRemains::AtPath | RowRemains::AtPath2 => note_incomplete(conn)?,
         }
         if drop_superseded(conn, &row)? {

@@ -81,7 +81,7 @@ pub(super) fn check(
         AppliedSince::Unknown => {
             let what = "the log has lost changes since the checkpoint, so it does not tell whether \
                         any were applied to the base";
-            Err(CliError::new(what).with_hint("--force goes on all the same"))
+            Err(CliError::new(what).with_hint("--force continues all the same"))
         }
     }
 }

@@ -38,8 +38,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "CHECKPOINT")]
     at: Option<String>,
 
-    /// Fork at a checkpoint although changes were applied to the base since, or the log does not
-    /// tell.
+    /// Fork at a checkpoint although changes were applied to the base since, or the log has lost
+    /// rows since.
     #[arg(long, requires = "at")]
     force: bool,
 

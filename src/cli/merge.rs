@@ -58,13 +58,14 @@ pub(super) struct Args {
     #[arg(long, num_args = 2, value_names = ["SIDE", "PATH"], action = clap::ArgAction::Append)]
     take: Vec<OsString>,
 
-    /// Merge although changes of a side were applied to the base since the fork, the log does not
-    /// tell, or both sides' checkpoints of the fork point are incomplete.
+    /// Merge although changes of a side were applied to the base since the fork, or its log has
+    /// lost rows since, or both sides' checkpoints of the fork point are incomplete.
     #[arg(long)]
     force: bool,
 
-    /// Print a JSON object for each change: change, path, from, merged; for each conflict: path,
-    /// ours, theirs; and a last one: session, fork, dry_run, safety_checkpoint, changes, conflicts.
+    /// Print a JSON object for each change: change, path, from, here, merged; for each conflict:
+    /// path, ours, theirs; and a last one: session, fork, dry_run, safety_checkpoint, changes,
+    /// conflicts.
     #[arg(long)]
     json: bool,
 }
@@ -115,16 +116,16 @@ fn spool_failed(error: std::io::Error) -> CliError {
 }
 
 fn with_advice(args: &Args, error: InspectError) -> CliError {
-    let is_invalid = matches!(error, InspectError::Invalid { .. });
-    let error = CliError::from(error);
-    match is_invalid {
-        true => error.with_hint(format_args!(
-            "the session comes first, then its fork; `acetate diff {} -p` prints what that one \
-             changed of the base, as a patch",
-            args.fork.display()
-        )),
-        false => error,
-    }
+    let as_patch =
+        format!("`acetate diff {} -p` prints the fork's changes as a patch", args.fork.display());
+    let hint = match &error {
+        InspectError::Invalid { .. } => {
+            format!("the session comes first, then its fork; {as_patch}")
+        }
+        InspectError::ForkPointRemoved { .. } => as_patch,
+        _ => return error.into(),
+    };
+    CliError::from(error).with_hint(hint)
 }
 
 /// The choices of `--take`.
@@ -154,7 +155,7 @@ fn show_and_merge(args: &Args, plan: &MergePlan, steps: File) -> Result<Ending, 
         return tell_conflicts(args, plan);
     }
     if plan.changes.is_empty() {
-        output::line(format_args!("nothing to merge: the fork has no change that is not here"));
+        output::line(format_args!("nothing to merge: the session has all that the fork changed"));
         print_json(args, plan, None)?;
         return Ok(Ending::Findings);
     }
@@ -258,8 +259,9 @@ fn line(change: &MergeChange) -> String {
         false => text::name(path.as_bytes()),
     };
     let from = change.from.as_ref().map(|from| named(from) + " -> ").unwrap_or_default();
+    let here = change.here.as_ref().map(|here| format!(" (here {})", named(here)));
     let merged = if change.is_merged { " (both sides merged)" } else { "" };
-    format!("{letter} {from}{}{merged}", named(&change.path))
+    format!("{letter} {from}{}{}{merged}", named(&change.path), here.unwrap_or_default())
 }
 
 fn json(change: &MergeChange) -> serde_json::Map<String, serde_json::Value> {
@@ -268,6 +270,9 @@ fn json(change: &MergeChange) -> serde_json::Map<String, serde_json::Value> {
     text::put_path(&mut json, "path", change.path.as_bytes());
     if let Some(from) = &change.from {
         text::put_path(&mut json, "from", from.as_bytes());
+    }
+    if let Some(here) = &change.here {
+        text::put_path(&mut json, "here", here.as_bytes());
     }
     json.insert("merged".to_owned(), change.is_merged.into());
     json

@@ -30,6 +30,9 @@ const MAX_ATTEMPTS: u32 = 10;
 /// The most checkpoints that an undo compares with.
 const MAX_UNDO_CANDIDATES: usize = 100;
 
+/// The most checkpoints that an undo compares with, to name the next one.
+const MAX_FURTHER_BACK: usize = 3;
+
 /// Go back to a checkpoint, also while clients have the tree mounted.
 ///
 /// Everything that the session changed since is taken back, whatever changed it; what was deleted
@@ -87,8 +90,8 @@ struct RestoreOptions {
     #[arg(short = 'n', long)]
     dry_run: bool,
 
-    /// Go back although changes were applied to the base since, or the log does not tell, or the
-    /// checkpoint is incomplete.
+    /// Go back although changes were applied to the base since, or the log has lost rows since, or
+    /// the checkpoint is incomplete.
     ///
     /// After an apply, the base is not what the checkpoint showed through: paths that the session
     /// had not changed at the checkpoint keep what was applied. `acetate checkpoint ls` shows
@@ -127,6 +130,11 @@ fn run_once(args: &Args) -> Result<Option<Ending>, CliError> {
         checkpoint::check_complete(&to, args.how.force)?;
         drop(opened);
         let Some((before, objects)) = restore(&args.source, &to, None)? else { return Ok(None) };
+        if objects == 0 {
+            let called = checkpoint::called(&to);
+            output::line(format_args!("nothing differs from checkpoint {called}"));
+            return Ok(Some(Ending::Findings));
+        }
         // Of a plan, paths would be counted.
         let changes = format!("{} of the session", text::count(objects, "object"));
         tell_restored(&args.source, &to, (&changes, before));
@@ -157,29 +165,29 @@ pub(super) struct RestoreDone {
     pub(super) before: i64,
     /// How many objects changed, came back or went.
     pub(super) objects: u64,
+    /// What a restore of paths changed.
+    pub(super) plan: Option<RestorePlan>,
 }
 
 /// Goes back to the checkpoint that a text names, with the whole tree or some paths, without a
-/// question. Returns also the paths that went along.
+/// question.
 pub(super) fn without_asking(
     source: &SessionSource,
     checkpoint: &str,
     paths: &[MergedPath],
-) -> Result<(RestoreDone, Vec<MergedPath>), CliError> {
+) -> Result<RestoreDone, CliError> {
     for _ in 0..MAX_ATTEMPTS {
         let opened = open(source)?;
         let to = checkpoint::find(opened.session(), checkpoint)?;
         check_applies(false, &opened, &to)?;
         checkpoint::check_complete(&to, false)?;
-        let shown = match is_whole(paths) {
+        let plan = match is_whole(paths) {
             true => None,
             false => Some(plan(source, &opened, (&to, paths))?),
         };
         drop(opened);
-        if let Some((before, objects)) = restore(source, &to, shown.as_ref())? {
-            let scope = shown.and_then(|plan| plan.scope);
-            let along = scope.map(|scope| scope.along().cloned().collect()).unwrap_or_default();
-            return Ok((RestoreDone { to, before, objects }, along));
+        if let Some((before, objects)) = restore(source, &to, plan.as_ref())? {
+            return Ok(RestoreDone { to, before, objects, plan });
         }
     }
     Err(changed_in_each_attempt())
@@ -202,7 +210,7 @@ pub(super) fn undo(args: &UndoArgs) -> Result<Ending, CliError> {
             if let Some(taken) = steps_back::words(&steps) {
                 output::line(format_args!("takes back {taken}"));
             }
-            if let Some(older) = targets.get(at + 1) {
+            if let Some(older) = further_back(&args.source, &opened, &targets[at + 1..])? {
                 let (session, older) = (args.source.session.display(), older.id);
                 output::line(format_args!("further back: acetate restore {session} {older}"));
             }
@@ -245,6 +253,21 @@ fn describe(checkpoint: &Checkpoint) -> String {
         checkpoint.kind.as_str(),
         text::printable(&labels)
     )
+}
+
+/// The newest of these checkpoints with another tree than the present one, or one that is not
+/// compared any more.
+fn further_back<'t>(
+    source: &SessionSource,
+    opened: &OpenSession,
+    targets: &'t [Checkpoint],
+) -> Result<Option<&'t Checkpoint>, CliError> {
+    for older in targets.iter().take(MAX_FURTHER_BACK) {
+        if !plan(source, opened, (older, &[]))?.differences.is_empty() {
+            return Ok(Some(older));
+        }
+    }
+    Ok(targets.get(MAX_FURTHER_BACK))
 }
 
 /// Refuses to go on across an apply to the base since a checkpoint, but for `force`.
@@ -292,7 +315,7 @@ fn go_back(
     to: &Checkpoint,
     plan: &RestorePlan,
 ) -> Result<Option<Ending>, CliError> {
-    checkpoint::check_complete(to, how.force || how.dry_run)?;
+    checkpoint::check_complete(to, how.force)?;
     output::tell_of_denied(&plan.denied, "compared");
     let each = each_path(&opened, &DiffOptions::default(), plan.differences.clone())?;
     let counts = ChangeCounts::of(&each);

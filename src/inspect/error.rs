@@ -132,6 +132,12 @@ pub enum InspectError {
         /// The message.
         what: String,
     },
+    /// A checkpoint at which a fork began was removed, so it is not known what changed since.
+    #[error("{what}")]
+    ForkPointRemoved {
+        /// Which one.
+        what: String,
+    },
     /// The caller stopped it: see [`StopFlag`](super::stop::StopFlag).
     #[error("stopped")]
     Stopped,
@@ -145,6 +151,7 @@ fn nearest(near: &[MergedPath]) -> String {
 fn offer(others: &[String]) -> String {
     match others {
         [] => "; the session has none".to_owned(),
+        [only] => format!("; there is {only}"),
         _ => format!("; there are {}", others.join(", ")),
     }
 }

@@ -231,8 +231,11 @@ fn a_tool_call_begins_with_a_checkpoint() {
         said(&world, 0, "tool run SESSION edit -- true");
         said(&world, 0, "tool run SESSION look -- true");
         let listed = said(&world, 0, "checkpoint ls SESSION");
-        assert!(listed.lines().count() == 1 && listed.contains("tool=edit"), "{listed}");
+        // The first call changed nothing: the checkpoint is of the second.
+        assert!(listed.lines().count() == 1 && listed.contains("tool=look"), "{listed}");
         said(&world, 0, "rmdir SESSION dir");
+        let undo = said(&world, 0, "undo SESSION --dry-run");
+        assert!(undo.contains("(tool, tool look)"), "{undo}");
         said(&world, 1, "tool run SESSION fails -- false");
         assert_eq!(said(&world, 0, "ls SESSION --at 1"), "dir\n");
         if let Some(server) = server {

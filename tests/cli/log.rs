@@ -178,7 +178,7 @@ fn it_says_how_many_older_changes_are_gone() {
     let output = ask(&world, &[]);
     assert_eq!(output.status.code(), Some(0));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.starts_with("5 older changes gone: pruned, or "), "{said}");
+    assert!(said.starts_with("5 older changes gone: pruned, "), "{said}");
     assert_eq!(says(&world, 0, &["-n", "1"]).lines().count(), 1);
 }
 

@@ -210,3 +210,22 @@ fn equal_content_with_another_mode_is_merged() {
     assert!(place.said(0, "stat SESSION bin").contains("755"));
     place.end();
 }
+
+/// The plan tells of the session: what comes in place of something, and what it moved too.
+#[test]
+fn a_plan_tells_what_becomes_of_the_session() {
+    let place = Place::new("src/a \"a\"\n", false);
+    let fork = fork(&place);
+    place.does("mv SESSION src ours");
+    place.does(&format!("mv {fork} src theirs"));
+    write(&place, "SESSION", "/new", "ours");
+    write(&place, &fork, "/new", "theirs");
+    let merge = format!("merge SESSION {fork} --take theirs /");
+    let plan = place.said(0, &format!("{merge} --dry-run"));
+    assert_eq!(plan, "M /new\nR /src/ -> /theirs/ (here /ours/)\nwould merge 2 changes\n");
+    let json = place.said(0, &format!("{merge} --dry-run --json"));
+    assert!(json.contains("\"here\":\"/ours\""), "{json}");
+    place.does(&format!("{merge} --yes"));
+    assert_eq!(place.said(0, "find SESSION"), "/\n/new\n/theirs\n/theirs/a\n");
+    place.end();
+}

@@ -116,7 +116,43 @@ fn what_is_no_checkpoint_is_named() {
     assert!(place.said(2, "restore SESSION none --yes").contains("the session has none"));
     place.does("checkpoint create SESSION first");
     let missing = place.said(2, "restore SESSION firts --yes");
-    assert!(missing.contains("firts: no such checkpoint; there are first"), "{missing}");
+    assert!(missing.contains("firts: no such checkpoint; there is first"), "{missing}");
+    place.end();
+}
+
+#[test]
+fn a_restore_of_the_present_tree_is_no_step() {
+    let place = Place::new("", false);
+    for name in ["one", "two"] {
+        place.does(&format!("mkdir SESSION {name}"));
+        place.does(&format!("checkpoint create SESSION {name}"));
+    }
+    for options in ["--yes", "--yes --json", "--dry-run"] {
+        let told = place.said(1, &format!("restore SESSION two {options}"));
+        assert!(told.contains("nothing differs from checkpoint 2 (two)\n"), "{options}: {told}");
+        assert!(!told.contains("undo"), "{options}: {told}");
+    }
+    place.end();
+}
+
+#[test]
+fn an_undo_names_the_next_other_tree() {
+    let place = Place::new("", false);
+    for name in ["one", "two", "three"] {
+        place.does(&format!("mkdir SESSION {name}"));
+        place.does(&format!("checkpoint create SESSION {name}"));
+    }
+    let undo = |expected: &str| {
+        let told = place.said(0, "undo SESSION --dry-run");
+        let further = told.lines().find(|line| line.starts_with("further back"));
+        let next = further.unwrap_or_default().rsplit(' ').next().unwrap().to_owned();
+        assert_eq!(next, expected, "{told}");
+    };
+    undo("1");
+    place.does("undo SESSION --yes");
+    assert_eq!(place.said(0, "ls SESSION"), "one\ntwo\n");
+    // Checkpoint 2 has the present tree.
+    undo("1");
     place.end();
 }
 

@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args, opened: &OpenSession) -> Result<Ending, CliError>
         clear(opened, to)?;
     }
     let Some(plan) = plan_undo(opened, to, &options)? else {
-        output::line(format_args!("nothing to undo: nothing is kept of an apply"));
+        output::line(format_args!("nothing to undo: no apply is kept"));
         return Ok(Ending::Findings);
     };
     print(args, opened, &plan)?;

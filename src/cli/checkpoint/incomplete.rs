@@ -34,5 +34,5 @@ pub(in crate::cli) fn check_complete(checkpoint: &Checkpoint, force: bool) -> Re
         return Ok(());
     };
     let what = format!("checkpoint {} is incomplete: {}", called(checkpoint), words(why));
-    Err(CliError::new(what).with_hint("--force goes on all the same"))
+    Err(CliError::new(what).with_hint("--force continues all the same"))
 }

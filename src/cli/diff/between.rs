@@ -18,7 +18,7 @@ pub(super) fn run(args: &Args, from: &str) -> Result<Ending, CliError> {
     let Some(from) = at else { return Err(CliError::new("--from names no checkpoint")) };
     if until.as_ref().is_some_and(|until| until.id < from.id) {
         return Err(CliError::new("--from is later than --to")
-            .with_hint("exchange them: a diff shows what changed as time passed"));
+            .with_hint("swap them: a diff shows what changed as time passed"));
     }
     let asked = args.leave_out.asked(&args.paths, new.session().path(), new.base_path());
     let selection = old.with_tree(|then| {

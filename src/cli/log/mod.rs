@@ -253,7 +253,8 @@ fn show(args: &Show) -> Result<Ending, CliError> {
         && let Some(dropped) = log.dropped()?
     {
         output::line(format_args!(
-            "{} gone: pruned, or dropped as the log of a session with a quota keeps 64 MiB",
+            "{} gone: pruned, dropped as the log of a session with a quota keeps 64 MiB, or made \
+             before the fork",
             text::count(dropped.rows, "older change"),
         ));
     }
@@ -393,7 +394,7 @@ fn checkpoints(args: &Show, session: &Path) -> Result<[Option<i64>; 2], CliError
         && since > until
     {
         return Err(CliError::new("--since-checkpoint is later than --until-checkpoint")
-            .with_hint("exchange them"));
+            .with_hint("swap them"));
     }
     Ok(found)
 }

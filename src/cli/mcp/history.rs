@@ -27,6 +27,7 @@ use crate::inspect::fold::{each_path, sorted_past_denied};
 use crate::inspect::log::{AuditLog, LogOptions, now};
 use crate::inspect::opened::{OpenSession, check_known, open_session};
 use crate::inspect::patch::{Style, patch_as};
+use crate::inspect::restore::RestorePlan;
 use crate::inspect::selection::Selection;
 use crate::inspect::stop::StopFlag;
 
@@ -70,7 +71,7 @@ pub(super) fn diff(
     let (old, from) = source.open_moment(Some(from))?;
     let Some(from) = from else { return Err(CliError::new("\"from\" names no checkpoint")) };
     if until.as_ref().is_some_and(|until| until.id < from.id) {
-        return Err(CliError::new("\"from\" is later than \"to\"").with_hint("exchange them"));
+        return Err(CliError::new("\"from\" is later than \"to\"").with_hint("swap them"));
     }
     let options = options(&new, Some(&old), &args.paths)?;
     let options = DiffOptions { stop: stop.clone(), ..options };
@@ -296,21 +297,21 @@ pub(super) fn restore(changing: &mut ChangingCall<'_>, args: RestoreArgs) -> Res
     let paths = args.paths.iter().flatten();
     let paths = paths.map(|text| path(text)).collect::<Result<Vec<_>, _>>()?;
     let source = &changing.session.source;
-    let (done, along) = restore_command::without_asking(source, &args.checkpoint, &paths)?;
+    let done = restore_command::without_asking(source, &args.checkpoint, &paths)?;
     changing.put("restored", done.to.id.0);
     changing.put("checkpoint", done.before);
     changing.put("objects", done.objects);
-    if !paths.is_empty() {
+    if let Some(RestorePlan { differences, scope: Some(scope), .. }) = &done.plan {
         let mut list = BoundedList::new(None)?;
-        for path in &along {
-            let mut json = JsonObject::new();
-            text::put_path(&mut json, "path", path.as_bytes());
+        for difference in differences {
+            let mut json = diff_command::json(difference);
+            json.insert("goes_along".to_owned(), scope.goes_along(difference).into());
             if !list.push(json) {
                 break;
             }
         }
         let mut json = JsonObject::new();
-        list.put(&mut json, "goes_along");
+        list.put(&mut json, "changes");
         json.into_iter().for_each(|(key, value)| changing.put(&key, value));
     }
     Ok(())

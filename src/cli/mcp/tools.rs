@@ -165,7 +165,7 @@ fn changing_tools() -> Vec<McpTool> {
         changes(
             "restore",
             "Make the whole tree, or some paths, that of a checkpoint: takes back what anybody \
-             changed since, and brings back what was removed. What must go along with the paths is \
+             changed since, and brings back what was removed. What goes along with the paths is \
              listed. The tree before gets a checkpoint, to go back to.",
             history::restore,
         ),

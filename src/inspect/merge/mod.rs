@@ -59,12 +59,14 @@ pub struct MergeConflict {
 /// A change that a merge makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergeChange {
-    /// Its kind.
+    /// Its kind, in the session.
     pub kind: DifferenceKind,
     /// The path in the fork; of a removed object, the one at the fork point.
     pub path: MergedPath,
     /// The path at the fork point, of a moved object.
     pub from: Option<MergedPath>,
+    /// The path in the session, of a moved object that the session moved too.
+    pub here: Option<MergedPath>,
     /// Whether it is a directory.
     pub is_dir: bool,
     /// Whether the texts of both sides are merged.
@@ -95,6 +97,7 @@ pub fn fork_points(ours: &OpenSession, theirs: &OpenSession) -> Result<(Checkpoi
     let (here, fork) = (ours.session(), theirs.session());
     let path = fork.path().display();
     let invalid = |what: String| Err(InspectError::Invalid { what });
+    let removed = |what: String| Err(InspectError::ForkPointRemoved { what });
     let origin = fork.fork_origin().map_err(|source| failed(theirs, source))?;
     let Some(origin) = origin else {
         return invalid(format!("{path}: not a fork of a session"));
@@ -106,14 +109,14 @@ pub fn fork_points(ours: &OpenSession, theirs: &OpenSession) -> Result<(Checkpoi
     let point = here.checkpoint(origin.checkpoint).map_err(|source| failed(ours, source))?;
     let Some(point) = point else {
         let id = origin.checkpoint;
-        return invalid(format!(
+        return removed(format!(
             "checkpoint {id}, at which the fork began, was removed: what changed since is not known"
         ));
     };
     let first = fork.checkpoint(FIRST).map_err(|source| failed(theirs, source))?;
     match first {
         Some(first) => Ok((point, first)),
-        None => invalid(format!(
+        None => removed(format!(
             "{path}: its first checkpoint was removed: what changed in the fork is not known"
         )),
     }
@@ -170,7 +173,7 @@ pub fn plan_merge(
             denied.extend(their_found.denied.iter().cloned());
             let (ours, theirs) = Side::both((our_views, our_found), (their_views, their_found))?;
             let decided = decide::decide(&ours, &theirs, takes)?;
-            let changes = changes(&theirs, &decided);
+            let changes = changes((&ours, &theirs), &decided)?;
             if decided.conflicts.is_empty() && !changes.is_empty() {
                 steps::steps((&ours, &theirs), &decided, each)?;
             }
@@ -188,7 +191,10 @@ fn open_at(now: &OpenSession, at: &Checkpoint, base: Option<&Path>) -> Result<Op
 }
 
 /// The changes, for a person.
-fn changes(theirs: &Side<'_>, decided: &Decisions) -> Vec<MergeChange> {
+fn changes(
+    (ours, theirs): (&Side<'_>, &Side<'_>),
+    decided: &Decisions,
+) -> Result<Vec<MergeChange>> {
     let mut changes = Vec::new();
     for difference in &theirs.differences {
         let old = old_path(difference);
@@ -199,6 +205,7 @@ fn changes(theirs: &Side<'_>, decided: &Decisions) -> Vec<MergeChange> {
             kind: difference.kind,
             path: difference.path.clone(),
             from: None,
+            here: None,
             is_dir,
             is_merged: false,
         };
@@ -211,11 +218,13 @@ fn changes(theirs: &Side<'_>, decided: &Decisions) -> Vec<MergeChange> {
             (true, ..) => DifferenceKind::Renamed,
             (_, true, Some(_), _) => difference.kind,
             (_, true, ..) => DifferenceKind::Deleted,
+            (_, _, Some(_), _) if ours.find(&change.path)?.is_some() => DifferenceKind::Modified,
             (_, _, Some(_), _) => DifferenceKind::Added,
             (.., Some(_)) => DifferenceKind::Modified,
             _ => continue,
         };
         change.from = old.filter(|_| is_moved);
+        change.here = change.from.as_ref().and_then(|from| ours.moved_to(from));
         changes.push(change);
     }
     let listed: BTreeSet<_> = changes.iter().map(|change| change.path.clone()).collect();
@@ -224,10 +233,10 @@ fn changes(theirs: &Side<'_>, decided: &Decisions) -> Vec<MergeChange> {
         let is_dir = matches!(addition, Addition::Object(object)
             if object.attr().kind == FileKind::Directory);
         let (kind, path) = (DifferenceKind::Added, path.clone());
-        changes.push(MergeChange { kind, path, from: None, is_dir, is_merged: false });
+        changes.push(MergeChange { kind, path, from: None, here: None, is_dir, is_merged: false });
     }
     changes.sort_by(|a, b| a.path.cmp(&b.path));
-    changes
+    Ok(changes)
 }
 
 impl MergeSide {

@@ -154,6 +154,13 @@ impl<'a> Side<'a> {
         }
     }
 
+    /// The path to which this side moved an object itself, and not only a directory above.
+    pub fn moved_to(&self, old: &MergedPath) -> Option<MergedPath> {
+        let moved = self.by_old.get(old).map(|at| &self.differences[*at]);
+        let moved = moved.filter(|change| change.kind == DifferenceKind::Renamed);
+        moved.map(|change| change.path.clone())
+    }
+
     /// The object that is at a path now.
     pub fn id_of(&self, new: &MergedPath) -> ObjectId {
         if let Some(at) = self.by_new.get(new) {

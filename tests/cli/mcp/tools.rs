@@ -82,7 +82,8 @@ fn each_change_is_a_tool_call_and_begins_with_a_checkpoint() {
         );
         assert_eq!(calls[0].2, write(1));
         let tool = |tool: &str| ("tool".to_owned(), json!(tool));
-        let expected = ["write_file", "write_file", "remove", "rename", "remove", "kv_set"];
+        // One that changed nothing gives its checkpoint to the next call; the tree is meant.
+        let expected = ["write_file", "write_file", "mkdir", "rename", "remove", "kv_delete"];
         assert_eq!(place.checkpoints(), expected.map(tool));
         assert_eq!(place.says("cat SESSION a --at 2"), "1");
         place.end();

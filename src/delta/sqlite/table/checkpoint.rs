@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::delta::{Checkpoint, CheckpointId, CheckpointKind, Ino, NewCheckpoint, Result, surplus};
+use crate::delta::{
+    Checkpoint, CheckpointId, CheckpointKind, Ino, MadeCheckpoint, NewCheckpoint, Result, surplus,
+};
 use crate::vfs::Time;
 
 use super::removed_checkpoints::{self, REMOVED};
@@ -110,6 +112,23 @@ pub fn unchanged(conn: &Connection) -> Result<Option<Checkpoint>> {
     };
     let is_changed = is_changed_since(conn, newest.last_op)? || is_cut(conn, newest.last_op)?;
     Ok((!is_changed).then_some(newest))
+}
+
+/// Uses the newest checkpoint instead of a new one. Its labels then tell of the step that begins
+/// now: those of a step before, which changed nothing, go. What a user made keeps its labels.
+pub fn reuse(conn: &Connection, newest: Checkpoint, new: &NewCheckpoint) -> Result<MadeCheckpoint> {
+    let mut labels = match newest.kind == new.kind {
+        true => BTreeMap::new(),
+        false => newest.labels.clone(),
+    };
+    labels.extend(new.labels.clone());
+    if newest.kind == CheckpointKind::Manual || labels == newest.labels {
+        return Ok(MadeCheckpoint::Reused(newest));
+    }
+    let text = serde_json::to_string(&labels).unwrap_or_default();
+    conn.prepare_cached("UPDATE acetate_checkpoint SET labels = ?2 WHERE id = ?1")?
+        .execute(params![newest.id.0, text])?;
+    Ok(MadeCheckpoint::Reused(Checkpoint { labels, ..newest }))
 }
 
 /// Marks the automatic checkpoints that are not kept as removed, but not `needed`, nor those of the

@@ -368,7 +368,7 @@ impl WriteTxn for OpenBatch {
             && !self.disk_reserve.is_in_memory()
             && let Some(newest) = checkpoint::unchanged(&self.conn)?
         {
-            return Ok(MadeCheckpoint::Reused(newest));
+            return self.change(|conn| checkpoint::reuse(conn, newest, new));
         }
         // A later WRITE is a row of its own.
         self.last_audit = LastAuditRow::default();

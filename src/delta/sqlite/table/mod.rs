@@ -15,6 +15,7 @@ pub mod hide;
 pub mod incomplete;
 pub mod inode;
 pub mod inode_numbers;
+mod later_objects;
 pub mod link;
 pub mod meta;
 pub mod old_foreign;

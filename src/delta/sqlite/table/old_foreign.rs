@@ -7,14 +7,14 @@ use rusqlite::Connection;
 
 use crate::delta::Result;
 
-use super::old_restore_paths::LaterObjects;
+use super::later_objects::LaterObjects;
 use super::old_rows::{INODES, TREE_TABLES};
 
 /// Removes names that lead to no object, further names of directories, objects without a name and
 /// rows without an object, and counts the names of restored objects. The temporary tables `then_…`
 /// have what was restored, and `first_…` the keys of all that changed.
 pub fn mend(conn: &Connection, later: &LaterObjects) -> Result<()> {
-    conn.execute_batch(&format!("DELETE FROM main.fs_dentry WHERE {}", later.are("ino")))?;
+    conn.execute_batch(&format!("DELETE FROM main.fs_dentry WHERE {}", later.condition("ino")))?;
     conn.execute_batch(
         "DELETE FROM main.fs_dentry WHERE rowid IN (SELECT d.rowid FROM temp.then_fs_dentry t
            CROSS JOIN main.fs_dentry d ON d.parent_ino = t.parent_ino AND d.name = t.name

@@ -10,9 +10,9 @@ use rusqlite::{Connection, params};
 use crate::delta::{Checkpoint, Ino, RestorePaths, RestoredRows, Result};
 use crate::vfs::Time;
 
-use super::old_restore_paths::{self, LaterObjects};
+use super::later_objects::LaterObjects;
 use super::old_rows::{TREE_TABLES, TreeTable, of};
-use super::{checkpoint, meta, old_foreign, old_pieces, past, value};
+use super::{checkpoint, meta, old_foreign, old_pieces, old_restore_paths, past, value};
 
 /// Sets the tree's rows, or those of some paths, to those of the checkpoint `to`, in the caller's
 /// transaction. Objects that change get a ctime of `now`, or a later one than before.
@@ -76,7 +76,7 @@ fn content_bytes(conn: &Connection, to: &Checkpoint, later: &LaterObjects) -> Re
        + (SELECT ifnull(sum(length(data)), 0) FROM main.fs_data WHERE {})
        + 2 * (SELECT ifnull(sum(length(m.data)), 0) FROM temp.pieced p
           CROSS JOIN main.fs_data m ON m.ino = p.ino AND m.chunk_index = p.chunk_index)",
-        later.are("ino")
+        later.condition("ino")
     );
     Ok(conn.query_row(&sum, [to.next_ino.0.cast_signed()], |row| value::unsigned(row, 0))?)
 }
@@ -127,7 +127,7 @@ impl TreeTable {
             self.same_key("s", "m")
         ))?;
         if let Some(number) = self.number {
-            let later = format!("DELETE FROM main.{name} WHERE {}", later.are(number));
+            let later = format!("DELETE FROM main.{name} WHERE {}", later.condition(number));
             conn.execute_batch(&later)?;
         }
         Ok(())
@@ -190,7 +190,7 @@ fn count_objects(conn: &Connection, next_ino: Ino, later: &LaterObjects) -> Resu
     let changed = format!(
         "SELECT (SELECT count(*) FROM temp.first_fs_inode WHERE ino < ?1)
          + (SELECT count(*) FROM main.fs_inode WHERE {})",
-        later.are("ino")
+        later.condition("ino")
     );
     Ok(conn.query_row(&changed, [next_ino.0.cast_signed()], |row| value::unsigned(row, 0))?)
 }

@@ -11,32 +11,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::delta::{Checkpoint, Ino, MergedPath, RestorePaths, Result};
 use crate::vfs::Name;
 
+use super::later_objects::LaterObjects;
 use super::old_rows::{DENTRIES, HIDDEN_LINKS, ORIGINALS, TREE_TABLES, WHITEOUTS};
 use super::value::{self, Bytes};
-
-/// The objects that a restore removes because they were made later.
-pub struct LaterObjects {
-    next_ino: Ino,
-    is_chosen: bool,
-}
-
-impl LaterObjects {
-    /// All that were made later.
-    pub fn all(to: &Checkpoint) -> Self {
-        Self { next_ino: to.next_ino, is_chosen: false }
-    }
-
-    /// The condition that `column` is the number of such an object.
-    pub fn are(&self, column: &str) -> String {
-        let next_ino = self.next_ino.0.cast_signed();
-        match self.is_chosen {
-            false => format!("{column} >= {next_ino}"),
-            true => {
-                format!("{column} IN (SELECT ino FROM temp.chosen_object WHERE ino >= {next_ino})")
-            }
-        }
-    }
-}
 
 /// Leaves in the temporary tables `first_…` and `then_…` what a restore of these paths changes.
 pub fn keep_only(conn: &Connection, to: &Checkpoint, paths: &RestorePaths) -> Result<LaterObjects> {
@@ -56,7 +33,7 @@ pub fn keep_only(conn: &Connection, to: &Checkpoint, paths: &RestorePaths) -> Re
     keep_rows(conn)?;
     keep_whiteouts(conn, paths)?;
     keep_originals(conn, paths)?;
-    Ok(LaterObjects { next_ino: to.next_ino, is_chosen: true })
+    Ok(LaterObjects::chosen(to))
 }
 
 /// Drops the temporary tables.

@@ -34,7 +34,7 @@ pub fn restore(
     }
     let later = match paths {
         None => LaterObjects::all(to),
-        Some(paths) => old_restore_paths::keep_only(conn, to, paths)?,
+        Some(paths) => old_restore_paths::select_rows_of_paths(conn, to, paths)?,
     };
     (needs.room)(content_bytes(conn, to, &later)?)?;
     advance_ctimes(conn, now)?;

@@ -13,10 +13,19 @@ use crate::vfs::Name;
 
 use super::later_objects::LaterObjects;
 use super::old_rows::{DENTRIES, HIDDEN_LINKS, ORIGINALS, TREE_TABLES, WHITEOUTS};
+use super::path_branches::at_and_above;
 use super::value::{self, Bytes};
 
-/// Leaves in the temporary tables `first_…` and `then_…` what a restore of these paths changes.
-pub fn keep_only(conn: &Connection, to: &Checkpoint, paths: &RestorePaths) -> Result<LaterObjects> {
+/// Restricts a restore to some paths: deletes from the temporary tables `first_…`, `then_…` and
+/// `pieced` the rows of objects, entries, whiteouts and originals that are not at these paths.
+/// Returns the later objects that are.
+///
+/// An entry of a directory that has another number after the restore gets that number.
+pub fn select_rows_of_paths(
+    conn: &Connection,
+    to: &Checkpoint,
+    paths: &RestorePaths,
+) -> Result<LaterObjects> {
     conn.execute_batch(
         "CREATE TEMP TABLE chosen_object (ino INTEGER PRIMARY KEY, is_alone INTEGER NOT NULL);
          CREATE TEMP TABLE chosen_entry (parent_ino INTEGER NOT NULL, name NOT NULL,
@@ -30,9 +39,10 @@ pub fn keep_only(conn: &Connection, to: &Checkpoint, paths: &RestorePaths) -> Re
         choice.choose_path(path)?;
     }
     choice.choose_entries()?;
-    keep_rows(conn)?;
-    keep_whiteouts(conn, paths)?;
-    keep_originals(conn, paths)?;
+    delete_rows_of_other_objects(conn)?;
+    select_new_hidden_links(conn)?;
+    delete_other_whiteouts(conn, paths)?;
+    delete_other_originals(conn, paths)?;
     Ok(LaterObjects::chosen(to))
 }
 
@@ -45,17 +55,18 @@ pub fn drop_temporary(conn: &Connection) -> Result<()> {
 /// One of the two moments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EntryMoment {
-    Then,
+    AtCheckpoint,
     Now,
 }
 
 /// The entry of a path, in the directory above.
 struct ChosenEntry {
     name: Name,
-    /// The directory's number then, and the one that it has after the restore. It may be another
-    /// one: its row may have been dropped, and made again.
-    then: Option<i64>,
-    now: Option<i64>,
+    /// The directory's number at the checkpoint.
+    past_dir: Option<i64>,
+    /// The directory's number after the restore. It differs if the directory's row was dropped and
+    /// made again since the checkpoint.
+    restored_dir: Option<i64>,
 }
 
 struct PathChoice<'a> {
@@ -69,7 +80,7 @@ impl PathChoice<'_> {
     /// Chooses a directory that comes back, and nothing in it.
     fn choose_dir(&mut self, path: &MergedPath) -> Result<()> {
         self.choose_entry(path)?;
-        if let Some(ino) = self.find(path, EntryMoment::Then)? {
+        if let Some(ino) = self.find(path, EntryMoment::AtCheckpoint)? {
             let choose = "INSERT OR IGNORE INTO temp.chosen_object VALUES (?1, 1)";
             self.conn.prepare_cached(choose)?.execute([ino])?;
         }
@@ -82,13 +93,13 @@ impl PathChoice<'_> {
         let choose = "INSERT INTO temp.chosen_object VALUES (?1, 0)
                       ON CONFLICT (ino) DO UPDATE SET is_alone = 0";
         let mut choose = self.conn.prepare_cached(choose)?;
-        for moment in [EntryMoment::Then, EntryMoment::Now] {
-            let (mut open, mut seen) = (Vec::new(), BTreeSet::new());
-            open.extend(self.find(path, moment)?);
-            while let Some(ino) = open.pop() {
+        for moment in [EntryMoment::AtCheckpoint, EntryMoment::Now] {
+            let (mut unvisited, mut seen) = (Vec::new(), BTreeSet::new());
+            unvisited.extend(self.find(path, moment)?);
+            while let Some(ino) = unvisited.pop() {
                 if seen.insert(ino) {
                     choose.execute([ino])?;
-                    self.add_entries(ino, moment, &mut open)?;
+                    self.add_entries(ino, moment, &mut unvisited)?;
                 }
             }
         }
@@ -98,16 +109,17 @@ impl PathChoice<'_> {
     fn choose_entry(&mut self, path: &MergedPath) -> Result<()> {
         let Some(name) = path.name() else { return Ok(()) };
         let above = path.parent();
-        let then = self.find(&above, EntryMoment::Then)?;
-        let now = match self.paths.dirs.contains(&above) {
-            true => then,
+        let past_dir = self.find(&above, EntryMoment::AtCheckpoint)?;
+        let restored_dir = match self.paths.dirs.contains(&above) {
+            true => past_dir,
             false => self.find(&above, EntryMoment::Now)?,
         };
-        self.entries.push(ChosenEntry { name, then, now });
+        self.entries.push(ChosenEntry { name, past_dir, restored_dir });
         Ok(())
     }
 
-    /// Puts the chosen entries into the directories of now.
+    /// Fills `chosen_entry`, and moves the entries of the checkpoint into the directories that they
+    /// are in after the restore.
     fn choose_entries(&self) -> Result<()> {
         let choose = "INSERT OR IGNORE INTO temp.chosen_entry VALUES (?1, ?2)";
         let mut choose = self.conn.prepare(choose)?;
@@ -117,20 +129,20 @@ impl PathChoice<'_> {
              SELECT parent_ino, name FROM main.fs_dentry
              WHERE parent_ino = ?1 AND name IN (?2, CAST(?2 AS BLOB))",
         )?;
-        let mut put = self.conn.prepare(
+        let mut move_to = self.conn.prepare(
             "UPDATE temp.then_fs_dentry SET parent_ino = ?2
              WHERE parent_ino = ?1 AND name IN (?3, CAST(?3 AS BLOB))",
         )?;
-        for ChosenEntry { name, then, now } in &self.entries {
-            for dir in then.iter().chain(now) {
+        for ChosenEntry { name, past_dir, restored_dir } in &self.entries {
+            for dir in past_dir.iter().chain(restored_dir) {
                 for key in value::keys(name.as_bytes()) {
                     choose.execute(params![dir, key])?;
                 }
             }
-            if let Some(now) = now.filter(|now| *then != Some(*now)) {
+            if let Some(restored_dir) = restored_dir.filter(|dir| *past_dir != Some(*dir)) {
                 let name = Bytes(name.as_bytes());
-                replace.execute(params![now, name])?;
-                put.execute(params![then, now, name])?;
+                replace.execute(params![restored_dir, name])?;
+                move_to.execute(params![past_dir, restored_dir, name])?;
             }
         }
         Ok(())
@@ -152,7 +164,7 @@ impl PathChoice<'_> {
         let key = params![dir, Bytes(name.as_bytes())];
         let mut statement = match moment {
             EntryMoment::Now => self.conn.prepare_cached(now)?,
-            EntryMoment::Then => self.conn.prepare_cached(&self.then(
+            EntryMoment::AtCheckpoint => self.conn.prepare_cached(&self.past_entries(
                 &format!("{now} AND {}", NOT_CHANGED),
                 "ino FROM temp.then_fs_dentry
                  WHERE parent_ino = ?1 AND name IN (?2, CAST(?2 AS BLOB))",
@@ -161,11 +173,12 @@ impl PathChoice<'_> {
         Ok(statement.query_row(key, |row| row.get(0)).optional()?)
     }
 
+    /// Adds to `into` the objects to which the entries of a directory lead.
     fn add_entries(&self, dir: i64, moment: EntryMoment, into: &mut Vec<i64>) -> Result<()> {
         let now = "SELECT d.ino FROM main.fs_dentry d WHERE d.parent_ino = ?1";
         let mut statement = match moment {
             EntryMoment::Now => self.conn.prepare_cached(now)?,
-            EntryMoment::Then => self.conn.prepare_cached(&self.then(
+            EntryMoment::AtCheckpoint => self.conn.prepare_cached(&self.past_entries(
                 &format!("{now} AND {}", NOT_CHANGED),
                 "ino FROM temp.then_fs_dentry WHERE parent_ino = ?1",
             ))?,
@@ -177,8 +190,9 @@ impl PathChoice<'_> {
         Ok(())
     }
 
-    /// The entries then: what has not changed since, and what has. Not of what was made later.
-    fn then(&self, unchanged: &str, changed: &str) -> String {
+    /// A query of the entries at the checkpoint: those that have not changed since, without those
+    /// of later objects, and those that have, as they were.
+    fn past_entries(&self, unchanged: &str, changed: &str) -> String {
         let next_ino = self.to.next_ino.0.cast_signed();
         format!(
             "{unchanged} AND d.ino < {next_ino} AND d.parent_ino < {next_ino}
@@ -191,8 +205,8 @@ impl PathChoice<'_> {
 const NOT_CHANGED: &str = "NOT EXISTS (SELECT 1 FROM temp.first_fs_dentry s
      WHERE s.parent_ino = d.parent_ino AND s.name = d.name)";
 
-/// Leaves the rows of chosen objects and entries.
-fn keep_rows(conn: &Connection) -> Result<()> {
+/// Deletes the rows of the temporary tables that are of no chosen object or entry.
+fn delete_rows_of_other_objects(conn: &Connection) -> Result<()> {
     let others = "NOT IN (SELECT ino FROM temp.chosen_object)";
     conn.execute_batch(&format!("DELETE FROM temp.pieced WHERE ino {others}"))?;
     for table in &TREE_TABLES {
@@ -209,7 +223,16 @@ fn keep_rows(conn: &Connection) -> Result<()> {
             conn.execute_batch(&format!("DELETE FROM temp.then_{name} WHERE {is_other}"))?;
         }
     }
-    // The caller counts hidden names. A file with hidden names has a row for that.
+    Ok(())
+}
+
+/// Leaves of the hidden links only the rows at the checkpoint of base files that have none now.
+///
+/// A row counts the hidden names of a base file over the whole tree, so neither the present number
+/// nor that of the checkpoint may hold after a restore of some paths. The caller counts again for
+/// each file that has a row: no present row goes, and a file without one gets that of the
+/// checkpoint.
+fn select_new_hidden_links(conn: &Connection) -> Result<()> {
     Ok(conn.execute_batch(&format!(
         "DELETE FROM temp.first_{HIDDEN_LINKS};
          DELETE FROM temp.then_{HIDDEN_LINKS}
@@ -217,23 +240,24 @@ fn keep_rows(conn: &Connection) -> Result<()> {
     ))?)
 }
 
-/// Leaves the whiteouts at and below the paths, and of the directories.
-fn keep_whiteouts(conn: &Connection, paths: &RestorePaths) -> Result<()> {
+/// Deletes the whiteouts that are neither at or below the paths nor of the directories.
+fn delete_other_whiteouts(conn: &Connection, paths: &RestorePaths) -> Result<()> {
     let is_chosen = |path: &[u8]| {
         MergedPath::from_bytes(path)
             .is_some_and(|path| paths.dirs.contains(&path) || path.is_within_any(&paths.paths))
     };
-    retain(conn, WHITEOUTS, "path", true, &is_chosen)
+    delete_others(conn, WHITEOUTS, "path", true, &is_chosen)
 }
 
-/// Leaves the originals of chosen objects, and of those that the base has at the paths.
-fn keep_originals(conn: &Connection, paths: &RestorePaths) -> Result<()> {
+/// Deletes the originals of base objects that neither show at the paths nor are those of chosen
+/// objects.
+fn delete_other_originals(conn: &Connection, paths: &RestorePaths) -> Result<()> {
     let mut homes: BTreeSet<Vec<u8>> = BTreeSet::new();
     homes.extend(paths.homes.iter().map(|home| home.as_bytes().to_vec()));
-    for (table, column) in [("acetate_origin", "base_path"), ("acetate_redirect", "base_path")] {
+    for table in ["acetate_origin", "acetate_redirect"] {
         for moment in [format!("main.{table}"), format!("temp.then_{table}")] {
             let mut statement = conn.prepare(&format!(
-                "SELECT {column} FROM {moment}
+                "SELECT {BASE_PATH} FROM {moment}
                  WHERE delta_ino IN (SELECT ino FROM temp.chosen_object WHERE NOT is_alone)"
             ))?;
             let mut rows = statement.query([])?;
@@ -242,17 +266,16 @@ fn keep_originals(conn: &Connection, paths: &RestorePaths) -> Result<()> {
             }
         }
     }
-    let is_chosen = |path: &[u8]| {
-        let mut slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        homes.contains(&b""[..])
-            || homes.contains(path)
-            || slashes.any(|(at, _)| homes.contains(&path[..at]))
-    };
-    retain(conn, ORIGINALS, "base_path", false, &is_chosen)
+    let has_root = homes.contains(&b""[..]);
+    let is_chosen = |path: &[u8]| has_root || at_and_above(path).any(|above| homes.contains(above));
+    delete_others(conn, ORIGINALS, BASE_PATH, false, &is_chosen)
 }
 
+/// The column with a path in the base.
+const BASE_PATH: &str = "base_path";
+
 /// Deletes the rows of the temporary tables of `table` whose `column` is not chosen.
-fn retain(
+fn delete_others(
     conn: &Connection,
     table: &str,
     column: &str,

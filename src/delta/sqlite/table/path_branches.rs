@@ -69,11 +69,12 @@ impl PathBranches {
     }
 }
 
-/// A path and those above it, the root last.
-fn at_and_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// A path and those above it. The root is last for a path of the tree, and left out for one of the
+/// base, which begins with no slash.
+pub fn at_and_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let above = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
     let above = above.map(|(at, _)| if at == 0 { &path[..1] } else { &path[..at] });
-    (path.len() > 1).then_some(path).into_iter().chain(above)
+    (path != b"/").then_some(path).into_iter().chain(above)
 }
 
 impl BranchHistory<'_> {
@@ -125,7 +126,7 @@ impl BranchHistory<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BranchDifference, PathBranches, PathRestore};
+    use super::{BranchDifference, PathBranches, PathRestore, at_and_above};
 
     fn branches(restores: &[(i64, i64, &str)]) -> PathBranches {
         let mut branches = PathBranches::default();
@@ -133,6 +134,17 @@ mod tests {
             branches.add(path.as_bytes(), PathRestore { id, last_op });
         }
         branches
+    }
+
+    #[test]
+    fn the_paths_above_end_with_the_root_of_the_tree() {
+        let all = |path: &'static str| -> Vec<_> {
+            at_and_above(path.as_bytes()).map(|path| str::from_utf8(path).unwrap()).collect()
+        };
+        assert_eq!(all("/a/b"), ["/a/b", "/a", "/"]);
+        assert_eq!(all("/"), ["/"]);
+        assert_eq!(all("a/b/c"), ["a/b/c", "a/b", "a"]);
+        assert_eq!(all("a"), ["a"]);
     }
 
     #[test]

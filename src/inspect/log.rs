@@ -226,8 +226,8 @@ impl AuditLog {
                 match undone.remains(id, path.as_bytes(), second) {
                     RowRemains::Nothing => ControlFlow::Continue(()),
                     RowRemains::All => wanted(row),
-                    RowRemains::AtPath => wanted(&change_of(path, row)),
-                    RowRemains::AtPath2 => wanted(&change_of(path2.unwrap_or(path), row)),
+                    RowRemains::OnlyAtPath => wanted(&change_of(path, row)),
+                    RowRemains::OnlyAtPath2 => wanted(&change_of(path2.unwrap_or(path), row)),
                 }
             };
             if order == Order::OldestFirst && self.reader.past(order, &mut kept)?.is_break() {

@@ -465,7 +465,7 @@ impl LogShown {
             groups.add(&row);
             return ControlFlow::Continue(());
         }
-        let is_taken_back = self.undone.has(id, &row);
+        let is_taken_back = self.undone.is_taken_back(id, &row);
         let printed = match self.is_json {
             true => self.out.json(json(id, &row, is_taken_back)),
             false => self.out.line(format_args!("{}", line(&row, is_taken_back))),

@@ -155,7 +155,9 @@ fn write(log: &AuditLog, last: i64, file: &File) -> Result<u64, CliError> {
         let printed = match row {
             Ok(row) => {
                 rows += 1;
-                let line = Value::Object(json(id, &row, undone.has(id, &row))).to_string() + "\n";
+                let line = Value::Object(json(id, &row, undone.is_taken_back(id, &row)))
+                    .to_string()
+                    + "\n";
                 encoder.write_all(line.as_bytes()).map_err(failed)
             }
             Err(odd) => {

@@ -215,7 +215,7 @@ pub(super) fn log(session: &McpSession, args: &LogArgs) -> Result<McpOutput, Cli
                     unreadable += 1;
                     return ControlFlow::Continue(());
                 };
-                match list.push(log_command::json(id, &row, undone.has(id, &row))) {
+                match list.push(log_command::json(id, &row, undone.is_taken_back(id, &row))) {
                     true => ControlFlow::Continue(()),
                     false => ControlFlow::Break(()),
                 }

@@ -98,7 +98,7 @@ pub(super) fn keep(conn: &Connection, last: i64) -> Result<()> {
                 continue;
             }
             // Kept for both paths, although one was taken back; so drift is assumed.
-            RowRemains::AtPath | RowRemains::AtPath2 => note_incomplete(conn)?,
+            RowRemains::OnlyAtPath | RowRemains::OnlyAtPath2 => note_incomplete(conn)?,
         }
         if drop_superseded(conn, &row)? {
             let copy = format!(

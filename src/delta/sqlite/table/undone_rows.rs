@@ -14,7 +14,7 @@ use super::restore_rows::RestoreRows;
 /// Ranges of rows in memory that restores took back; beyond that, they are computed again.
 const MAX_KEPT_RANGES: usize = 1 << 16;
 
-/// Those rows.
+/// Tells for each row of the log what restores left of its change.
 #[derive(Debug, Default)]
 pub struct UndoneRows {
     branches: PathBranches,
@@ -25,47 +25,51 @@ pub struct UndoneRows {
 #[derive(Debug, Default)]
 struct KeptRanges {
     by_key: HashMap<Vec<u8>, Vec<RangeInclusive<i64>>>,
-    /// How many there are.
+    /// The number of ranges under all keys.
     count: usize,
 }
 
 /// What restores left of the change of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowRemains {
-    /// All.
+    /// No restore took back any of it.
     All,
-    /// Of a row with two paths, that at the first one.
-    AtPath,
-    /// That at the second one.
-    AtPath2,
-    /// Nothing.
+    /// The row has two paths, and a restore took back the change at `path2`.
+    OnlyAtPath,
+    /// The row has two paths, and a restore took back the change at `path`.
+    OnlyAtPath2,
+    /// Restores took back the change at each path of the row.
     Nothing,
 }
 
 impl UndoneRows {
-    /// What restores left of the change of the row with this id. Of a RESTORE row, nothing: what it
-    /// changed is told by the rows that are left.
+    /// What restores left of the change of the row with this id.
+    ///
+    /// [`RowRemains::Nothing`] for a RESTORE row with an offset: the rows that are left tell what
+    /// it changed. A RESTORE row without one, of a directory that came back alone, is as other
+    /// rows.
     pub fn remains(&self, id: i64, path: &[u8], path2: Option<&[u8]>) -> RowRemains {
-        let has = |path: &[u8]| self.undone_by(id, path).is_some();
-        match (has(path), path2.map(has)) {
+        let is_undone = |path: &[u8]| self.undone_by(id, path).is_some();
+        match (is_undone(path), path2.map(is_undone)) {
             (true, None | Some(true)) => RowRemains::Nothing,
-            (true, Some(false)) => RowRemains::AtPath2,
-            (false, Some(true)) => RowRemains::AtPath,
+            (true, Some(false)) => RowRemains::OnlyAtPath2,
+            (false, Some(true)) => RowRemains::OnlyAtPath,
             (false, None | Some(false)) => RowRemains::All,
         }
     }
 
-    /// Whether a restore took back the change of the row with this id. A RESTORE row does not take
-    /// back itself.
-    pub fn has(&self, id: i64, row: &AuditRow) -> bool {
-        let has = |path: &MergedPath| {
+    /// Whether restores took back the change of the row with this id. A row with two paths, such as
+    /// a rename, counts only if the change was taken back at both. A RESTORE row does not take back
+    /// itself.
+    pub fn is_taken_back(&self, id: i64, row: &AuditRow) -> bool {
+        let is_undone = |path: &MergedPath| {
             self.undone_by(id, path.as_bytes()).is_some_and(|restore| restore != id)
         };
-        has(&row.path) && row.path2.as_ref().is_none_or(has)
+        is_undone(&row.path) && row.path2.as_ref().is_none_or(is_undone)
     }
 
-    /// The RESTORE row that took back the change of a row at a path, which is the row itself if it
-    /// is one.
+    /// The RESTORE row that took back the change of a row at a path. A RESTORE row with an offset
+    /// that no later one took back gives itself.
     fn undone_by(&self, id: i64, path: &[u8]) -> Option<i64> {
         let mut kept = self.kept.borrow_mut();
         let ranges = kept.of(&self.branches, self.branches.key_of(path));
@@ -134,8 +138,8 @@ mod tests {
         assert_eq!(all(&some, "/x"), (26..=31).collect::<Vec<_>>());
         let (x, y, d) = (&b"/x"[..], &b"/y"[..], &b"/d"[..]);
         assert_eq!(some.remains(26, x, Some(y)), RowRemains::Nothing);
-        assert_eq!(some.remains(26, x, Some(d)), RowRemains::AtPath2);
-        assert_eq!(some.remains(26, d, Some(x)), RowRemains::AtPath);
+        assert_eq!(some.remains(26, x, Some(d)), RowRemains::OnlyAtPath2);
+        assert_eq!(some.remains(26, d, Some(x)), RowRemains::OnlyAtPath);
         assert_eq!(some.remains(25, d, Some(x)), RowRemains::All);
         // A restore of the whole tree to before that of a path takes that one back.
         let some = undone(&[(10, 5, "/d"), (30, 8, "/")]);

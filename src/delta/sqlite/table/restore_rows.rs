@@ -41,7 +41,7 @@ pub enum DifferingSide {
 }
 
 impl RestoreRows {
-    /// Reads them. A session that never had a checkpoint has none.
+    /// Reads the RESTORE rows. A session that never had a checkpoint has none.
     pub fn load(conn: &Connection) -> Result<Self> {
         let mut restores = Self::default();
         if !checkpoint::is_used(conn)? || !schema::has_table(conn, "acetate_op")? {
@@ -116,7 +116,9 @@ impl DifferingRows {
         all.into_iter().rev().collect()
     }
 
-    /// Calls `each` with the procedure and path of the changes on a side, for `left` rows at most.
+    /// Calls `each` with the procedure and path of the changes on a side.
+    ///
+    /// Reads at most `left` rows, skipped ones included, and subtracts them from `left`.
     pub fn each_path(
         &self,
         conn: &Connection,

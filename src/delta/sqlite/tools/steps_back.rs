@@ -62,7 +62,8 @@ impl Session {
     }
 }
 
-/// The restore with the first of these rows, the newest first: one restore has a row for each path.
+/// The newest restore among `rows` (newest first). Its rows, one for each path, have the same note
+/// and time.
 fn last_restore(conn: &Connection, rows: &[i64]) -> Result<Option<RestoreTakenBack>> {
     let mut read = conn.prepare_cached(
         "SELECT ifnull(note, ''), path, time, time_nsec FROM acetate_op WHERE id = ?1",

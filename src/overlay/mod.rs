@@ -105,7 +105,7 @@ pub use tools::rebase_unchanged::{BaseVersion, UnchangedCopy};
 pub use tools::seal::{SealError, SealStep, Sealed, Sealing};
 pub use tools::step_trial::{ContentAfterSteps, StepContents, StepFilter};
 pub use tools::steps::{ChangeStep, ChangeSteps, StepsOutcome};
-pub use tools::tree::{Tree, TreeObject, TreeView};
+pub use tools::tree::{BaseOfDir, Tree, TreeObject, TreeView};
 
 /// The clock that an overlay reads; tests inject their own.
 pub type Clock = Arc<dyn Fn() -> Time + Send + Sync>;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::base::BasePath;
-use crate::delta::{Checkpoint, MergedPath, RestoreOutcome, RestorePaths, RestoreRequest};
+use crate::delta::{Checkpoint, Ino, MergedPath, RestoreOutcome, RestorePaths, RestoreRequest};
 use crate::vfs::{FileId, FsError, Time};
 
 use super::restore::{called, record_restore};
@@ -25,6 +25,8 @@ pub(super) fn restore_at_paths(
     restore: &RestoreRequest,
     paths: &RestorePaths,
 ) -> Result<RestoreOutcome> {
+    // `txn.restore` checks this too, but after `make_dirs_above`. A refusal is no error, so the
+    // rows made before it would be committed.
     if let Some(seen) = restore.seen
         && edit.txn.is_changed_since(seen)?
     {
@@ -40,7 +42,9 @@ pub(super) fn restore_at_paths(
     }
     edit.invalidate(Invalidation::All);
     for dir in &paths.dirs {
-        hide_the_rest(edit, dir, &paths, removed.get(dir).copied())?;
+        if let Some(ino) = hide_the_rest(edit, dir, &paths, removed.get(dir).copied())? {
+            count_subdirs_again(edit, ino)?;
+        }
     }
     hide_moved_out(edit)?;
     count_hidden_links(edit)?;
@@ -73,11 +77,11 @@ pub(super) fn record_restored_paths(
     Ok(())
 }
 
-/// Gives the directories above the paths rows, in which entries can come back. Returns those that
-/// had none.
+/// Creates delta rows for the parents of the paths, in which entries can come back. Returns the
+/// directories that got one.
 fn make_dirs_above(edit: &mut Edit<'_>, paths: &RestorePaths) -> Result<BTreeSet<MergedPath>> {
     let mut made = BTreeSet::new();
-    for path in all(paths) {
+    for path in paths_and_dirs(paths) {
         let Some(place) = visible_dir(edit, &path.parent())? else { continue };
         if place.ino.is_some() {
             continue;
@@ -94,7 +98,8 @@ fn make_dirs_above(edit: &mut Edit<'_>, paths: &RestorePaths) -> Result<BTreeSet
     Ok(made)
 }
 
-/// Removes the rows of directories that got them, and no entry. Returns the other directories.
+/// Removes delta rows that [`make_dirs_above`] created and no entry or whiteout needs. Returns the
+/// directories that keep theirs.
 fn drop_unneeded(
     edit: &mut Edit<'_>,
     mut made: BTreeSet<MergedPath>,
@@ -116,7 +121,7 @@ fn drop_unneeded(
     Ok(needed)
 }
 
-/// The objects at the paths.
+/// The objects at the paths and directories; `None` where there is none.
 fn objects_at(
     edit: &Edit<'_>,
     paths: &RestorePaths,
@@ -126,7 +131,7 @@ fn objects_at(
         Err(FsError::NotDirectory | FsError::Access) => Ok((path.clone(), None)),
         found => Ok((path.clone(), found?.map(|found| found.attr().fileid))),
     };
-    all(paths).map(object_at).collect()
+    paths_and_dirs(paths).map(object_at).collect()
 }
 
 /// When the directories that come back were removed.
@@ -159,15 +164,16 @@ fn homes(edit: &Edit<'_>, paths: &RestorePaths) -> Result<BTreeSet<BasePath>> {
     Ok(homes)
 }
 
-/// Hides what the base has in a directory that came back, but for the paths.
+/// Hides what the base has in a directory that came back, but for the paths. Returns the number of
+/// the directory, unless it shows no base directory.
 fn hide_the_rest(
     edit: &mut Edit<'_>,
     dir: &MergedPath,
     paths: &RestorePaths,
     since: Option<Time>,
-) -> Result<()> {
+) -> Result<Option<Ino>> {
     let place = visible_dir(edit, dir)?.ok_or(FsError::NotFound)?;
-    let Some(base) = &place.base else { return Ok(()) };
+    let Some(base) = &place.base else { return Ok(None) };
     let ino = ensure_dir(edit, &place)?;
     let listing = edit.core.base.list(base)?;
     for entry in &listing.entries {
@@ -177,6 +183,11 @@ fn hide_the_rest(
         }
     }
     edit.invalidate(Invalidation::All);
+    Ok(Some(ino))
+}
+
+/// Updates the count of subdirectories of a directory after entries were hidden.
+fn count_subdirs_again(edit: &mut Edit<'_>, ino: Ino) -> Result<()> {
     let mut row = edit.view().inode(ino)?;
     let place = edit.view().place_of_inode(ino, row.fileid())?;
     row.subdirs = Some(edit.view().count_subdirs(&place)?);
@@ -200,6 +211,6 @@ fn update_dir(edit: &mut Edit<'_>, dir: &MergedPath) -> Result<()> {
 }
 
 /// The paths and the directories above that come back, sorted.
-fn all(paths: &RestorePaths) -> impl Iterator<Item = &MergedPath> {
+fn paths_and_dirs(paths: &RestorePaths) -> impl Iterator<Item = &MergedPath> {
     paths.dirs.union(&paths.paths)
 }

@@ -49,6 +49,15 @@ pub struct TreeObject {
     above: Lineage,
 }
 
+/// What a directory shows of the base.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BaseOfDir {
+    /// The base directory whose entries show in the directory, unless it is opaque.
+    pub path: Option<BasePath>,
+    /// Whether the directory has a mark that hides the entries of the base.
+    pub is_opaque: bool,
+}
+
 impl Tree {
     /// Joins a session and its base.
     ///
@@ -147,16 +156,13 @@ impl TreeView<'_> {
         self.child_of(dir, name).map_err(|error| error.into_fs())
     }
 
-    /// The base directory whose entries show in a directory, and whether the directory has a mark
-    /// that hides them.
-    pub fn shown_base(
-        &self,
-        dir: &TreeObject,
-    ) -> std::result::Result<(Option<BasePath>, bool), FsError> {
-        let shown = || -> Result<(Option<BasePath>, bool)> {
+    /// What a directory shows of the base.
+    pub fn shown_base(&self, dir: &TreeObject) -> std::result::Result<BaseOfDir, FsError> {
+        let shown = || -> Result<BaseOfDir> {
             let place = self.view.place(&dir.node)?;
-            let is_marked = place.ino.map(|ino| self.view.is_opaque(ino)).transpose()?;
-            Ok((place.base.clone(), is_marked.unwrap_or(false)))
+            let is_opaque = place.ino.map(|ino| self.view.is_opaque(ino)).transpose()?;
+            let is_opaque = is_opaque.unwrap_or(false);
+            Ok(BaseOfDir { path: place.base.clone(), is_opaque })
         };
         shown().map_err(|error| error.into_fs())
     }

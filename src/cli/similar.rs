@@ -4,18 +4,18 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::inspect::similar_names::similar_edits;
+
 /// The most directory entries that are compared.
 const MAX_ENTRIES: usize = 4096;
 
-/// The most edits (insert, delete, replace or swap a letter) between similar names.
-const MAX_EDITS: usize = 2;
+/// A similar name has more than this many letters for each edit.
+const LETTERS_PER_EDIT: usize = 2;
 
 /// The file extension of sessions.
 const EXTENSION: &str = "db";
 
-/// The `.db` file beside `path` with the most similar name, if one is similar. Similar means: equal
-/// up to case and `.db`, or at most [`MAX_EDITS`] edits in a name of more than twice as many
-/// letters.
+/// The `.db` file beside `path` with the most similar name, if one is similar without `.db`.
 pub(super) fn similar(path: &Path) -> Option<PathBuf> {
     let wanted = stem(path)?;
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -28,9 +28,8 @@ pub(super) fn similar(path: &Path) -> Option<PathBuf> {
         {
             return None;
         }
-        let edits = strsim::damerau_levenshtein(&wanted, &stem(file)?);
-        let is_alike = edits == 0 || edits <= MAX_EDITS && wanted.chars().count() > 2 * edits;
-        is_alike.then_some((edits, name))
+        let edits = similar_edits(&wanted, &stem(file)?, LETTERS_PER_EDIT)?;
+        Some((edits, name))
     });
     let (_, name) = alike.min()?;
     let found = path.with_file_name(name);
@@ -42,13 +41,13 @@ pub(super) fn did_you_mean(similar: &Path) -> String {
     format!("did you mean {}?", similar.display())
 }
 
-/// The name without `.db`, in lower case.
+/// The name without `.db`.
 fn stem(path: &Path) -> Option<String> {
     let name = match path.extension() {
         Some(extension) if extension == EXTENSION => path.file_stem(),
         _ => path.file_name(),
     };
-    name.and_then(OsStr::to_str).map(str::to_lowercase)
+    name.and_then(OsStr::to_str).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::apply::ApplyAdvice;
+use super::similar_names::SimilarPaths;
 use crate::base::BaseError;
 use crate::delta::sqlite::OpenError;
 use crate::delta::{MergedPath, StoreError, StoreErrorKind};
@@ -89,13 +90,13 @@ pub enum InspectError {
     },
     /// A path is neither in the tree nor in that of the checkpoint.
     #[error(
-        "{}: neither there now nor at the checkpoint{}", .path.display(), nearest(.near)
+        "{}: neither there now nor at the checkpoint{}", .path.display(), instead(.similar)
     )]
     NeverThere {
         /// The path in the merged tree.
         path: MergedPath,
-        /// Paths with similar names, or the closest directory above.
-        near: Vec<MergedPath>,
+        /// Paths that the user may have meant.
+        similar: SimilarPaths,
     },
     /// An apply or undo is refused.
     #[error("{what}")]
@@ -143,9 +144,13 @@ pub enum InspectError {
     Stopped,
 }
 
-fn nearest(near: &[MergedPath]) -> String {
-    let near: Vec<_> = near.iter().map(|path| path.display().to_string()).collect();
-    if near.is_empty() { String::new() } else { format!("; the nearest is {}", near.join(", ")) }
+fn instead(similar: &SimilarPaths) -> String {
+    let paths: Vec<_> = similar.paths.iter().map(|path| path.display().to_string()).collect();
+    match &similar.dir {
+        _ if !paths.is_empty() => format!("; similar paths: {}", paths.join(", ")),
+        Some(dir) => format!("; the closest directory above is {}", dir.display()),
+        None => String::new(),
+    }
 }
 
 fn offer(others: &[String]) -> String {

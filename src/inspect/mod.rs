@@ -34,6 +34,7 @@ pub mod restore_paths;
 pub mod seal;
 pub mod search;
 pub mod selection;
+pub mod similar_names;
 pub(crate) mod sizes;
 mod split;
 pub mod status;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::base::{Base, BaseError, BasePath, Empty, Hiding, HostDir, HostDirOptions};
 use crate::delta::sqlite::{Host, OpenMode, Session};
-use crate::delta::{MergedPath, StoreError};
+use crate::delta::{Checkpoint, MergedPath, StoreError};
 use crate::overlay::{LostDir, Tree, TreeObject, TreeView};
 use crate::system_error::words;
 use crate::vfs::FsError;
@@ -66,6 +66,17 @@ impl OpenSession {
         let tree =
             Tree::new(&session, Arc::clone(&lower)).map_err(|source| failed(&session, source))?;
         Ok(Self { session, base, lower, whole, tree })
+    }
+
+    /// Opens the session file `path` with the tree as it was at a checkpoint, over the directory
+    /// `base`, or over the one that it records.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_at(path: &Path, base: Option<&Path>, at: &Checkpoint) -> Result<Self> {
+        let mut session = open_session(path)?;
+        session.show_at(at);
+        Self::over(session, base)
     }
 
     /// Opens the session with an empty base. What the session stores itself can be read; content
@@ -196,6 +207,17 @@ pub fn host() -> Result<Host> {
 pub fn find(view: &TreeView<'_>, path: &MergedPath) -> Result<TreeObject> {
     let found = view.find(path).and_then(|found| found.ok_or(FsError::NotFound));
     found.map_err(|source| InspectError::Path { path: path.clone(), source })
+}
+
+/// The object at a path; `None` if the path is free.
+///
+/// # Errors
+/// The path cannot be looked up.
+pub(super) fn find_if_there(view: &TreeView<'_>, path: &MergedPath) -> Result<Option<TreeObject>> {
+    match view.find(path) {
+        Err(FsError::NotDirectory | FsError::NotFound) => Ok(None),
+        found => found.map_err(|source| InspectError::at(path, source)),
+    }
 }
 
 /// The error about an empty path.

@@ -7,7 +7,7 @@ use super::checkpoint::checkpoints;
 use super::diff::{DiffOptions, Difference};
 use super::error::{InspectError, Result};
 use super::logged_changes::last_change;
-use super::opened::{OpenSession, open_session};
+use super::opened::OpenSession;
 use super::restore_paths::RestoreScope;
 use crate::delta::sqlite::Session;
 use crate::delta::{Checkpoint, MergedPath, StoreError};
@@ -36,10 +36,8 @@ pub fn plan_restore(
 ) -> Result<RestorePlan> {
     // Before the comparison: a later change is noticed then.
     let seen = last_change(now.session())?;
-    let mut session = open_session(now.session().path())?;
-    session.show_at(to);
-    let then = OpenSession::over(session, base)?;
-    let moments = Moments { old: now, new: &then, from: to, until: None };
+    let past = OpenSession::open_at(now.session().path(), base, to)?;
+    let moments = Moments { old: now, new: &past, from: to, until: None };
     let found = moments.differences(&DiffOptions { times: true, ..DiffOptions::default() })?;
     Ok(RestorePlan { differences: found.all, denied: found.denied, seen, scope: None })
 }

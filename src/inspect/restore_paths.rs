@@ -1,29 +1,21 @@
 //! What a restore of some paths would change, and which other paths must go along.
 //!
-//! An object that differs is restored whole, with all its names of both moments. What comes back
-//! needs the directories above it as they were.
+//! An object that differs is restored whole, with all its names of both moments. An object that
+//! comes back needs the directories above it as they were.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::between::Moments;
+use super::between::{Moments, is_same};
 use super::diff::{DiffOptions, Difference, DifferenceKind, at, is_dropping};
 use super::error::{InspectError, Result};
 use super::logged_changes::last_change;
-use super::opened::{OpenSession, open_session};
+use super::opened::{OpenSession, find_if_there};
 use super::restore::RestorePlan;
+use super::similar_names::similar_paths;
 use crate::delta::{Checkpoint, MergedPath, RestorePaths};
 use crate::overlay::{TreeObject, TreeView};
-use crate::vfs::{FileId, FileKind, FsError};
-
-/// The most names of a directory that an error compares.
-const MAX_NAMES: usize = 4096;
-
-/// The most names that an error offers.
-const MAX_OFFERED: usize = 3;
-
-/// The most edits (insert, delete, replace or swap a letter) between similar names.
-const MAX_EDITS: usize = 2;
+use crate::vfs::{FileId, FileKind};
 
 /// The paths of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +29,7 @@ pub struct RestoreScope {
 impl RestoreScope {
     /// Whether a difference is at no path that the user named, and goes along.
     pub fn goes_along(&self, difference: &Difference) -> bool {
-        !ends(difference).any(|path| path.is_within_any(&self.named))
+        !both_paths(difference).any(|path| path.is_within_any(&self.named))
     }
 
     /// The paths that go along.
@@ -60,25 +52,26 @@ pub fn plan_restore_paths(
 ) -> Result<RestorePlan> {
     // Before the comparison: a later change is noticed then.
     let seen = last_change(now.session())?;
-    let mut session = open_session(now.session().path())?;
-    session.show_at(to);
-    let then = OpenSession::over(session, base)?;
-    let moments = Moments { old: now, new: &then, from: to, until: None };
+    let past = OpenSession::open_at(now.session().path(), base, to)?;
+    let moments = Moments { old: now, new: &past, from: to, until: None };
     let options = DiffOptions { times: true, client_temp_files: true, ..DiffOptions::default() };
-    moments.with_differences(&options, &|_, _| true, |(now, then), found| {
+    moments.with_differences(&options, &|_, _| true, |(current, past), found| {
         for path in paths {
-            check_was_there(path, [now, then])?;
+            check_was_there(path, [current, past])?;
         }
         let named: BTreeSet<_> = paths.iter().cloned().collect();
-        let closure = PathClosure::new((now, then), &found.all)?;
-        let closed = closure.close(differing_of(&named, &found.all))?;
+        let closure = PathClosure::new((current, past), &found.all)?;
+        let closed = closure.close(named_that_differ(&named, &found.all))?;
         let scope = RestoreScope { named, closed };
-        let is_chosen = |difference: &Difference| {
+        // Files that clients create for themselves may tie paths together, as further names of a
+        // file or ends of a move. So they are compared, but a plan does not list them, as that of
+        // the whole tree does not.
+        let is_listed = |difference: &Difference| {
             scope.closed.dirs.contains(&difference.path)
                 || !is_dropping(&difference.path)
-                    && ends(difference).any(|path| path.is_within_any(&scope.closed.paths))
+                    && both_paths(difference).any(|path| path.is_within_any(&scope.closed.paths))
         };
-        let differences = found.all.iter().filter(|one| is_chosen(one)).cloned().collect();
+        let differences = found.all.iter().filter(|one| is_listed(one)).cloned().collect();
         let paths = &scope.closed.paths;
         let mut denied = found.denied;
         denied.retain(|path| path.is_within_any(paths) || path.first_below(paths).is_some());
@@ -86,21 +79,21 @@ pub fn plan_restore_paths(
     })
 }
 
-/// The paths of a difference: that then, and that now.
-fn ends(difference: &Difference) -> impl Iterator<Item = MergedPath> + use<> {
+/// The paths of a difference: that at the checkpoint, and that now.
+fn both_paths(difference: &Difference) -> impl Iterator<Item = MergedPath> + use<> {
     let now = difference.old.as_ref().map(|old| MergedPath::of_base(&old.path));
     [Some(difference.path.clone()), now].into_iter().flatten()
 }
 
-/// The paths at or below which something differs, or that are below a directory that moved.
-fn differing_of<'p>(
-    paths: &'p BTreeSet<MergedPath>,
+/// The named paths at or below which something differs, or that are below a directory that moved.
+fn named_that_differ<'p>(
+    named: &'p BTreeSet<MergedPath>,
     differences: &[Difference],
 ) -> impl Iterator<Item = &'p MergedPath> + use<'p> {
-    let differing: BTreeSet<_> = differences.iter().flat_map(ends).collect();
+    let differing: BTreeSet<_> = differences.iter().flat_map(both_paths).collect();
     let moved = differences.iter().filter(|one| one.kind == DifferenceKind::Renamed);
-    let moved: BTreeSet<_> = moved.flat_map(ends).collect();
-    paths.iter().filter(move |path| {
+    let moved: BTreeSet<_> = moved.flat_map(both_paths).collect();
+    named.iter().filter(move |path| {
         path.is_within_any(&moved)
             || differing.contains(*path)
             || path.first_below(&differing).is_some()
@@ -109,14 +102,15 @@ fn differing_of<'p>(
 
 /// The names of the objects of a difference that have several.
 fn all_names(
-    (now, then): (&TreeView<'_>, &TreeView<'_>),
+    (current, past): (&TreeView<'_>, &TreeView<'_>),
     difference: &Difference,
 ) -> Result<Vec<(FileId, Vec<MergedPath>)>> {
-    let here = difference.old.as_ref().filter(|old| old.attr.nlink > 1);
-    let here = here.map(|old| find(now, &MergedPath::of_base(&old.path))).transpose()?.flatten();
-    let there = difference.change.after.clone().filter(|after| after.attr().nlink > 1);
+    let now = difference.old.as_ref().filter(|old| old.attr.nlink > 1);
+    let now = now.map(|old| find_if_there(current, &MergedPath::of_base(&old.path)));
+    let now = now.transpose()?.flatten();
+    let then = difference.change.after.clone().filter(|after| after.attr().nlink > 1);
     let mut names = Vec::new();
-    for (view, object) in [(now, here), (then, there)] {
+    for (view, object) in [(current, now), (past, then)] {
         let file = object.filter(|object| object.attr().kind != FileKind::Directory);
         if let Some((file, row)) = file.as_ref().and_then(|file| Some((file, file.row()?))) {
             let paths = view.paths_of(row.ino).map_err(|source| at(file.path(), source))?;
@@ -128,51 +122,54 @@ fn all_names(
 
 /// Finds the paths that must go along with others.
 struct PathClosure<'a> {
-    now: &'a TreeView<'a>,
-    then: &'a TreeView<'a>,
+    /// The tree now.
+    current: &'a TreeView<'a>,
+    /// The tree at the checkpoint.
+    past: &'a TreeView<'a>,
     /// For each object that differs, its paths of both moments.
     groups: Vec<BTreeSet<MergedPath>>,
-    /// Moved objects: where they are now, by where they were.
-    now_by_then: BTreeMap<MergedPath, MergedPath>,
-    then_by_now: BTreeMap<MergedPath, MergedPath>,
+    /// The present paths of moved objects, by those at the checkpoint.
+    current_by_past: BTreeMap<MergedPath, MergedPath>,
+    /// The paths of moved objects at the checkpoint, by the present ones.
+    past_by_current: BTreeMap<MergedPath, MergedPath>,
     closed: RestorePaths,
-    /// Paths whose directories above are still to be looked at.
-    open: Vec<MergedPath>,
+    /// Chosen paths whose directories above are still to be looked at.
+    unvisited: Vec<MergedPath>,
 }
 
 impl<'a> PathClosure<'a> {
     fn new(
-        (now, then): (&'a TreeView<'a>, &'a TreeView<'a>),
+        (current, past): (&'a TreeView<'a>, &'a TreeView<'a>),
         differences: &[Difference],
     ) -> Result<Self> {
         let mut by_number: BTreeMap<u64, BTreeSet<MergedPath>> = BTreeMap::new();
-        let (mut now_by_then, mut then_by_now) = (BTreeMap::new(), BTreeMap::new());
+        let (mut current_by_past, mut past_by_current) = (BTreeMap::new(), BTreeMap::new());
         for difference in differences {
             let before = difference.old.as_ref().map(|old| old.attr.fileid);
             let after = difference.change.after.as_ref().map(|after| after.attr().fileid);
             for number in [before, after].into_iter().flatten() {
-                by_number.entry(number.0).or_default().extend(ends(difference));
+                by_number.entry(number.0).or_default().extend(both_paths(difference));
             }
-            for (number, names) in all_names((now, then), difference)? {
+            for (number, names) in all_names((current, past), difference)? {
                 by_number.entry(number.0).or_default().extend(names);
             }
             if let (DifferenceKind::Renamed, Some(old)) = (difference.kind, &difference.old) {
-                let (there, here) = (difference.path.clone(), MergedPath::of_base(&old.path));
-                now_by_then.insert(there.clone(), here.clone());
-                then_by_now.insert(here, there);
+                let (to, from) = (difference.path.clone(), MergedPath::of_base(&old.path));
+                current_by_past.insert(to.clone(), from.clone());
+                past_by_current.insert(from, to);
             }
         }
         let groups = by_number.into_values().filter(|paths| paths.len() > 1).collect();
-        let (closed, open) = (RestorePaths::default(), Vec::new());
-        Ok(Self { now, then, groups, now_by_then, then_by_now, closed, open })
+        let (closed, unvisited) = (RestorePaths::default(), Vec::new());
+        Ok(Self { current, past, groups, current_by_past, past_by_current, closed, unvisited })
     }
 
     fn close<'p>(mut self, paths: impl Iterator<Item = &'p MergedPath>) -> Result<RestorePaths> {
         paths.for_each(|path| self.add(path));
         loop {
-            while let Some(path) = self.open.pop() {
-                self.close_then(&path)?;
-                self.close_now(&path)?;
+            while let Some(path) = self.unvisited.pop() {
+                self.add_dirs_above(&path)?;
+                self.add_moved_dir(&path)?;
             }
             if !self.add_names() {
                 break;
@@ -188,7 +185,7 @@ impl<'a> PathClosure<'a> {
     fn add(&mut self, path: &MergedPath) {
         if !path.is_within_any(&self.closed.paths) {
             self.closed.paths.insert(path.clone());
-            self.open.push(path.clone());
+            self.unvisited.push(path.clone());
         }
     }
 
@@ -203,19 +200,20 @@ impl<'a> PathClosure<'a> {
         !missing.is_empty()
     }
 
-    /// Adds the directories that what was at a path needs: one that is gone comes back alone; one
-    /// that moved, and what is in its place, goes along whole.
-    fn close_then(&mut self, path: &MergedPath) -> Result<()> {
-        if find(self.then, path)?.is_none() {
+    /// Adds the directories above a path that its object at the checkpoint needs. A directory that
+    /// is gone comes back alone. One that moved goes along whole, and so does an object that
+    /// replaced one.
+    fn add_dirs_above(&mut self, path: &MergedPath) -> Result<()> {
+        if find_if_there(self.past, path)?.is_none() {
             return Ok(());
         }
         let mut above: Vec<_> = path.above().collect();
         above.reverse();
         for dir in above {
-            let Some(was) = find(self.then, &dir)? else { break };
-            match find(self.now, &dir)? {
-                Some(is) if self.is_as_it_was(&was, &is)? => {}
-                None if !self.now_by_then.contains_key(&dir) => {
+            let Some(past) = find_if_there(self.past, &dir)? else { break };
+            match find_if_there(self.current, &dir)? {
+                Some(current) if self.is_as_it_was(&past, &current)? => {}
+                None if !self.current_by_past.contains_key(&dir) => {
                     self.closed.dirs.insert(dir);
                 }
                 _ => {
@@ -227,82 +225,38 @@ impl<'a> PathClosure<'a> {
         Ok(())
     }
 
-    /// Adds the directory with which what is at a path moved there.
-    fn close_now(&mut self, path: &MergedPath) -> Result<()> {
-        let Some(is) = find(self.now, path)? else { return Ok(()) };
+    /// Adds the moved directory with which the object at a path came there.
+    fn add_moved_dir(&mut self, path: &MergedPath) -> Result<()> {
+        let Some(current) = find_if_there(self.current, path)? else { return Ok(()) };
         let mut above = path.above();
-        let moved = above.find_map(|dir| Some((self.then_by_now.get(&dir)?.clone(), dir)));
-        let Some((there, here)) = moved else { return Ok(()) };
-        let rest = &path.as_bytes()[here.as_bytes().len()..];
-        let Some(there) = MergedPath::from_bytes(&[there.as_bytes(), rest].concat()) else {
+        let moved = above.find_map(|dir| Some((self.past_by_current.get(&dir)?.clone(), dir)));
+        let Some((past_dir, current_dir)) = moved else { return Ok(()) };
+        let rest = &path.as_bytes()[current_dir.as_bytes().len()..];
+        let Some(past_path) = MergedPath::from_bytes(&[past_dir.as_bytes(), rest].concat()) else {
             return Ok(());
         };
-        if find(self.then, &there)?.is_some_and(|was| is_same(&was, &is)) {
-            self.add(&here);
+        if find_if_there(self.past, &past_path)?.is_some_and(|past| is_same(&past, &current)) {
+            self.add(&current_dir);
         }
         Ok(())
     }
 
     /// Whether a directory is the same one, and shows the same directory of the base.
-    fn is_as_it_was(&self, was: &TreeObject, is: &TreeObject) -> Result<bool> {
+    fn is_as_it_was(&self, past: &TreeObject, current: &TreeObject) -> Result<bool> {
         let shown = |view: &TreeView<'_>, dir: &TreeObject| {
             view.shown_base(dir).map_err(|source| at(dir.path(), source))
         };
-        Ok(is_same(was, is) && shown(self.then, was)? == shown(self.now, is)?)
-    }
-}
-
-fn is_same(was: &TreeObject, is: &TreeObject) -> bool {
-    (was.attr().fileid, was.attr().kind) == (is.attr().fileid, is.attr().kind)
-}
-
-fn find(view: &TreeView<'_>, path: &MergedPath) -> Result<Option<TreeObject>> {
-    match view.find(path) {
-        Err(FsError::NotDirectory | FsError::NotFound) => Ok(None),
-        found => found.map_err(|source| at(path, source)),
+        Ok(is_same(past, current) && shown(self.past, past)? == shown(self.current, current)?)
     }
 }
 
 /// Refuses a path that is in neither tree.
 fn check_was_there(path: &MergedPath, trees: [&TreeView<'_>; 2]) -> Result<()> {
     for view in trees {
-        if find(view, path)?.is_some() {
+        if find_if_there(view, path)?.is_some() {
             return Ok(());
         }
     }
-    let near = nearest(path, trees)?;
-    Err(InspectError::NeverThere { path: path.clone(), near })
-}
-
-/// The paths with the most similar names in the closest directory above that was there; or else
-/// this directory.
-fn nearest(path: &MergedPath, trees: [&TreeView<'_>; 2]) -> Result<Vec<MergedPath>> {
-    let mut missing = path.clone();
-    for above in path.above() {
-        let (mut names, mut is_there) = (BTreeSet::new(), false);
-        for view in trees {
-            let dir = find(view, &above)?.filter(|dir| dir.attr().kind == FileKind::Directory);
-            if let Some(dir) = dir {
-                let children = view.children(&dir).map_err(|source| at(&above, source))?;
-                names.extend(children.into_iter().take(MAX_NAMES).map(|(name, _)| name));
-                is_there = true;
-            }
-        }
-        if is_there {
-            let wanted = missing.name().map(|name| text_of(name.as_bytes())).unwrap_or_default();
-            let edits = |name: &[u8]| strsim::damerau_levenshtein(&wanted, &text_of(name));
-            let mut alike: Vec<_> =
-                names.iter().map(|name| (edits(name.as_bytes()), above.join(name))).collect();
-            alike.retain(|(edits, _)| *edits <= MAX_EDITS && wanted.chars().count() > *edits);
-            alike.sort();
-            let alike: Vec<_> = alike.into_iter().take(MAX_OFFERED).map(|(_, path)| path).collect();
-            return Ok(if alike.is_empty() { vec![above] } else { alike });
-        }
-        missing = above;
-    }
-    Ok(Vec::new())
-}
-
-fn text_of(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).to_lowercase()
+    let similar = similar_paths(path, trees)?;
+    Err(InspectError::NeverThere { path: path.clone(), similar })
 }

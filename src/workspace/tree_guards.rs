@@ -4,18 +4,18 @@
 //! depends on the tree as it is: so the restore is made only if nothing changed since the check.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 
 use crate::control::Refusal;
-use crate::delta::{Checkpoint, CheckpointId, MergedPath};
+use crate::delta::{CheckpointId, MergedPath};
 use crate::export::{Exports, GuardedView};
 use crate::inspect::InspectError;
 use crate::inspect::diff::{Difference, DifferenceKind};
-use crate::inspect::opened::{OpenSession, open_session};
+use crate::inspect::opened::OpenSession;
 use crate::inspect::restore::plan_restore;
 use crate::overlay::{ChangeSteps, ContentAfterSteps, Overlay, StepFilter, TreeObject, TreeView};
 use crate::validation::{MAX_ARRIVAL_CHECK_TIME, MAX_DRAFT_BYTES, NotAccepted};
@@ -181,7 +181,7 @@ fn plan(
     let found = found.map_err(|source| InspectError::Store { session: session.clone(), source })?;
     let Some(to) = found else { return Ok(None) };
     let plan = plan_restore(&now, base.as_deref(), &to)?;
-    let then = at(&session, base, &to)?;
+    let then = OpenSession::open_at(&session, base.as_deref(), &to)?;
     let mut files = Vec::new();
     then.with_tree(|view| {
         let is_restored = |difference: &&Difference| {
@@ -195,13 +195,6 @@ fn plan(
     files.sort();
     files.dedup();
     Ok(Some(GuardedRestore { then, files, seen: plan.seen }))
-}
-
-/// The tree at a checkpoint.
-fn at(session: &Path, base: Option<PathBuf>, to: &Checkpoint) -> Result<OpenSession, InspectError> {
-    let mut session = open_session(session)?;
-    session.show_at(to);
-    OpenSession::over(session, base.as_deref())
 }
 
 /// Adds the guarded files of a difference: a file with other content or at another path, and the

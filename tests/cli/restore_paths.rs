@@ -38,7 +38,7 @@ fn some_paths_go_back() {
         assert_eq!(nothing, "nothing differs from checkpoint 1 (before) there\n");
         let never = place.said(2, "restore SESSION before src/bb --yes");
         assert!(never.contains("/src/bb: neither there now nor at the checkpoint"), "{never}");
-        assert!(never.contains("the nearest is /src/b\n"), "{never}");
+        assert!(never.contains("similar paths: /src/b\n"), "{never}");
 
         let log = place.said(0, "log SESSION --op restore");
         let paths: Vec<_> =

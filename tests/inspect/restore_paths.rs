@@ -189,7 +189,6 @@ fn other_paths_stay() {
     world.put("dir/kept", "now");
     world.put("dir/later", "now");
     let later = world.find("dir/later").unwrap();
-
     assert_eq!(restore(&world, &checkpoint, &["dir/edited"]), [""; 0]);
     assert_eq!((read(&world, "dir/edited"), read(&world, "other")), ("then".into(), "now".into()));
     assert!(world.find("dir/goes").is_err());
@@ -212,33 +211,36 @@ fn other_paths_stay() {
     world.close();
 }
 
-/// A path, all paths of the tree, and those that go along when the path is restored.
-struct Along {
+/// A restore of one path.
+struct ClosureCase {
+    /// The changes after the checkpoint.
     change: fn(&World),
+    /// The path that is restored.
     path: &'static str,
+    /// The paths that must go along.
     along: &'static [&'static str],
-    /// The paths afterwards.
+    /// All paths of the tree afterwards.
     left: &'static [&'static str],
 }
 
 const BASE: &str = "d/in/x \"x\"\nd/in/y \"y\"\nd/z \"z\"\nf \"f\"\nl \"l\"\nm = l\n";
 
-const CASES: &[Along] = &[
+const CASES: &[ClosureCase] = &[
     // Both ends of a move.
-    Along {
+    ClosureCase {
         change: |world| world.rename("f", "d/g").unwrap(),
         path: "f",
         along: &["/d/g"],
         left: &["d", "d/in", "d/in/x", "d/in/y", "d/z", "f", "l", "m"],
     },
-    Along {
+    ClosureCase {
         change: |world| world.rename("f", "d/g").unwrap(),
         path: "d/g",
         along: &["/f"],
         left: &["d", "d/in", "d/in/x", "d/in/y", "d/z", "f", "l", "m"],
     },
     // All names of a file.
-    Along {
+    ClosureCase {
         change: |world| {
             world.put("m", "M");
             world.remove("f").unwrap();
@@ -247,7 +249,7 @@ const CASES: &[Along] = &[
         along: &["/m"],
         left: &["d", "d/in", "d/in/x", "d/in/y", "d/z", "l", "m"],
     },
-    Along {
+    ClosureCase {
         change: |world| {
             world.link("f", "d/g").unwrap();
             world.put("f", "F");
@@ -257,7 +259,7 @@ const CASES: &[Along] = &[
         left: &["d", "d/in", "d/in/x", "d/in/y", "d/z", "f", "l", "m"],
     },
     // A directory that moved goes along with what changed in it, by either path.
-    Along {
+    ClosureCase {
         change: |world| {
             world.rename("d", "e").unwrap();
             world.put("e/in/x", "X");
@@ -267,7 +269,7 @@ const CASES: &[Along] = &[
         along: &["/d", "/e"],
         left: &["d", "d/in", "d/in/x", "d/in/y", "d/z", "l", "m"],
     },
-    Along {
+    ClosureCase {
         change: |world| {
             world.rename("d", "e").unwrap();
             world.remove("e/in/x").unwrap();
@@ -277,7 +279,7 @@ const CASES: &[Along] = &[
         left: &["d", "d/in", "d/in/x", "d/in/y", "d/z", "f", "l", "m"],
     },
     // What is new in it does not need the directory.
-    Along {
+    ClosureCase {
         change: |world| {
             world.rename("d", "e").unwrap();
             world.put("e/in/new", "new");
@@ -287,14 +289,14 @@ const CASES: &[Along] = &[
         left: &["e", "e/in", "e/in/x", "e/in/y", "e/z", "f", "l", "m"],
     },
     // Directories above that are missing come back alone.
-    Along {
+    ClosureCase {
         change: |world| remove_dir(world),
         path: "d/in/x",
         along: &["/d", "/d/in"],
         left: &["d", "d/in", "d/in/x", "f", "l", "m"],
     },
     // What is in the place of a directory goes along.
-    Along {
+    ClosureCase {
         change: |world| {
             remove_dir(world);
             world.put("d", "a file");
@@ -303,7 +305,7 @@ const CASES: &[Along] = &[
         along: &["/d"],
         left: &["d", "d/in", "d/in/x", "d/in/y", "d/z", "f", "l", "m"],
     },
-    Along {
+    ClosureCase {
         change: |world| {
             remove_dir(world);
             world.mkdir("d").unwrap();
@@ -313,7 +315,7 @@ const CASES: &[Along] = &[
         along: &["/d"],
         left: &["d", "d/in", "d/in/x", "d/in/y", "d/z", "f", "l", "m"],
     },
-    Along {
+    ClosureCase {
         change: |world| {
             world.remove("f").unwrap();
             world.mkdir("f").unwrap();
@@ -334,7 +336,7 @@ fn remove_dir(world: &World) {
 }
 
 #[test]
-fn what_must_go_along_does() {
+fn paths_on_which_a_restored_one_depends_go_along() {
     for (at, case) in CASES.iter().enumerate() {
         // Over the base, and of copies that the session made before.
         for is_copied in [false, true] {
@@ -390,9 +392,8 @@ fn the_rest_of_a_directory_can_follow() {
     world.close();
 }
 
-/// What the session changed in a base directory that it had moved comes back at its new place.
 #[test]
-fn a_path_in_a_redirected_directory() {
+fn a_path_in_a_moved_base_directory_comes_back_at_its_new_place() {
     let mut world = World::new(BASE);
     world.rename("d", "e").unwrap();
     world.put("e/in/x", "X");
@@ -413,24 +414,26 @@ fn a_path_in_a_redirected_directory() {
 }
 
 #[test]
-fn a_path_that_was_never_there_is_named() {
+fn a_path_that_was_never_there_is_refused_with_similar_paths() {
     let world = World::new("src/main.rs \"m\"\nsrc/lib.rs \"l\"\n");
     world.put("src/gone.rs", "gone");
     let checkpoint = world.checkpoint();
     world.remove("src/gone.rs").unwrap();
-    let refused = |path: &str| {
-        let now = open_at(&world, None);
-        plan_restore_paths(&now, None, &checkpoint, &[merged(path)]).unwrap_err().to_string()
-    };
-    let (what, gone) = ("neither there now nor at the checkpoint; the nearest is", "/src/gone.rs");
-    assert_eq!(refused("src/gnoe.rs"), format!("/src/gnoe.rs: {what} {gone}"));
-    assert_eq!(refused("src/main.rs/x"), format!("/src/main.rs/x: {what} /src/main.rs"));
-    assert_eq!(refused("lib/other"), format!("/lib/other: {what} /"));
+    let now = open_at(&world, None);
+    for (path, instead) in [
+        ("src/gnoe.rs", "similar paths: /src/gone.rs"),
+        ("src/lin.rs", "similar paths: /src/lib.rs, /src/main.rs"),
+        ("src/main.rs/x", "similar paths: /src/main.rs"),
+        ("lib/other", "the closest directory above is /"),
+    ] {
+        let refused = plan_restore_paths(&now, None, &checkpoint, &[merged(path)]).unwrap_err();
+        let expected = format!("/{path}: neither there now nor at the checkpoint; {instead}");
+        assert_eq!(refused.to_string(), expected);
+    }
 }
 
-/// The plan is of the tree that it saw.
 #[test]
-fn a_restore_of_paths_is_of_what_was_shown() {
+fn a_plan_is_refused_after_a_later_change() {
     let world = World::new("f \"f\"\n");
     let checkpoint = world.checkpoint();
     world.put("f", "now");

@@ -18,7 +18,8 @@ use crate::delta::{ChangedRows, Checkpoint, MergedPath, StoreError};
 use crate::overlay::{Change, TreeObject, TreeView};
 use crate::vfs::{FileKind, FsError};
 use moves::MovedDirs;
-use objects::{as_base_object, differs, is_same};
+pub(in crate::inspect) use objects::is_same;
+use objects::{as_base_object, differs};
 pub use patch::{patch_between, stats_between};
 
 /// Two moments of one session; or the fork point as one of two sessions knows it, and the present

@@ -8,7 +8,7 @@ use crate::overlay::{BaseObject, TreeObject, TreeView};
 use crate::vfs::FileKind;
 
 /// Whether two objects are one at two moments.
-pub(super) fn is_same(before: &TreeObject, after: &TreeObject) -> bool {
+pub(in crate::inspect) fn is_same(before: &TreeObject, after: &TreeObject) -> bool {
     let (before, after) = (before.attr(), after.attr());
     (before.fileid, before.kind) == (after.fileid, after.kind)
 }

@@ -82,8 +82,9 @@ const FORK: &str = "fork.db";
 /// The fork that is made.
 const NEW_FORK: &str = "new-fork.db";
 
-/// Making one, restoring an older and the newest one, an undo of the restore before, removing the
-/// oldest, one between, and the newest (those of a prune, one by one), a fork, and a merge.
+/// Making one, restoring an older and the newest one, an undo of the restore before, restoring some
+/// paths, removing the oldest, one between, and the newest (those of a prune, one by one), a fork,
+/// and a merge.
 const ACTIONS: [Action; 11] = [
     Action::Create,
     Action::Restore(FIRST),

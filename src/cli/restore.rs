@@ -367,6 +367,7 @@ fn restore(
             seen,
             paths: closed.paths.iter().map(PathText::from).collect(),
             dirs: closed.dirs.iter().map(PathText::from).collect(),
+            absent: closed.absent.iter().map(PathText::from).collect(),
         }),
     };
     match with_session_changer(source, |changer| changer.ask(request))? {

@@ -54,6 +54,8 @@ pub struct RestorePathsText {
     pub paths: Vec<PathText>,
     /// Directories above them that are missing, and come back without the rest of their entries.
     pub dirs: Vec<PathText>,
+    /// The paths at which nothing was at the checkpoint.
+    pub absent: Vec<PathText>,
 }
 
 /// What a restore came to.

@@ -1,5 +1,6 @@
 //! Executes requests.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::checkpoint_text::{CheckpointText, RestoreAnswer, RestorePathsText};
@@ -171,9 +172,10 @@ async fn restore_paths(
     restore: &RestorePathsText,
 ) -> Result<Answer, Refusal> {
     at_most(restore.paths.len().saturating_add(restore.dirs.len()))?;
-    let paths = merged(&restore.paths)?.into_iter().collect();
+    let paths: BTreeSet<_> = merged(&restore.paths)?.into_iter().collect();
     let dirs = merged(&restore.dirs)?.into_iter().collect();
-    let paths = RestorePaths { paths, dirs, ..RestorePaths::default() };
+    let absent = merged(&restore.absent)?.into_iter().filter(|path| paths.contains(path)).collect();
+    let paths = RestorePaths { paths, dirs, absent, ..RestorePaths::default() };
     let (to, seen) = (CheckpointId(restore.to), Some(restore.seen));
     let restore = RestoreRequest { to, seen, time: Time::default() };
     let done = overlay.restore_paths(caller, restore, paths).await;

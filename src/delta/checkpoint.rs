@@ -194,14 +194,17 @@ pub struct RestoreRequest {
 
 /// The paths of a restore that is not of the whole tree.
 ///
-/// They are closed: an object that differs has all its names at or below `paths`, of both moments;
-/// and the directory above each is the same object at both moments, or is one of `dirs`.
+/// They are closed: an object that differs has all its names at or below `paths`, of both moments.
+/// The directory above a path that was there at the checkpoint is the same object at both moments,
+/// or is one of `dirs`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RestorePaths {
     /// Each becomes what it was, with everything below; none is below another.
     pub paths: BTreeSet<MergedPath>,
     /// Directories above them that are missing now: they come back, with these paths alone.
     pub dirs: BTreeSet<MergedPath>,
+    /// The `paths` at which nothing was at the checkpoint.
+    pub absent: BTreeSet<MergedPath>,
     /// The base paths that show at `paths`.
     pub homes: BTreeSet<BasePath>,
 }

@@ -13,7 +13,7 @@ use super::logged_changes::last_change;
 use super::opened::{OpenSession, find_if_there};
 use super::restore::RestorePlan;
 use super::similar_names::similar_paths;
-use crate::delta::{Checkpoint, MergedPath, RestorePaths};
+use crate::delta::{ChangedRows, Checkpoint, MergedPath, RestorePaths};
 use crate::overlay::{TreeObject, TreeView};
 use crate::vfs::{FileId, FileKind};
 
@@ -60,7 +60,12 @@ pub fn plan_restore_paths(
             check_was_there(path, [current, past])?;
         }
         let named: BTreeSet<_> = paths.iter().cloned().collect();
-        let closure = PathClosure::new((current, past), &found.all)?;
+        let mut closure = PathClosure::new((current, past), &found.all)?;
+        let rows = now.session().changed_rows(to, None).map_err(|source| {
+            let session = now.session().path().to_owned();
+            InspectError::Store { session, source }
+        })?;
+        closure.add_renumbered(&rows)?;
         let closed = closure.close(named_that_differ(&named, &found.all))?;
         let scope = RestoreScope { named, closed };
         // Files that clients create for themselves may tie paths together, as further names of a
@@ -164,6 +169,28 @@ impl<'a> PathClosure<'a> {
         Ok(Self { current, past, groups, current_by_past, past_by_current, closed, unvisited })
     }
 
+    /// Adds the files that had another number at the checkpoint, as that of a base file is lost
+    /// with a discard of one of its names. They have one row, and no difference shows that they are
+    /// one file.
+    fn add_renumbered(&mut self, rows: &ChangedRows) -> Result<()> {
+        for ino in &rows.objects {
+            let mut names = BTreeSet::new();
+            let mut numbers = BTreeSet::new();
+            for view in [self.past, self.current] {
+                let failed = |source| at(&MergedPath::root(), source);
+                let paths = view.paths_of(*ino).map_err(failed)?;
+                if let Some(name) = paths.first() {
+                    numbers.extend(find_if_there(view, name)?.map(|found| found.attr().fileid.0));
+                }
+                names.extend(paths);
+            }
+            if numbers.len() > 1 && names.len() > 1 {
+                self.groups.push(names);
+            }
+        }
+        Ok(())
+    }
+
     fn close<'p>(mut self, paths: impl Iterator<Item = &'p MergedPath>) -> Result<RestorePaths> {
         paths.for_each(|path| self.add(path));
         loop {
@@ -175,11 +202,17 @@ impl<'a> PathClosure<'a> {
                 break;
             }
         }
-        let RestorePaths { paths, dirs, homes } = self.closed;
+        let RestorePaths { paths, dirs, .. } = self.closed;
         let is_outermost = |path: &MergedPath| !path.above().any(|above| paths.contains(&above));
         let dirs = dirs.into_iter().filter(|dir| !dir.is_within_any(&paths)).collect();
-        let paths = paths.iter().filter(|path| is_outermost(path)).cloned().collect();
-        Ok(RestorePaths { paths, dirs, homes })
+        let paths: BTreeSet<_> = paths.iter().filter(|path| is_outermost(path)).cloned().collect();
+        let mut absent = BTreeSet::new();
+        for path in &paths {
+            if find_if_there(self.past, path)?.is_none() {
+                absent.insert(path.clone());
+            }
+        }
+        Ok(RestorePaths { paths, dirs, absent, ..RestorePaths::default() })
     }
 
     fn add(&mut self, path: &MergedPath) {

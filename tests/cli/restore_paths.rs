@@ -204,3 +204,36 @@ fn an_incomplete_checkpoint_needs_force_for_paths_too() {
     assert_eq!(place.said(0, "ls SESSION src"), "a\nb\n");
     place.end();
 }
+
+/// A discard of one name of a file makes another file of the rest, in one row of the session.
+#[test]
+fn a_file_that_a_discard_parted_goes_back_with_all_its_names() {
+    let place = Place::new("d/a \"a\"\n", false);
+    place.does("ln SESSION d/a e");
+    place.does("checkpoint create SESSION before");
+    place.does("discard SESSION d/a --no-checkpoint");
+    place.does("mv SESSION e f");
+    let precious = place.world.scratch().join("precious");
+    fs::write(&precious, "precious").unwrap();
+    place.does(&format!("cp SESSION {} :/f", precious.display()));
+    let plan = place.said(0, "restore SESSION before e --dry-run");
+    assert!(plan.contains("D /f (goes along)\n"), "{plan}");
+    place.does("restore SESSION before e --yes");
+    assert_eq!(place.said(0, "find SESSION"), "/\n/d\n/d/a\n/e\n");
+    place.does("undo SESSION --yes");
+    assert_eq!(place.said(0, "cat SESSION f"), "precious");
+    place.end();
+}
+
+#[test]
+fn names_that_a_discard_parted_come_together_only_if_that_is_told() {
+    let place = Place::new("d/a \"a\"\n", false);
+    place.does("ln SESSION d/a e");
+    place.does("checkpoint create SESSION before");
+    place.does("discard SESSION d/a --no-checkpoint");
+    place.does("mkdir SESSION d/new");
+    place.does("restore SESSION before d --yes");
+    let log = place.said(0, "log SESSION --op restore");
+    assert!(log.contains(" /e ") && log.contains(" /d "), "{log}");
+    place.end();
+}

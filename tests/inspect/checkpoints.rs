@@ -123,6 +123,17 @@ pub fn step(world: &World, random: &mut Random) {
     };
 }
 
+/// The same, or now and then a discard.
+pub fn step_or_discard(world: &World, random: &mut Random) {
+    match random.below(12) {
+        0 => {
+            let path = MergedPath::from_user(random.path().as_bytes()).unwrap();
+            let _is_done = world.wait(world.overlay.discard(&world.caller, vec![path]));
+        }
+        _ => step(world, random),
+    }
+}
+
 #[test]
 fn each_checkpoint_shows_its_tree() {
     let base =

@@ -46,12 +46,15 @@ pub(super) fn restore_at_paths(
             count_subdirs_again(edit, ino)?;
         }
     }
+    for path in &paths.absent {
+        hide_base(edit, path)?;
+    }
     hide_moved_out(edit)?;
     count_hidden_links(edit)?;
-    let mut changed = drop_unneeded(edit, made)?;
+    drop_unneeded(edit, made)?;
     let after = objects_at(edit, &paths)?;
     let differing = after.iter().filter(|(path, object)| before.get(*path) != Some(*object));
-    changed.extend(differing.map(|(path, _)| path.parent()));
+    let mut changed: BTreeSet<_> = differing.map(|(path, _)| path.parent()).collect();
     changed.retain(|dir| !paths.dirs.contains(dir) && !dir.is_within_any(&paths.paths));
     for dir in &changed {
         update_dir(edit, dir)?;
@@ -98,19 +101,13 @@ fn make_dirs_above(edit: &mut Edit<'_>, paths: &RestorePaths) -> Result<BTreeSet
     Ok(made)
 }
 
-/// Removes delta rows that [`make_dirs_above`] created and no entry or whiteout needs. Returns the
-/// directories that keep theirs.
-fn drop_unneeded(
-    edit: &mut Edit<'_>,
-    mut made: BTreeSet<MergedPath>,
-) -> Result<BTreeSet<MergedPath>> {
-    let mut needed = BTreeSet::new();
+/// Removes delta rows that [`make_dirs_above`] created and no entry or whiteout needs.
+fn drop_unneeded(edit: &mut Edit<'_>, mut made: BTreeSet<MergedPath>) -> Result<()> {
     // A directory's path sorts before those of its entries, which are handled first.
     while let Some(dir) = made.pop_last() {
         let place = visible_dir(edit, &dir)?;
         let Some((ino, name)) = place.and_then(|place| place.ino).zip(dir.name()) else { continue };
         if edit.txn.has_dentries(ino)? || !edit.txn.whiteouts_in(&dir)?.is_empty() {
-            needed.insert(dir);
             continue;
         }
         let (parent, _) = edit.txn.name_of(ino)?.ok_or(FsError::Stale)?;
@@ -118,7 +115,7 @@ fn drop_unneeded(
         edit.txn.delete_inode(ino)?;
         edit.invalidate(Invalidation::All);
     }
-    Ok(needed)
+    Ok(())
 }
 
 /// The objects at the paths and directories; `None` where there is none.
@@ -132,6 +129,22 @@ fn objects_at(
         found => Ok((path.clone(), found?.map(|found| found.attr().fileid))),
     };
     paths_and_dirs(paths).map(object_at).collect()
+}
+
+/// Hides what the base has at a path. The directory above may show another directory of the base
+/// than at the checkpoint, so that no saved row hides it.
+fn hide_base(edit: &mut Edit<'_>, path: &MergedPath) -> Result<()> {
+    let tree = TreeView { view: edit.view(), knows_base: true };
+    let is_shown = match tree.find(path) {
+        Err(FsError::NotDirectory | FsError::Access) => false,
+        found => found?.is_some(),
+    };
+    if let Some(place) = visible_dir(edit, &path.parent())?.filter(|_| is_shown) {
+        ensure_dir(edit, &place)?;
+        edit.txn.add_whiteout(path, edit.now)?;
+        edit.invalidate(Invalidation::All);
+    }
+    Ok(())
 }
 
 /// When the directories that come back were removed.

@@ -153,6 +153,8 @@ fn an_undo_names_the_next_other_tree() {
     assert_eq!(place.said(0, "ls SESSION"), "one\ntwo\n");
     // Checkpoint 2 has the present tree.
     undo("1");
+    let told = place.said(0, "undo SESSION --dry-run");
+    assert!(told.contains("\ntakes back the restore of checkpoint 2 (two)\n"), "{told}");
     place.end();
 }
 

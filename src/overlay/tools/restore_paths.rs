@@ -25,8 +25,7 @@ pub(super) fn restore_at_paths(
     restore: &RestoreRequest,
     paths: &RestorePaths,
 ) -> Result<RestoreOutcome> {
-    // `txn.restore` checks this too, but after `make_dirs_above`. A refusal is no error, so the
-    // rows made before it would be committed.
+    // `txn.restore` checks this too, but what comes before it may fail in a tree that changed.
     if let Some(seen) = restore.seen
         && edit.txn.is_changed_since(seen)?
     {
@@ -38,6 +37,7 @@ pub(super) fn restore_at_paths(
     let paths = RestorePaths { homes: homes(edit, paths)?, ..paths.clone() };
     let done = edit.txn.restore(restore, Some(&paths))?;
     if !matches!(done, RestoreOutcome::Restored(_)) {
+        drop_unneeded(edit, made)?;
         return Ok(done);
     }
     edit.invalidate(Invalidation::All);

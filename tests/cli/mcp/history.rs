@@ -45,6 +45,8 @@ fn an_agent_goes_back_by_itself() {
         assert_eq!(agent.texts("read_file", json!({"path": "src/a"})), ["two\n"]);
         assert_eq!(agent.texts("read_file", json!({"path": "src/b"})), ["base b"]);
         assert!(agent.fails("stat", json!({"path": "new"})).contains("no such file"));
+        let again = agent.call("restore", json!({"checkpoint": "begin", "paths": ["src/b"]}));
+        assert_eq!((&again["checkpoint"], &again["objects"]), (&json!(null), &json!(0)));
         let told = agent.fails("restore", json!({"checkpoint": "begin", "paths": []}));
         assert_eq!(told, "`paths` is empty: leave it out for the whole tree");
         let told = agent.fails("restore", json!({"checkpoint": "begin", "paths": ["none"]}));
@@ -61,7 +63,10 @@ fn an_agent_goes_back_by_itself() {
         let calls = place.calls();
         let restores = calls.iter().filter(|(name, ..)| name == "restore");
         let statuses: Vec<_> = restores.map(|(_, status, ..)| status.as_str()).collect();
-        assert_eq!(statuses, ["success", "success", "success", "error", "error", "error"]);
+        assert_eq!(
+            statuses,
+            ["success", "success", "success", "success", "error", "error", "error"]
+        );
         place.end();
     }
 }

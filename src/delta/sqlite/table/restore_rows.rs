@@ -6,6 +6,7 @@
 //! it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 
 use rusqlite::{Connection, params};
 
@@ -38,6 +39,17 @@ pub enum DifferingSide {
     OnlyFirst,
     /// Their changes are in the second tree alone.
     OnlySecond,
+}
+
+/// A change by which two moments differ.
+#[derive(Debug)]
+pub struct BranchChange<'r> {
+    /// Its procedure in the log.
+    pub procedure: &'r str,
+    /// Its path.
+    pub path: &'r [u8],
+    /// Whether a restore since brought it back: what takes that back takes this back with it.
+    pub is_brought_back: bool,
 }
 
 impl RestoreRows {
@@ -116,40 +128,64 @@ impl DifferingRows {
         all.into_iter().rev().collect()
     }
 
-    /// Calls `each` with the procedure and path of the changes on a side.
+    /// Calls `each` with the changes on a side.
     ///
     /// Reads at most `left` rows, skipped ones included, and subtracts them from `left`.
-    pub fn each_path(
+    pub fn each_change(
         &self,
         conn: &Connection,
         side: DifferingSide,
         left: &mut u64,
-        each: &mut dyn FnMut(&str, &[u8]),
+        each: &mut dyn FnMut(&BranchChange<'_>),
     ) -> Result<()> {
         let mut changes = conn.prepare_cached(
-            "SELECT procedure, path FROM acetate_op
+            "SELECT id, procedure, path FROM acetate_op
              WHERE id BETWEEN ?1 AND ?2 AND procedure <> 'REFUSE'
                AND (procedure <> 'RESTORE' OR offset IS NULL) LIMIT ?3",
         )?;
-        for (at, part) in self.parts.iter().enumerate() {
-            let ids = match side {
-                DifferingSide::OnlyFirst => &part.only_first,
-                DifferingSide::OnlySecond => &part.only_second,
-            };
-            for ids in ids {
-                let mut rows =
-                    changes.query(params![ids.start(), ids.end(), left.cast_signed()])?;
-                while let Some(row) = rows.next()? {
-                    *left = left.saturating_sub(1);
-                    let path = value::bytes(row, 1)?;
-                    if self.part_of.get(self.branches.key_of(path)) == Some(&at) {
-                        each(row.get_ref(0)?.as_str().unwrap_or_default(), path);
-                    }
+        for ids in joined(self.parts.iter().flat_map(|part| side.ids(part))) {
+            let mut rows = changes.query(params![ids.start(), ids.end(), left.cast_signed()])?;
+            while let Some(row) = rows.next()? {
+                *left = left.saturating_sub(1);
+                let (id, path) = (row.get::<_, i64>(0)?, value::bytes(row, 2)?);
+                let part = self.part_of.get(self.branches.key_of(path));
+                let Some(part) = part.and_then(|at| self.parts.get(*at)) else { continue };
+                if side.ids(part).iter().any(|ids| ids.contains(&id)) {
+                    let procedure = row.get_ref(1)?.as_str().unwrap_or_default();
+                    let is_brought_back = side == DifferingSide::OnlyFirst
+                        && part.restores.first().is_some_and(|restore| id < *restore);
+                    each(&BranchChange { procedure, path, is_brought_back });
                 }
             }
         }
         Ok(())
     }
+}
+
+impl DifferingSide {
+    /// The ids of the rows that are on this side alone.
+    fn ids(self, part: &BranchDifference) -> &[RangeInclusive<i64>] {
+        match self {
+            Self::OnlyFirst => &part.only_first,
+            Self::OnlySecond => &part.only_second,
+        }
+    }
+}
+
+/// The same ids, each once, in ranges by id.
+fn joined<'r>(
+    ranges: impl Iterator<Item = &'r RangeInclusive<i64>>,
+) -> impl Iterator<Item = RangeInclusive<i64>> {
+    let mut ranges: Vec<_> = ranges.map(|range| (*range.start(), *range.end())).collect();
+    ranges.sort_unstable();
+    let mut joined: Vec<(i64, i64)> = Vec::new();
+    for (start, end) in ranges {
+        match joined.last_mut() {
+            Some((_, last)) if start <= *last => *last = end.max(*last),
+            _ => joined.push((start, end)),
+        }
+    }
+    joined.into_iter().map(|(start, end)| start..=end)
 }
 
 #[cfg(test)]
@@ -158,7 +194,7 @@ mod tests {
 
     use rusqlite::{Connection, params};
 
-    use super::{DifferingRows, DifferingSide, PathRestore, RestoreRows};
+    use super::{BranchChange, DifferingRows, DifferingSide, PathRestore, RestoreRows, joined};
 
     #[test]
     fn only_restores_between_two_moments_and_before_what_they_led_to_count() {
@@ -224,12 +260,18 @@ mod tests {
     /// The paths of the changes on a side.
     fn paths(conn: &Connection, rows: &DifferingRows, side: DifferingSide) -> Vec<String> {
         let (mut paths, mut left) = (Vec::new(), 1000);
-        let mut each = |_: &str, path: &[u8]| {
-            paths.push(String::from_utf8_lossy(path).into_owned());
+        let mut each = |change: &BranchChange<'_>| {
+            paths.push(String::from_utf8_lossy(change.path).into_owned());
         };
-        rows.each_path(conn, side, &mut left, &mut each).unwrap();
+        rows.each_change(conn, side, &mut left, &mut each).unwrap();
         paths.sort();
         paths
+    }
+
+    #[test]
+    fn each_id_is_read_once() {
+        let ids = [5..=9, 1..=3, 7..=12, 4..=4, 20..=21, 8..=9];
+        assert_eq!(joined(ids.iter()).collect::<Vec<_>>(), [1..=3, 4..=4, 5..=12, 20..=21]);
     }
 
     #[test]

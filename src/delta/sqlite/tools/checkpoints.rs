@@ -174,8 +174,8 @@ impl Session {
             let rows = restores.differing(since, checkpoint.last_op);
             for side in [DifferingSide::OnlyFirst, DifferingSide::OnlySecond] {
                 if has_log {
-                    rows.each_path(&snapshot, side, &mut left, &mut |_, path| {
-                        paths.insert(path.to_vec());
+                    rows.each_change(&snapshot, side, &mut left, &mut |change| {
+                        paths.insert(change.path.to_vec());
                     })?;
                 }
             }

@@ -49,12 +49,13 @@ impl Session {
         let now = snapshot.query_row(last, [], |row| row.get(0))?;
         let rows = RestoreRows::load(&snapshot)?.differing(now, to.last_op);
         let mut left = MAX_ROWS;
-        rows.each_path(&snapshot, DifferingSide::OnlyFirst, &mut left, &mut |procedure, path| {
-            match procedure {
-                "DISCARD" => steps.discarded.insert(path.to_vec()),
+        rows.each_change(&snapshot, DifferingSide::OnlyFirst, &mut left, &mut |change| {
+            match change.procedure {
+                _ if change.is_brought_back => false,
+                "DISCARD" => steps.discarded.insert(change.path.to_vec()),
                 // The row of a directory that a restore of paths brought back alone.
                 "RESTORE" => false,
-                _ => steps.changed.insert(path.to_vec()),
+                _ => steps.changed.insert(change.path.to_vec()),
             };
         })?;
         steps.restored = last_restore(&snapshot, &rows.restores())?;

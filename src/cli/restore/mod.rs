@@ -1,31 +1,39 @@
 //! `acetate restore` and `acetate undo`: makes the tree that of a checkpoint again.
 
+mod show;
+
 use std::ffi::OsString;
+use std::thread;
+use std::time::Duration;
 
 use super::change::with_session_changer;
 use super::error::CliError;
 use super::mount_events::sync_mounts;
-use super::output::{self, Out};
+use super::output;
 use super::source::SessionSource;
 use super::tree_paths::TreePaths;
-use super::{Ending, applied_since, asking, checkpoint, diff, steps_back, text};
+use super::{Ending, applied_since, asking, checkpoint, steps_back, text};
 use crate::control::limits::MAX_PATHS;
 use crate::control::{Answer, PathText, Request, RestoreAnswer, RestorePathsText};
 use crate::delta::{Checkpoint, MergedPath};
 use crate::inspect::apply::check_finished;
 use crate::inspect::checkpoint::{checkpoints, steps_back as log_of_steps};
 use crate::inspect::counts::ChangeCounts;
-use crate::inspect::diff::{DiffOptions, Difference};
+use crate::inspect::diff::DiffOptions;
 use crate::inspect::fold::each_path;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::restore::{RestorePlan, plan_restore, undo_targets};
 use crate::inspect::restore_paths::{RestoreScope, plan_restore_paths};
+use show::{print_json, print_result, show_json, show_plan, tell_restored};
 
 /// The most lines of the plan that are shown before the question.
 const MAX_SHOWN: usize = 20;
 
 /// How often a restore of paths that does not ask is attempted while others change the session.
 const MAX_ATTEMPTS: u32 = 10;
+
+/// Between these attempts.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The most checkpoints that an undo compares with.
 const MAX_UNDO_CANDIDATES: usize = 100;
@@ -115,6 +123,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         if !args.how.yes {
             return Err(changed_since());
         }
+        thread::sleep(PAUSE);
     }
     Err(changed_in_each_attempt())
 }
@@ -161,8 +170,8 @@ fn run_once(args: &Args) -> Result<Option<Ending>, CliError> {
 pub(super) struct RestoreDone {
     /// The checkpoint whose tree it is.
     pub(super) to: Checkpoint,
-    /// The id of the checkpoint of the tree before.
-    pub(super) before: i64,
+    /// The id of the checkpoint of the tree before; `None` if nothing differed at the paths.
+    pub(super) before: Option<i64>,
     /// How many objects changed, came back or went.
     pub(super) objects: u64,
     /// What a restore of paths changed.
@@ -186,9 +195,13 @@ pub(super) fn without_asking(
             false => Some(plan(source, &opened, (&to, paths))?),
         };
         drop(opened);
-        if let Some((before, objects)) = restore(source, &to, plan.as_ref())? {
-            return Ok(RestoreDone { to, before, objects, plan });
+        if plan.as_ref().is_some_and(|plan| plan.differences.is_empty()) {
+            return Ok(RestoreDone { to, before: None, objects: 0, plan });
         }
+        if let Some((before, objects)) = restore(source, &to, plan.as_ref())? {
+            return Ok(RestoreDone { to, before: Some(before), objects, plan });
+        }
+        thread::sleep(PAUSE);
     }
     Err(changed_in_each_attempt())
 }
@@ -389,93 +402,6 @@ fn changed_in_each_attempt() -> CliError {
     let what =
         format!("the session changed during each of {MAX_ATTEMPTS} attempts: nothing was restored");
     CliError::new(what).with_hint("stop the program that changes it, or restore the whole tree")
-}
-
-/// Shows the paths that change: in lines on stderr before the question, else on stdout.
-fn show_plan(
-    how: &RestoreOptions,
-    (opened, plan): (&OpenSession, &RestorePlan),
-    each: &[Difference],
-    most: usize,
-) -> Result<(), CliError> {
-    if how.json {
-        return show_json(plan, each);
-    }
-    let goes_along = |difference: &Difference| {
-        plan.scope.as_ref().is_some_and(|scope| scope.goes_along(difference))
-    };
-    let (along, named): (Vec<_>, Vec<_>) = plan.differences.iter().cloned().partition(goes_along);
-    let mut lines = diff::lines(opened, false, named)?;
-    let along = diff::lines(opened, false, along)?;
-    lines.extend(along.into_iter().map(|line| line + " (goes along)"));
-    let mut out = Out::new();
-    for line in lines.iter().take(most) {
-        match how.dry_run {
-            true => out.line(format_args!("{line}"))?,
-            false => output::line(format_args!("{line}")),
-        }
-    }
-    if let more @ 1.. = lines.len().saturating_sub(most) {
-        output::line(format_args!("and {more} more"));
-    }
-    out.end()
-}
-
-fn show_json(plan: &RestorePlan, each: &[Difference]) -> Result<(), CliError> {
-    let mut out = Out::new();
-    for difference in each {
-        let mut json = diff::json(difference);
-        if let Some(scope) = &plan.scope {
-            json.insert("goes_along".to_owned(), scope.goes_along(difference).into());
-        }
-        out.json(json)?;
-    }
-    out.end()
-}
-
-/// Says what was done; `before` is the checkpoint of the tree before.
-fn print_result(
-    source: &SessionSource,
-    how: &RestoreOptions,
-    to: &Checkpoint,
-    (counts, before): (ChangeCounts, Option<i64>),
-) -> Result<Ending, CliError> {
-    if how.json {
-        print_json(source, how, to, (counts.sum(), before))?;
-        return Ok(Ending::Done);
-    }
-    let (called, changes) = (checkpoint::called(to), text::changes(counts));
-    match before {
-        None => output::line(format_args!("would restore checkpoint {called}: {changes}")),
-        Some(before) => tell_restored(source, to, (&changes, before)),
-    }
-    Ok(Ending::Done)
-}
-
-fn print_json(
-    source: &SessionSource,
-    how: &RestoreOptions,
-    to: &Checkpoint,
-    (changes, before): (u64, Option<i64>),
-) -> Result<(), CliError> {
-    let mut json = text::json("restore");
-    json.insert("session".to_owned(), source.session.display().to_string().into());
-    json.insert("checkpoint".to_owned(), to.id.0.into());
-    json.insert("name".to_owned(), to.name.clone().into());
-    json.insert("dry_run".to_owned(), how.dry_run.into());
-    json.insert("safety_checkpoint".to_owned(), before.into());
-    json.insert("changes".to_owned(), changes.into());
-    let mut out = Out::new();
-    out.json(json)?;
-    out.end()
-}
-
-fn tell_restored(source: &SessionSource, to: &Checkpoint, (changes, before): (&str, i64)) {
-    let (called, session) = (checkpoint::called(to), source.session.display());
-    output::line(format_args!("restored checkpoint {called}: {changes}"));
-    output::line(format_args!(
-        "the tree before is checkpoint {before}: `acetate undo {session}` brings it back"
-    ));
 }
 
 #[cfg(test)]

@@ -152,6 +152,14 @@ impl View<'_> {
         }
     }
 
+    /// Counts the visible subdirectories; `known` is the count if the base denies access.
+    pub fn count_subdirs_or(&self, place: &DirPlace, known: Option<u32>) -> Result<Option<u32>> {
+        match self.count_subdirs(place) {
+            Err(error) if error.is_denied() => Ok(known),
+            counted => counted.map(Some),
+        }
+    }
+
     /// Counts the visible subdirectories. O(entries), unless the directory shows the base's entries
     /// unchanged and the base's filesystem counts subdirectories.
     pub fn count_subdirs(&self, place: &DirPlace) -> Result<u32> {

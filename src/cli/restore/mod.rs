@@ -32,7 +32,7 @@ const MAX_SHOWN: usize = 20;
 /// How often a restore of paths that does not ask is attempted while others change the session.
 const MAX_ATTEMPTS: u32 = 10;
 
-/// Between these attempts.
+/// How long it waits between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The most checkpoints that an undo compares with.

@@ -17,7 +17,7 @@ use super::between::Moments;
 use super::diff::{DiffOptions, DifferenceKind};
 use super::error::{InspectError, Result};
 use super::logged_changes::last_change;
-use super::opened::{OpenSession, open_session};
+use super::opened::OpenSession;
 use crate::delta::{Checkpoint, CheckpointId, MergedPath, StoreError};
 use crate::overlay::ChangeStep;
 use crate::vfs::FileKind;
@@ -158,8 +158,11 @@ pub fn plan_merge(
         Some(MergeSide::Theirs) => (of_fork, of_fork),
         None => (of_session, of_fork),
     };
-    let our_past = open_at(our_point.0, our_point.1, base)?;
-    let their_past = open_at(their_point.0, their_point.1, base)?;
+    let past = |(side, at): (&OpenSession, &Checkpoint)| {
+        OpenSession::open_at(side.session().path(), base, at)
+    };
+    let our_past = past(our_point)?;
+    let their_past = past(their_point)?;
     let options = DiffOptions { times: true, ..DiffOptions::default() };
     let here = Moments { old: &our_past, new: ours, from: our_point.1, until: None };
     let there = Moments { old: &their_past, new: theirs, from: their_point.1, until: None };
@@ -181,13 +184,6 @@ pub fn plan_merge(
             Ok(MergePlan { changes, conflicts, unused, denied, seen })
         })
     })
-}
-
-/// A session as it was at a checkpoint, over the same base.
-fn open_at(now: &OpenSession, at: &Checkpoint, base: Option<&Path>) -> Result<OpenSession> {
-    let mut session = open_session(now.session().path())?;
-    session.show_at(at);
-    OpenSession::over(session, base)
 }
 
 /// The changes, for a person.

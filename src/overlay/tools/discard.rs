@@ -350,10 +350,7 @@ pub(super) fn update_changed_dirs(
                 } else {
                     row.mtime = base.map_or(row.ctime, |base| base.mtime);
                 }
-                row.subdirs = match edit.view().count_subdirs(&place) {
-                    Err(error) if error.is_denied() => row.subdirs,
-                    subdirs => Some(subdirs?),
-                };
+                row.subdirs = edit.view().count_subdirs_or(&place, row.subdirs)?;
                 edit.txn.put_inode(&row)?;
             }
         }

@@ -214,10 +214,7 @@ fn update_dir(edit: &mut Edit<'_>, dir: &MergedPath) -> Result<()> {
     let mut row = edit.view().inode(ino)?;
     row.ctime = moved_on(row.ctime, edit.now);
     row.mtime = row.ctime;
-    row.subdirs = match edit.view().count_subdirs(&place) {
-        Err(error) if error.is_denied() => row.subdirs,
-        subdirs => Some(subdirs?),
-    };
+    row.subdirs = edit.view().count_subdirs_or(&place, row.subdirs)?;
     edit.txn.put_inode(&row)?;
     edit.invalidate(Invalidation::All);
     Ok(())

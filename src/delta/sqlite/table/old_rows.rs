@@ -8,9 +8,7 @@
 //! else the present one. An object that was made later needs no saved rows: its number is not below
 //! the checkpoint's `next_ino` (invariant M2).
 
-use std::collections::BTreeSet;
-
-use rusqlite::{Connection, Params, params};
+use rusqlite::{Connection, Params, Row};
 
 use crate::delta::{ChangedRows, Checkpoint, CheckpointId, Ino, MergedPath, Result};
 use crate::vfs::Name;
@@ -389,32 +387,23 @@ pub fn changed(
     until: Option<&Checkpoint>,
 ) -> Result<ChangedRows> {
     let made_until = until.map_or(i64::MAX, |until| until.next_ino.0.cast_signed());
-    let until = until.map_or(i64::MAX, |until| until.id.0);
+    let bounds = [from.id.0, until.map_or(i64::MAX, |until| until.id.0)];
     let between = "checkpoint >= ?1 AND checkpoint < ?2";
     let mut changed = ChangedRows::default();
-    let numbers = |sql: &str, bounds: [i64; 2], into: &mut BTreeSet<Ino>| -> Result<()> {
-        let mut statement = conn.prepare(sql)?;
-        let mut rows = statement.query(bounds)?;
-        while let Some(row) = rows.next()? {
-            into.insert(Ino(value::unsigned(row, 0)?));
-        }
-        Ok(())
-    };
     for table in &TREE_TABLES {
         let Some(number) = table.number.filter(|_| table.name != DENTRIES) else { continue };
         let sql = format!("SELECT DISTINCT {number} FROM {} WHERE {between}", table.old());
-        numbers(&sql, [from.id.0, until], &mut changed.objects)?;
+        add_objects(conn, &sql, bounds, &mut changed)?;
     }
     let pieces = format!("SELECT DISTINCT ino FROM {} WHERE {between}", old_pieces::TABLE);
-    numbers(&pieces, [from.id.0, until], &mut changed.objects)?;
+    add_objects(conn, &pieces, bounds, &mut changed)?;
     // What was made is saved only for later checkpoints.
     let made = from.next_ino.0.cast_signed();
     let now = "SELECT ino FROM fs_inode WHERE ino >= ?1 AND ino < ?2";
-    numbers(now, [made, made_until], &mut changed.objects)?;
+    add_objects(conn, now, [made, made_until], &mut changed)?;
     let then =
         format!("SELECT DISTINCT ino FROM {OLD}{INODES} WHERE ino >= ?1 AND checkpoint > ?2");
-    numbers(&then, [made, from.id.0], &mut changed.objects)?;
-    let bounds = params![from.id.0, until];
+    add_objects(conn, &then, [made, from.id.0], &mut changed)?;
     let entries = format!("SELECT parent_ino, name FROM {OLD}{DENTRIES} WHERE {between}");
     add_entries(conn, &entries, bounds, &mut changed)?;
     let paths = format!("SELECT DISTINCT path FROM {OLD}{WHITEOUTS} WHERE {between}");
@@ -425,42 +414,63 @@ pub fn changed(
 /// All rows of the tree.
 pub fn all(conn: &Connection) -> Result<ChangedRows> {
     let mut all = ChangedRows::default();
-    let mut numbers = conn.prepare("SELECT ino FROM fs_inode")?;
-    let mut rows = numbers.query([])?;
-    while let Some(row) = rows.next()? {
-        all.objects.insert(Ino(value::unsigned(row, 0)?));
-    }
+    add_objects(conn, "SELECT ino FROM fs_inode", [], &mut all)?;
     add_entries(conn, "SELECT parent_ino, name FROM fs_dentry", [], &mut all)?;
     add_paths(conn, "SELECT path FROM fs_whiteout", [], &mut all)?;
     Ok(all)
 }
 
+/// Adds the objects with the numbers that a query finds.
+fn add_objects(
+    conn: &Connection,
+    sql: &str,
+    bounds: impl Params,
+    to: &mut ChangedRows,
+) -> Result<()> {
+    each_row(conn, sql, bounds, |row| {
+        to.objects.insert(Ino(value::unsigned(row, 0)?));
+        Ok(())
+    })
+}
+
+/// Adds the entries that a query finds, by directory and name.
 fn add_entries(
     conn: &Connection,
     sql: &str,
     bounds: impl Params,
     to: &mut ChangedRows,
 ) -> Result<()> {
-    let mut statement = conn.prepare(sql)?;
-    let mut rows = statement.query(bounds)?;
-    while let Some(row) = rows.next()? {
+    each_row(conn, sql, bounds, |row| {
         if let Ok(name) = Name::new(value::bytes(row, 1)?) {
             to.entries.insert((Ino(value::unsigned(row, 0)?), name));
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
+/// Adds the paths that a query finds.
 fn add_paths(
     conn: &Connection,
     sql: &str,
     bounds: impl Params,
     to: &mut ChangedRows,
 ) -> Result<()> {
+    each_row(conn, sql, bounds, |row| {
+        to.paths.extend(MergedPath::from_bytes(value::bytes(row, 0)?));
+        Ok(())
+    })
+}
+
+fn each_row(
+    conn: &Connection,
+    sql: &str,
+    bounds: impl Params,
+    mut each: impl FnMut(&Row<'_>) -> Result<()>,
+) -> Result<()> {
     let mut statement = conn.prepare(sql)?;
     let mut rows = statement.query(bounds)?;
     while let Some(row) = rows.next()? {
-        to.paths.extend(MergedPath::from_bytes(value::bytes(row, 0)?));
+        each(row)?;
     }
     Ok(())
 }

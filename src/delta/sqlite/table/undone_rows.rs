@@ -11,7 +11,7 @@ use crate::delta::{AuditRow, MergedPath, Result};
 use super::path_branches::PathBranches;
 use super::restore_rows::RestoreRows;
 
-/// Ranges of rows in memory that restores took back; beyond that, they are computed again.
+/// Ranges of taken-back rows that are kept in memory. Before there would be more, all are dropped.
 const MAX_KEPT_RANGES: usize = 1 << 16;
 
 /// Tells for each row of the log what restores left of its change.

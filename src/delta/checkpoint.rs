@@ -180,6 +180,15 @@ impl ChangedRows {
     }
 }
 
+/// Content of a file that may have to be saved for a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnsavedContent {
+    /// The file.
+    pub ino: Ino,
+    /// The first chunk of the content, which extends to the end of the file.
+    pub first: u64,
+}
+
 /// A restore to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RestoreRequest {

@@ -19,7 +19,7 @@ pub(crate) use checkpoint::surplus;
 pub use checkpoint::{
     BEFORE_APPLY, ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind,
     CheckpointSpace, ForkOrigin, Incomplete, KEPT_CHECKPOINTS, MadeCheckpoint, NewCheckpoint,
-    RestoreOutcome, RestorePaths, RestoreRequest, RestoredRows, RestoredTree,
+    RestoreOutcome, RestorePaths, RestoreRequest, RestoredRows, RestoredTree, UnsavedContent,
 };
 pub use error::{StoreError, StoreErrorKind};
 pub use original::Original;
@@ -411,6 +411,23 @@ pub trait WriteTxn: ReadTxn {
     /// Says that the chunks which this operation stores next continue the copy-up of a file, or
     /// with `None`, that they no longer do. A checkpoint at which they were pending may show them.
     fn put_copied(&mut self, file: Option<Ino>) -> Result<()>;
+
+    /// The content, if more than `most` bytes of it are still to be saved for the newest checkpoint
+    /// before it goes.
+    fn unsaved_content(
+        &mut self,
+        content: UnsavedContent,
+        most: u64,
+    ) -> Result<Option<UnsavedContent>>;
+
+    /// Saves some of the content that is still to be saved for the newest checkpoint: about `most`
+    /// bytes, at least a chunk. Returns what is left of it. A checkpoint does not lose what is
+    /// saved early: as long as the content does not change, it is what a later save would save.
+    fn save_content(
+        &mut self,
+        content: UnsavedContent,
+        most: usize,
+    ) -> Result<Option<UnsavedContent>>;
 
     /// Whether a row of the audit log after `seen` changed anything.
     fn is_changed_since(&mut self, seen: i64) -> Result<bool>;

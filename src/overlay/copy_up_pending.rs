@@ -15,6 +15,7 @@ use crate::vfs::{FileId, FileKind};
 use super::edit::Edit;
 use super::error::{OpError, Result};
 use super::resolve::View;
+use super::saving::require_saved;
 
 /// Reads a delta file from byte `offset` into `buffer`, from both layers. The range must lie
 /// within the file's size.
@@ -159,6 +160,7 @@ pub(super) fn write_content(
 
 /// Changes the size of a delta file. The caller stores the row.
 pub(super) fn resize_content(edit: &mut Edit<'_>, row: &mut InodeRow, size: u64) -> Result<()> {
+    require_saved(edit, row, size)?;
     if let Some(pending) = row.copy_up
         && size < pending.end
     {

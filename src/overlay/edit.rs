@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::base::BasePath;
 use crate::delta::{
-    AuditProcedure, AuditRow, AuditSet, Ino, InodeRow, MergedPath, Original, WriteTxn,
+    AuditProcedure, AuditRow, AuditSet, Ino, InodeRow, MergedPath, Original, UnsavedContent,
+    WriteTxn,
 };
 use crate::vfs::{Attr, Caller, FileId, FsError, Locator, Name, Outcome, Time, Wcc};
 
@@ -43,6 +44,10 @@ pub(super) struct Edit<'a> {
     pub wakes_copies: bool,
     /// Originals of the base objects that this change removed.
     pub removed: Vec<Original>,
+    /// Whether the change fails if it takes away much content that is not saved for a checkpoint.
+    pub saves_first: bool,
+    /// The content for which it failed.
+    pub unsaved: Option<UnsavedContent>,
 }
 
 /// The directory that an operation changes, with its attributes before the operation.
@@ -79,6 +84,8 @@ impl<'a> Edit<'a> {
             is_unlimited: false,
             wakes_copies: false,
             removed: Vec::new(),
+            saves_first: false,
+            unsaved: None,
         }
     }
 

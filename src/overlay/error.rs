@@ -15,6 +15,10 @@ pub(super) enum OpError {
     /// there. Logged where it is found.
     #[error("the base file of an unfinished copy-up is not what it was")]
     Lost,
+    /// Much content is to be saved for a checkpoint before the change takes it away. The change is
+    /// made again afterwards.
+    #[error("content is to be saved for a checkpoint first")]
+    Unsaved,
     /// The lower layer failed.
     #[error(transparent)]
     Base(#[from] BaseError),
@@ -37,6 +41,7 @@ impl OpError {
         match self {
             Self::Fs(error) => error,
             Self::Lost => FsError::Io,
+            Self::Unsaved => FsError::TryLater,
             Self::Base(error) => from_base(&error),
             Self::Store(error) => from_store(&error),
         }

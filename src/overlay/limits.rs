@@ -39,6 +39,17 @@ pub(super) const COPY_SYNC_BYTES: u64 = 8 << 20;
 /// Largest base file whose content is kept as an original, in bytes.
 pub(super) const ORIGINAL_BYTES: u64 = 1 << 20;
 
+/// Content that a change itself saves for a checkpoint before it takes the content away, in bytes;
+/// more is saved before the change, in pieces.
+pub(super) const SAVED_AT_ONCE_BYTES: u64 = 1 << 20;
+
+/// Size of such a piece, in bytes; at least a chunk. Saving it takes about 1 ms.
+pub(super) const SAVED_PIECE_BYTES: usize = 256 << 10;
+
+/// How often a change is put off to save content first: again for the next large file of the same
+/// change, or if a new checkpoint was made during the saving.
+pub(super) const MAX_PUT_OFF: u32 = 16;
+
 /// Total content of originals in a session, in bytes.
 pub(super) const ORIGINALS_BYTES: u64 = 256 << 20;
 

@@ -11,6 +11,7 @@ use super::error::Result;
 use super::node::{Child, DirPlace, Node, is_linked};
 use super::readdir::has_entries;
 use super::removed::note_removed;
+use super::saving::require_saved;
 use super::scope::check_unpinned;
 
 /// REMOVE.
@@ -96,6 +97,7 @@ fn drop_link(edit: &mut Edit<'_>, mut row: InodeRow, had_dentry: bool) -> Result
     row.ctime = moved_on(row.ctime, edit.now);
     let orphaned = row.nlink == 0 && !adopt_base_name(edit, &mut row, &|_| true)?;
     if orphaned {
+        require_saved(edit, &row, 0)?;
         return Ok(edit.txn.delete_inode(row.ino)?);
     }
     Ok(edit.txn.put_inode(&row)?)

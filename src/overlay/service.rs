@@ -6,13 +6,13 @@
 
 use bytes::Bytes;
 
-use crate::delta::{Compacted, UsageDelta, WriteTxn};
+use crate::delta::Compacted;
 use crate::vfs::{
     Access, Attr, Caller, Cookie, CreateHow, Created, DirPage, Entry, ExportRoot, Flavor, FsError,
     FsInfo, FsStat, Locator, LockKey, LookedUp, NewNode, Outcome, PathConf, ReadData, SetAttr,
     Stability, Time, Vfs, Wcc, WriteVerifier, Written,
 };
-use crate::worker::{Committed, Cost, OpResult};
+use crate::worker::{Committed, Cost};
 
 use super::Overlay;
 use super::access::access;
@@ -23,7 +23,6 @@ use super::hanging::reject_if_refused;
 use super::limits::{LIGHT_READ_BYTES, MAX_LINKS};
 use super::link::link;
 use super::memo::{Memo, NoMemo, ReaderMemo};
-use super::quota::QuotaReservation;
 use super::read::{read, read_link};
 use super::readdir::readdir;
 use super::remove::{remove, rmdir};
@@ -33,9 +32,6 @@ use super::write::write;
 
 /// The path of the only export, if a session is served without an exports file.
 const EXPORT_PATH: &[u8] = b"/";
-
-/// Size of a change in the writer's queue, besides its data, in bytes.
-const CHANGE_BYTES: usize = 512;
 
 impl Overlay {
     /// Runs `f` on one state of the tree. If the caches suffice, no snapshot is taken.
@@ -96,75 +92,6 @@ impl Overlay {
         f: impl Fn(&View<'_>) -> Outcome<T, C> + Send + 'static,
     ) -> Outcome<T, C> {
         self.look(cost, f).await.unwrap_or_else(Outcome::from)
-    }
-
-    /// Runs `f` as one change. The result says whether it was synced, and has the verifier of its
-    /// commit.
-    pub(super) async fn change<T: Send + 'static, C: Default + Send + 'static>(
-        &self,
-        caller: &Caller,
-        cost: Cost,
-        data_bytes: usize,
-        durable: bool,
-        mut f: impl FnMut(&mut Edit<'_>) -> Outcome<T, C> + Send + 'static,
-    ) -> Result<Committed<Outcome<T, C>>, FsError> {
-        self.check_writer()?;
-        self.count_if_limited().await?;
-        let (core, scope) = (self.core.clone(), self.scope.clone());
-        let memberships = self.memberships.clone();
-        let caller = caller.clone();
-        let job = move |txn: &mut dyn WriteTxn| {
-            let now = (core.clock)();
-            let mut trial = core.writer_memo.begin();
-            txn.bound_audit(core.quota.is_limited(&memberships));
-            let mut edit = Edit::new(txn, &core, &scope, &caller, now);
-            let done = reject_if_refused(|| f(&mut edit));
-            let mut outcome = done.unwrap_or(FsError::TryLater.into());
-            // Only with successful changes: a failed one must not change anything.
-            let mut atimes = None;
-            if outcome.result.is_ok() {
-                match core.atimes.write(edit.txn) {
-                    Ok(written) => atimes = Some(written),
-                    Err(error) => outcome = error.into_fs().into(),
-                }
-            }
-            let (touched, removed) = (edit.invalidations, edit.removed);
-            let wakes_copies = edit.wakes_copies;
-            let wakes_background = wakes_copies || !removed.is_empty();
-            let is_unlimited = edit.is_unlimited;
-            let is_made = outcome.result.is_ok();
-            let growth = if is_made { txn.growth() } else { UsageDelta::default() };
-            let memberships = (!is_unlimited).then_some(&*memberships);
-            let (value, charge) = match core.quota.charge(growth, memberships) {
-                Ok(charge) => (Ok(outcome), charge),
-                Err(error) => (Err(error), None),
-            };
-            let keep = is_made && value.is_ok();
-            trial.made(!touched.is_empty());
-            let core = core.clone();
-            let after_commit = move || {
-                QuotaReservation::commit(charge);
-                core.caches.forget(&touched);
-                trial.committed();
-                core.removed.add(removed);
-                core.checkpoints.note_change();
-                if wakes_copies {
-                    core.copies.begin();
-                }
-                if wakes_background {
-                    core.copies.background.wake();
-                }
-                if let Some(atimes) = atimes {
-                    atimes.committed();
-                }
-            };
-            OpResult { value, commit: keep, after_commit: Some(Box::new(after_commit)) }
-        };
-        let bytes = CHANGE_BYTES + data_bytes;
-        let work = self.worker.write(cost, bytes, durable, job);
-        let Committed { value, durable, verifier } =
-            work.await.map_err(|error| from_work(&error))?;
-        Ok(Committed { value: value?, durable, verifier })
     }
 
     /// Returns free space of the session file to the disk. Reads continue; changes wait.

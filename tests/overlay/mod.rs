@@ -35,6 +35,7 @@ mod rebase;
 mod rename_base;
 mod rename_born;
 mod rename_rules;
+mod saved_first;
 mod session;
 mod times;
 mod untouched;

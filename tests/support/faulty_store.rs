@@ -12,7 +12,7 @@ use acetate::delta::{
     AuditRow, CheckpointId, CheckpointSpace, Compacted, CopyUp, Ino, InodeRow, Limits,
     MadeCheckpoint, MergedPath, NewCheckpoint, Original, PendingCopies, Poison, ReadTxn, Reader,
     RestoreOutcome, RestorePaths, RestoreRequest, Result, Store, StoreError, UnacknowledgedOp,
-    UsageDelta, Whiteouts, WriteTxn, Writer,
+    UnsavedContent, UsageDelta, Whiteouts, WriteTxn, Writer,
 };
 use acetate::vfs::{FileId, FsStat, Name, Time};
 
@@ -369,6 +369,8 @@ changes! {
     remove_checkpoint(id: CheckpointId) -> bool;
     keep_checkpoint(id: CheckpointId) -> bool;
     is_changed_since(seen: i64) -> bool;
+    unsaved_content(content: UnsavedContent, most: u64) -> Option<UnsavedContent>;
+    save_content(content: UnsavedContent, most: usize) -> Option<UnsavedContent>;
     free_removed(most: u32) -> bool;
     put_copied(file: Option<Ino>) -> ();
     prepare_restore(restore: &RestoreRequest) -> Option<RestoreOutcome>;

@@ -58,6 +58,10 @@ enum Action {
     /// Restores [`PATHS`] of the third checkpoint.
     RestorePaths,
     Remove(i64),
+    /// Removes [`MUCH`], whose content is saved in pieces before.
+    RemoveMuch,
+    /// Cuts it.
+    CutMuch,
     /// Makes a checkpoint, and a fork of it.
     Fork,
     /// Merges the fork of [`FORK_POINT`].
@@ -76,6 +80,12 @@ const FORK_POINT: i64 = 5;
 /// names of a file, and a directory that moved, which was gone then.
 const PATHS: [&str; 3] = ["/large", "/b/linked", "/ours-moved"];
 
+/// A file with more content than a change itself saves.
+const MUCH: &str = "a/much";
+
+/// Its size, in bytes.
+const MUCH_BYTES: usize = 1_200_000;
+
 /// The fork that is merged.
 const FORK: &str = "fork.db";
 
@@ -83,9 +93,9 @@ const FORK: &str = "fork.db";
 const NEW_FORK: &str = "new-fork.db";
 
 /// Making one, restoring an older and the newest one, an undo of the restore before, restoring some
-/// paths, removing the oldest, one between, and the newest (those of a prune, one by one), a fork,
-/// and a merge.
-const ACTIONS: [Action; 11] = [
+/// paths, removing the oldest, one between, and the newest (those of a prune, one by one), removing
+/// and cutting much content, a fork, and a merge.
+const ACTIONS: [Action; 13] = [
     Action::Create,
     Action::Restore(FIRST),
     Action::Restore(THIRD),
@@ -95,6 +105,8 @@ const ACTIONS: [Action; 11] = [
     Action::Remove(SECOND),
     Action::Remove(THIRD),
     Action::Remove(SAFETY),
+    Action::RemoveMuch,
+    Action::CutMuch,
     Action::Fork,
     Action::Merge,
 ];
@@ -113,6 +125,8 @@ impl Action {
             Self::Remove(id) => {
                 client.wait(client.overlay.remove_checkpoint(CheckpointId(id))).map(drop)
             }
+            Self::RemoveMuch => client.remove(MUCH),
+            Self::CutMuch => client.truncate(MUCH, 70_000),
             Self::Fork => {
                 let at = client.make_checkpoint()?;
                 let to = session.with_file_name(NEW_FORK);
@@ -127,6 +141,11 @@ impl Action {
                 Ok(())
             }
         }
+    }
+
+    /// Whether an answer means that the change is on the disk.
+    fn is_synced(self) -> bool {
+        !matches!(self, Self::RemoveMuch | Self::CutMuch)
     }
 
     /// Whether a session may show `found`, if the action was to lead from `before` to `after`. A
@@ -174,6 +193,7 @@ fn prepare() -> Prepared {
     client.mkdir("made").unwrap();
     client.put("made/file", &"then".repeat(5000));
     client.put("made/goes", "goes");
+    client.put(MUCH, &"much".repeat(MUCH_BYTES / 4));
     client.write("c", 0, b"changed").unwrap();
     assert_eq!(checkpoint(client), FIRST);
     client.write("made/file", 9000, &[7; 3000]).unwrap();
@@ -343,6 +363,13 @@ fn record(prepared: &Prepared, action: Action) -> (Platter, Vec<Event>, State) {
             left.checkpoints.remove(&id);
             assert_eq!(after, left, "{action:?}");
         }
+        Action::RemoveMuch | Action::CutMuch => {
+            let much = format!("/{MUCH}");
+            let is_removed = matches!(action, Action::RemoveMuch);
+            assert_eq!(after.now.contains_key(&much), !is_removed);
+            assert_ne!(after.now.get(&much), before.now.get(&much));
+            assert_eq!(after.checkpoints, before.checkpoints);
+        }
         Action::Fork => {
             check_fork(&medium, prepared, true, "the fork");
             assert_eq!(after.now, before.now);
@@ -388,7 +415,7 @@ fn a_power_cut_at_any_write_leaves_the_tree_before_or_after() {
             for &survival in ways {
                 let image = Medium::new(&platter.image(survival, &mut random));
                 let what = format!("{action:?}, {survival:?}, event {at} of {}", events.len());
-                let is_answered = at == events.len();
+                let is_answered = at == events.len() && action.is_synced();
                 examine(&prepared, &image, (action, Some(&after)), is_answered, &what);
             }
             events.get(at).iter().for_each(|event| platter.apply(event));

@@ -7,7 +7,7 @@ use acetate::base::BasePath;
 use acetate::delta::{
     AuditRow, CheckpointId, CheckpointSpace, CopyUp, Ino, InodeRow, Limits, MadeCheckpoint,
     MergedPath, NewCheckpoint, Original, PendingCopies, ReadTxn, RestoreOutcome, RestorePaths,
-    RestoreRequest, StoreError, UsageDelta, Whiteouts, WriteTxn,
+    RestoreRequest, StoreError, UnsavedContent, UsageDelta, Whiteouts, WriteTxn,
 };
 use acetate::vfs::{FileId, Name, Time};
 
@@ -301,6 +301,14 @@ impl WriteTxn for Rows {
     }
 
     fn remove_checkpoint(&mut self, _: CheckpointId) -> Result<bool> {
+        unimplemented!()
+    }
+
+    fn unsaved_content(&mut self, _: UnsavedContent, _: u64) -> Result<Option<UnsavedContent>> {
+        unimplemented!()
+    }
+
+    fn save_content(&mut self, _: UnsavedContent, _: usize) -> Result<Option<UnsavedContent>> {
         unimplemented!()
     }
 

@@ -4,9 +4,9 @@ use rusqlite::Connection;
 
 use crate::base::BasePath;
 use crate::delta::{
-    AuditRow, Checkpoint, CheckpointId, CheckpointKind, CopyUp, Ino, InodeRow, Limits,
-    MadeCheckpoint, MergedPath, NewCheckpoint, Original, RestoreOutcome, RestorePaths,
-    RestoreRequest, RestoredTree, Result, StoreError, Usage, UsageDelta, WriteTxn, whiteout_files,
+    AuditRow, CheckpointId, CheckpointKind, CopyUp, Ino, InodeRow, Limits, MadeCheckpoint,
+    MergedPath, NewCheckpoint, Original, RestoreOutcome, RestorePaths, RestoreRequest,
+    RestoredTree, Result, StoreError, UnsavedContent, Usage, UsageDelta, WriteTxn, whiteout_files,
 };
 use crate::vfs::{FileId, Name, Time};
 
@@ -20,8 +20,8 @@ use crate::delta::sqlite::table::inode_numbers::InodeNumbers;
 use crate::delta::sqlite::table::old_restore::{self, RestoreNeeds};
 use crate::delta::sqlite::table::op::{ClientTexts, LastAuditRow};
 use crate::delta::sqlite::table::{
-    checkpoint, checkpoint_space, copy_up, dentry, inode, link, old_pieces, old_rows, opaque,
-    origin, original, prune, quota, redirect, removed_checkpoints, symlink, whiteout,
+    checkpoint, copy_up, dentry, inode, link, old_content, old_pieces, old_rows, opaque, origin,
+    original, prune, quota, redirect, removed_checkpoints, symlink, whiteout,
 };
 use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
 
@@ -137,34 +137,6 @@ impl OpenBatch {
         }
     }
 
-    /// The checkpoint to be restored, or why it is not.
-    fn check_restore(
-        &self,
-        restore: &RestoreRequest,
-    ) -> Result<std::result::Result<Checkpoint, RestoreOutcome>> {
-        let Some(to) = checkpoint::get(&self.conn, restore.to)? else {
-            return Ok(Err(RestoreOutcome::NoCheckpoint));
-        };
-        if let Some(seen) = restore.seen
-            && checkpoint::is_changed_since(&self.conn, seen)?
-        {
-            return Ok(Err(RestoreOutcome::ChangedSince));
-        }
-        Ok(Ok(to))
-    }
-
-    fn create_safety_checkpoint(&mut self, restore: &RestoreRequest) -> Result<CheckpointId> {
-        let safety = NewCheckpoint::before_restore(restore.to, restore.time);
-        let before = match self.create_checkpoint(&safety)? {
-            MadeCheckpoint::Made(made) | MadeCheckpoint::Reused(made) => made.id,
-            MadeCheckpoint::NameTaken | MadeCheckpoint::Off => {
-                return Err(StoreError::corrupt("a checkpoint without a name"));
-            }
-        };
-        self.change(|conn| checkpoint_space::put_last_restore(conn, restore.to, before))?;
-        Ok(before)
-    }
-
     /// The session's whole usage; `None` while usage is not counted.
     fn counted_usage(&self) -> Result<Option<UsageDelta>> {
         self.growth.map(|_| quota::count(&self.conn, self.chunk_bytes)).transpose()
@@ -182,7 +154,7 @@ impl OpenBatch {
     }
 
     /// Runs a change and records its error.
-    fn change<T>(&mut self, change: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+    pub(super) fn change<T>(&mut self, change: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         self.has_changed = true;
         let result = change(&self.conn);
         if let Err(error) = &result {
@@ -450,6 +422,26 @@ impl WriteTxn for OpenBatch {
             }
             Ok(removed)
         })
+    }
+
+    fn unsaved_content(
+        &mut self,
+        content: UnsavedContent,
+        most: u64,
+    ) -> Result<Option<UnsavedContent>> {
+        let has_more = self.has_checkpoint()?
+            && old_content::has_more_unsaved(&self.conn, content, most / self.chunk_bytes)?;
+        Ok(has_more.then_some(content))
+    }
+
+    fn save_content(
+        &mut self,
+        content: UnsavedContent,
+        most: usize,
+    ) -> Result<Option<UnsavedContent>> {
+        self.disk_reserve.add(&self.conn, most)?;
+        let chunks = (most as u64 / self.chunk_bytes).max(1);
+        self.change(|conn| old_content::save(conn, content, chunks))
     }
 
     fn is_changed_since(&mut self, seen: i64) -> Result<bool> {

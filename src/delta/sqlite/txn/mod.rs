@@ -3,6 +3,7 @@
 pub mod batch;
 pub mod negative_cache;
 pub mod reader;
+mod restore;
 mod saved_room;
 pub mod snapshot;
 pub mod writer;

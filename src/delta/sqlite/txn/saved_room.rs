@@ -9,7 +9,7 @@
 //! back of a discard, restore or merge. A restore only lets automatic ones go: what it
 //! replaces must not be lost.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::delta::{
     Checkpoint, CheckpointId, CheckpointKind, Incomplete, Ino, Result, StoreError, StoreErrorKind,
@@ -19,7 +19,7 @@ use crate::delta::{
 use super::batch::OpenBatch;
 use super::writer::SqliteWriter;
 use crate::delta::sqlite::table::{
-    checkpoint, checkpoint_space, incomplete, removed_checkpoints, value,
+    checkpoint, checkpoint_space, incomplete, old_content, removed_checkpoints, value,
 };
 
 /// Saved rows of a removed checkpoint that one transaction frees.
@@ -98,7 +98,9 @@ impl OpenBatch {
             return Ok(());
         }
         let first = kept.div_ceil(self.chunk_bytes);
-        let Some(unsaved) = unsaved_bytes(&self.conn, ino, first)? else { return Ok(()) };
+        let Some(unsaved) = old_content::unsaved_bytes(&self.conn, ino, first)? else {
+            return Ok(());
+        };
         if self.disk_reserve.can_save(&self.conn, unsaved.saturating_add(ROWS_BYTES))? {
             return Ok(());
         }
@@ -113,21 +115,6 @@ fn file_bytes(conn: &Connection, ino: Ino) -> Result<u64> {
     let mut size = conn.prepare_cached("SELECT size FROM fs_inode WHERE ino = ?1")?;
     let size = size.query_row([ino.0.cast_signed()], |row| value::unsigned(row, 0));
     Ok(size.optional()?.unwrap_or(0))
-}
-
-/// How much content of a file, from a chunk on, is to be saved for the newest checkpoint; `None` if
-/// nothing of the file is.
-fn unsaved_bytes(conn: &Connection, ino: Ino, first: u64) -> Result<Option<u64>> {
-    let mut sum = conn.prepare_cached(&format!(
-        "SELECT (SELECT ifnull(sum(length(d.data)), 0) FROM fs_data d
-           WHERE d.ino = ?1 AND d.chunk_index >= ?2 AND NOT EXISTS
-             (SELECT 1 FROM acetate_old_fs_data o WHERE o.ino = d.ino
-                AND o.chunk_index = d.chunk_index AND o.checkpoint = c.id))
-         FROM acetate_checkpoint c WHERE {} AND c.next_ino > ?1",
-        incomplete::IS_SAVING
-    ))?;
-    let key = params![ino.0.cast_signed(), first.cast_signed()];
-    Ok(sum.query_row(key, |row| value::unsigned(row, 0)).optional()?)
 }
 
 /// The next step that makes room; `None` if nothing does. `restores` is a checkpoint that is being

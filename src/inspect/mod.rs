@@ -50,10 +50,10 @@ pub use error::{InspectError, Result};
 // What the tools take and return of other layers.
 pub use crate::base::{BaseAttr, BaseError, BasePath};
 pub use crate::delta::sqlite::{
-    AgentAccess, AuditFilter, AuditReader, Breach, Broken, CallFilter, CallRow, CallStats,
-    CallStatus, CheckOptions, CheckReport, InvalidRow, KvKey, KvRow, MigrateOptions, Migrated,
-    NewCall, NonUtf8Names, OpenError, OpenMode, Order, RepairOptions, RepairReport, Session,
-    SessionCopy, SessionStats, ToolCall,
+    AgentAccess, AuditFilter, AuditReader, Breach, Broken, CallBegin, CallBounds, CallFilter,
+    CallRow, CallStats, CallStatus, CheckOptions, CheckReport, InvalidRow, KvKey, KvRow,
+    MigrateOptions, Migrated, NewCall, NonUtf8Names, OpenError, OpenMode, Order, RepairOptions,
+    RepairReport, Session, SessionCopy, SessionStats, ToolCall,
 };
 pub use crate::delta::{
     AuditProcedure, AuditRow, Compacted, Dropped, Ino, Limits, MergedPath, PendingCopies,

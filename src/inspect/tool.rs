@@ -1,13 +1,14 @@
 //! Reads and records the tool calls of an agent, and finds what each of them changed.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use super::error::{InspectError, Result};
 use super::json;
 use super::opened::open_session;
 use crate::delta::sqlite::{
-    AgentAccess, AgentTables, AuditFilter, AuditReader, CallFilter, CallRow, CallStats, InvalidRow,
-    NewCall, Order, ToolCall,
+    AgentAccess, AgentTables, AuditFilter, AuditReader, CallBegin, CallFilter, CallRow, CallStats,
+    InvalidRow, NewCall, Order, ToolCall,
 };
 use crate::delta::{AuditRow, StoreError};
 
@@ -32,6 +33,14 @@ impl ToolCalls {
     /// Calls cannot be recorded.
     pub fn require_writable(&self) -> Result<()> {
         self.tables.require_calls().map_err(|error| self.failed(error))
+    }
+
+    /// The beginning of a call that begins now. The caller adds the checkpoint before it.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn begin(&self) -> Result<CallBegin> {
+        self.tables.begin_call().map_err(|error| self.failed(error))
     }
 
     /// Records a call that has ended; returns its id.
@@ -77,15 +86,16 @@ impl ToolCalls {
         self.tables.call_stats().map_err(|error| self.failed(error))
     }
 
-    /// Prepares to read the changes of the tree while any of `calls` ran.
+    /// Prepares to read the changes of the tree while `calls` ran.
     ///
     /// # Errors
     /// The session cannot be read.
     pub fn changes(&self, calls: &[CallRow]) -> Result<ToolChanges> {
         let path = self.tables.path().to_owned();
         let audit = open_session(&path)?.audit().map_err(|error| self.failed(error))?;
-        let from = calls.iter().map(|call| call.started_at).min();
-        let to = calls.iter().map(last_second).max();
+        let without_bounds = || calls.iter().filter(|call| call.bounds.is_none());
+        let from = without_bounds().map(|call| call.started_at).min();
+        let to = without_bounds().map(last_second).max();
         let times = match (&audit, from, to) {
             (Some(audit), Some(from), Some(to)) => audit.times(from, to),
             _ => Ok(Vec::new()),
@@ -106,34 +116,45 @@ pub struct ToolChanges {
     path: PathBuf,
     /// `None` if acetate never served the session: it has no audit log then.
     audit: Option<AuditReader>,
-    /// Second and id of each row, sorted: the table itself has no index by time.
+    /// Second and id of each row, sorted, for calls without bounds: the table itself has no index
+    /// by time.
     times: Vec<(i64, i64)>,
 }
 
 impl ToolChanges {
-    /// The rows written while a call ran, in order. The first and the last second of the call count
-    /// in full.
+    /// The rows written while a call ran, in order. For a call without bounds, its first and its
+    /// last second count in full.
     ///
     /// # Errors
     /// The session cannot be read.
     pub fn during(&self, call: &CallRow) -> Result<Vec<ToolChange>> {
+        let mut rows = Vec::new();
+        if let Some(bounds) = call.bounds {
+            self.read(bounds.begin_op.saturating_add(1)..=bounds.end_op, &mut rows)?;
+            return Ok(rows);
+        }
         let begin = self.times.partition_point(|(time, _)| *time < call.started_at);
         let end = self.times.partition_point(|(time, _)| *time <= last_second(call));
         let times = self.times.get(begin..end).unwrap_or_default();
-        let mut rows = Vec::with_capacity(times.len());
         // Reads runs of consecutive ids at once.
         for run in times.chunk_by(|(_, one), (_, next)| one.checked_add(1) == Some(*next)) {
             let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else { continue };
-            let mut rest = Some(*first..=*last);
-            while let (Some(audit), Some(ids)) = (&self.audit, rest.take()) {
-                let page = audit.page(&AuditFilter::default(), Order::OldestFirst, ids, &|_| true);
-                let page = page
-                    .map_err(|source| InspectError::Store { session: self.path.clone(), source })?;
-                rows.extend(page.rows);
-                rest = page.rest;
-            }
+            self.read(*first..=*last, &mut rows)?;
         }
         Ok(rows)
+    }
+
+    /// Adds the rows with these ids.
+    fn read(&self, ids: RangeInclusive<i64>, rows: &mut Vec<ToolChange>) -> Result<()> {
+        let mut rest = Some(ids);
+        while let (Some(audit), Some(ids)) = (&self.audit, rest.take()) {
+            let page = audit.page(&AuditFilter::default(), Order::OldestFirst, ids, &|_| true);
+            let page =
+                page.map_err(|source| InspectError::Store { session: self.path.clone(), source })?;
+            rows.extend(page.rows);
+            rest = page.rest;
+        }
+        Ok(())
     }
 }
 

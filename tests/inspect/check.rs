@@ -190,6 +190,8 @@ pub const DAMAGE: &[&str] = &[
     "K1: UPDATE acetate_old_fs_inode SET checkpoint = checkpoint + 7",
     "K1: DELETE FROM acetate_checkpoint",
     "K2: UPDATE acetate_checkpoint SET incomplete = 'moon'",
+    "T1: CREATE TABLE acetate_tool_call (call INTEGER PRIMARY KEY, begin_op, end_op, checkpoint);
+       INSERT INTO acetate_tool_call VALUES (7, 0, 0, NULL)",
     "integrity: PRAGMA writable_schema = ON;
        DELETE FROM sqlite_schema WHERE name = 'idx_kv_store_created_at'",
 ];

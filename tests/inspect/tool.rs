@@ -2,8 +2,12 @@
 
 use acetate::delta::sqlite::{AgentAccess, CallFilter, CallRow, CallStatus, InvalidRow, NewCall};
 use acetate::delta::{AuditProcedure, AuditRow};
+use acetate::inspect::check::check;
+use acetate::inspect::repair::repair;
 use acetate::inspect::tool::{ToolCalls, ToolChanges};
+use acetate::inspect::{CheckOptions, RepairOptions};
 
+use crate::support::check::{assert_consistent, violations};
 use crate::support::world::{START_SECS, World};
 
 /// The specification's rules for a row (0.4, "Consistency Rules"), and what other
@@ -40,7 +44,8 @@ fn open(world: &World, access: AgentAccess) -> ToolCalls {
 
 /// A call of `name` that took from `from` to `to`, in seconds.
 fn call<'a>(name: &'a str, from: i64, to: i64) -> NewCall<'a> {
-    NewCall { name, parameters: None, outcome: Ok("1"), started_at: from, completed_at: to }
+    let outcome = Ok("1");
+    NewCall { name, parameters: None, outcome, started_at: from, completed_at: to, begin: None }
 }
 
 fn all(calls: &ToolCalls) -> Vec<CallRow> {
@@ -285,6 +290,75 @@ fn changes_belong_to_the_calls_in_whose_time_they_were() {
     let found = calls.changes(std::slice::from_ref(&many)).unwrap().during(&many).unwrap();
     assert_eq!(found.iter().filter(|(_, row)| row.is_ok()).count(), 2499);
     assert_eq!(found[8].1, Err(InvalidRow { column: "procedure" }));
+}
+
+/// The last row of the log may be that of a WRITE which another continues: it is still in one call.
+#[test]
+fn each_change_is_in_one_call() {
+    let world = World::plain();
+    world.put("file", "");
+    let calls = open(&world, AgentAccess::Write);
+    for (offset, data) in [(0, b"aa"), (2, b"bb"), (4, b"cc")] {
+        let begin = Some(calls.begin().unwrap());
+        world.write("file", offset, data).unwrap();
+        calls.record(&NewCall { begin, ..call("tool", START_SECS, START_SECS) }).unwrap();
+    }
+    world.write("file", 6, b"dd").unwrap();
+    let begin = Some(calls.begin().unwrap());
+    calls.record(&NewCall { begin, ..call("idle", START_SECS, START_SECS) }).unwrap();
+    calls.record(&call("other", START_SECS, START_SECS)).unwrap();
+    let rows = all(&calls);
+    let changes = calls.changes(&rows).unwrap();
+    let extents = |row: &CallRow| -> Vec<_> {
+        let rows = changes.during(row).unwrap().into_iter();
+        rows.map(|(_, row)| row.unwrap()).map(|row| (row.offset, row.length)).collect()
+    };
+    for (row, offset) in rows.iter().zip([0, 2, 4]) {
+        assert_eq!(extents(row), [(Some(offset), Some(2))]);
+    }
+    assert_eq!(extents(&rows[3]), []);
+    // With the CREATE, and the last WRITE.
+    assert_eq!(extents(&rows[4]).len(), 5);
+    assert_eq!(calls.get(2).unwrap().unwrap().row, rows[1]);
+    assert!(rows[..4].iter().all(|row| row.bounds.is_some()) && rows[4].bounds.is_none());
+}
+
+/// T1: each row has its call and its rows of the log.
+#[test]
+fn bounds_that_are_none_are_found_and_mended() {
+    let mut world = World::plain();
+    world.put("file", "x");
+    let calls = open(&world, AgentAccess::Write);
+    for _ in 0..3 {
+        let begin = Some(calls.begin().unwrap());
+        calls.record(&NewCall { begin, ..call("tool", 0, 1) }).unwrap();
+    }
+    drop(calls);
+    world.close();
+    assert_consistent(&world.session());
+    for damage in [
+        "DELETE FROM tool_calls WHERE id = 3",
+        "UPDATE acetate_tool_call SET end_op = 99 WHERE call = 2",
+        "UPDATE acetate_tool_call SET begin_op = end_op + 1 WHERE call = 1",
+    ] {
+        world.sql().execute_batch(damage).unwrap();
+        let options = CheckOptions { most: 9, quick: false };
+        let is_sound = || check(&world.session(), None, &options).unwrap().is_sound();
+        assert!(!is_sound(), "{damage}");
+        assert_eq!(violations(&world.session()).len(), 1, "{damage}");
+        let backup = world.scratch().join("backup.db");
+        let how = RepairOptions { backup: Some(&backup), dry_run: false, most: 9 };
+        let (report, _) = repair(&world.session(), None, &how, &mut |_, _| ()).unwrap();
+        std::fs::remove_file(backup).unwrap();
+        let rules: Vec<_> = report.mended.iter().map(|mended| mended.rule).collect();
+        assert_eq!(rules, ["T1"], "{damage}");
+        assert!(is_sound(), "{damage}");
+        assert_consistent(&world.session());
+    }
+    let rows = all(&open(&world, AgentAccess::Read));
+    assert_eq!(rows.len(), 2);
+    assert!(rows.iter().all(|row| row.bounds.is_none()));
+    world.open_again();
 }
 
 #[test]

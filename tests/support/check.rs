@@ -164,6 +164,7 @@ pub fn violations(path: &Path) -> Vec<String> {
     whiteouts(&conn, &mut found);
     checkpoints(&conn, &mut found);
     incomplete(&conn, &mut found);
+    call_bounds(&conn, &mut found);
     found
 }
 
@@ -196,6 +197,22 @@ fn incomplete(conn: &Connection, found: &mut Vec<String>) {
         if unknown > 0 {
             found.push(format!("K2 {unknown} checkpoints are incomplete for unknown reasons"));
         }
+    }
+}
+
+/// T1: bounds are those of a call, and of rows of the log.
+fn call_bounds(conn: &Connection, found: &mut Vec<String>) {
+    let of_table = "SELECT 1 FROM sqlite_master WHERE name = 'acetate_tool_call'";
+    if !conn.prepare(of_table).unwrap().exists([]).unwrap() {
+        return;
+    }
+    let unsound = "SELECT count(*) FROM acetate_tool_call WHERE
+         (SELECT count(*) FROM tool_calls WHERE id = call) = 0
+         OR NOT (0 <= begin_op AND begin_op <= end_op)
+         OR end_op > (SELECT ifnull(max(id), 0) FROM acetate_op)";
+    let unsound: i64 = conn.query_row(unsound, [], |row| row.get(0)).unwrap();
+    if unsound > 0 {
+        found.push(format!("T1 {unsound} bounds are of no call, or not of rows of the log"));
     }
 }
 

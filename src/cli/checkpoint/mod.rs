@@ -96,8 +96,8 @@ fn remove(changer: &mut SessionChanger, id: CheckpointId) -> Result<bool, CliErr
 }
 
 /// Makes a checkpoint before a command runs, unless nothing changed since the newest one; returns
-/// whether there is one of this moment. If not, the command runs all the same.
-pub(super) fn before_command(session: &Path, label: (&str, &str)) -> bool {
+/// that of this moment. Without one, the command runs all the same.
+pub(super) fn before_command(session: &Path, label: (&str, &str)) -> Option<CheckpointId> {
     let labels = BTreeMap::from([(label.0.to_owned(), label.1.to_owned())]);
     let kind = CheckpointKind::Tool.as_str().to_owned();
     let new = CheckpointText { name: None, kind, labels, reuses: true };
@@ -108,12 +108,15 @@ pub(super) fn before_command(session: &Path, label: (&str, &str)) -> bool {
         Ok(Answer::CheckpointsOff) => output::line(format_args!(
             "no checkpoint before the command: the session's server makes none (--checkpoints off)"
         )),
-        Ok(_) => return true,
+        Ok(Answer::Checkpoint(Some(id)) | Answer::CheckpointReused(id)) => {
+            return Some(CheckpointId(id));
+        }
+        Ok(_) => {}
         Err(error) => output::line(format_args!(
             "warning: no checkpoint was made before the command: {error}"
         )),
     }
-    false
+    None
 }
 
 /// What a session's checkpoints take, in words.

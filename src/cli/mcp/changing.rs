@@ -22,8 +22,8 @@ use crate::cli::text;
 use crate::control::{
     Answer, AttrChanges, CheckpointText, Reading, Refusal, RefusalAdvice, Request, WriteHow,
 };
-use crate::delta::CheckpointKind;
-use crate::delta::sqlite::{AgentAccess, NewCall};
+use crate::delta::sqlite::{AgentAccess, CallBegin, NewCall};
+use crate::delta::{CheckpointId, CheckpointKind};
 use crate::inspect::tool::ToolCalls;
 
 /// A call that changes the session.
@@ -33,6 +33,8 @@ pub(super) struct ChangingCall<'a> {
     pub(super) tool: &'static str,
     /// Its result.
     pub(super) result: JsonObject,
+    /// The checkpoint before it.
+    before: Option<i64>,
 }
 
 /// Runs a call, and records it as a tool call, whether it fails or not.
@@ -45,10 +47,15 @@ pub(super) fn recorded(
     let _alone = session.change.lock();
     // Nothing is changed that cannot be recorded.
     let file = &session.source.session;
-    ToolCalls::open(file, AgentAccess::Write)?.require_writable()?;
+    let calls = ToolCalls::open(file, AgentAccess::Write)?;
+    calls.require_writable()?;
+    let begin = calls.begin()?;
+    drop(calls);
     let started_at = Timestamp::now().as_second();
-    let mut changing = ChangingCall { session, tool, result: JsonObject::new() };
-    let done = run(&mut changing).map(|()| changing.result);
+    let mut changing = ChangingCall { session, tool, result: JsonObject::new(), before: None };
+    let done = run(&mut changing);
+    let begin = CallBegin { checkpoint: changing.before.map(CheckpointId), ..begin };
+    let done = done.map(|()| changing.result);
     // The clock may have been set back.
     let completed_at = Timestamp::now().as_second().max(started_at);
     let parameters = Value::Object(shortened(given)).to_string();
@@ -62,6 +69,7 @@ pub(super) fn recorded(
         outcome: outcome.as_deref().map_err(String::as_str),
         started_at,
         completed_at,
+        begin: Some(begin),
     };
     let recorded = ToolCalls::open(file, AgentAccess::Write).and_then(|calls| calls.record(&call));
     match (done, recorded) {
@@ -103,12 +111,12 @@ impl ChangingCall<'_> {
     /// Makes a checkpoint, unless nothing changed since the newest, and then a change, which is on
     /// the disk at the end.
     fn change(&mut self, request: Request, content: Option<Reading<'_>>) -> Result<(), CliError> {
-        let (tool, mut before) = (self.tool, None);
+        let tool = self.tool;
         sync_mounts(&self.session.source.session);
         let answer = with_session_changer(&self.session.source, |changer| {
             // Between checkpoint and change, no other agent's change.
             changer.ask(Request::Alone)?;
-            before = Some(checkpoint(changer, tool)?);
+            self.before = Some(checkpoint(changer, tool)?);
             match changer.perform(request, content)? {
                 Ok(answer) => Ok(answer),
                 Err(refusal) => Err(refused(&refusal)),
@@ -119,7 +127,7 @@ impl ChangingCall<'_> {
             Answer::Bytes(bytes) => self.put("bytes", bytes),
             _ => {}
         }
-        self.put("checkpoint", before);
+        self.put("checkpoint", self.before);
         Ok(())
     }
 
@@ -128,7 +136,13 @@ impl ChangingCall<'_> {
         let tool = self.tool;
         sync_mounts(&self.session.source.session);
         let made = with_session_changer(&self.session.source, |changer| checkpoint(changer, tool))?;
-        self.put("checkpoint", made);
+    /// Sets the checkpoint before the call.
+    pub(super) fn put_before(&mut self, checkpoint: Option<i64>) {
+        self.before = checkpoint;
+        self.put("checkpoint", checkpoint);
+    }
+
+        self.put_before(Some(made));
         Ok(())
     }
 }

@@ -299,7 +299,7 @@ pub(super) fn restore(changing: &mut ChangingCall<'_>, args: RestoreArgs) -> Res
     let source = &changing.session.source;
     let done = restore_command::without_asking(source, &args.checkpoint, &paths)?;
     changing.put("restored", done.to.id.0);
-    changing.put("checkpoint", done.before);
+    changing.put_before(done.before);
     changing.put("objects", done.objects);
     if let Some(RestorePlan { differences, scope: Some(scope), .. }) = &done.plan {
         let mut list = BoundedList::new(None)?;

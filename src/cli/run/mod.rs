@@ -210,7 +210,7 @@ impl RunPlan<'_> {
         }
         let program = self.command[0].to_string_lossy();
         let has_checkpoint = !self.args.no_checkpoint
-            && checkpoint::before_command(&self.session, ("command", &program));
+            && checkpoint::before_command(&self.session, ("command", &program)).is_some();
         SessionBefore::now(&self.session, has_checkpoint).map(Some)
     }
 

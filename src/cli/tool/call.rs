@@ -51,7 +51,12 @@ pub(super) fn json(call: &ToolCall, changes: Option<&[ToolChange]>) -> Map<Strin
     agent_values::put(&mut object, "result", call.result.as_deref());
     let error = call.error.as_deref().map(String::from_utf8_lossy);
     object.insert("error".to_owned(), error.map_or(Value::Null, Value::from));
+    object.insert(
+        "checkpoint".to_owned(),
+        row.bounds.and_then(|one| one.checkpoint.map(|id| id.0)).into(),
+    );
     if let Some(changes) = changes {
+        object.insert("changes_are_exact".to_owned(), row.bounds.is_some().into());
         let changes = changes.iter().map(|change| change_json(change).into()).collect();
         object.insert("changes".to_owned(), Value::Array(changes));
     }

@@ -42,7 +42,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     last: Option<u64>,
 
-    /// Show the changes of files within each call's time, to the second.
+    /// Show the changes of files during each call, as `acetate tool show` does.
     #[arg(long)]
     changes: bool,
 

@@ -75,6 +75,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         outcome,
         started_at: started.as_second(),
         completed_at: completed.as_second(),
+        begin: None,
     })?;
     match calls.get(id)?.filter(|_| args.json) {
         Some(call) => output::json(call::json(&call, None)),

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use crate::cli::child::Runner;
 use crate::cli::error::CliError;
+use crate::cli::mount_events::sync_mounts;
 use crate::cli::{Ending, agent_values, checkpoint, output};
-use crate::delta::sqlite::{AgentAccess, NewCall};
+use crate::delta::sqlite::{AgentAccess, CallBegin, NewCall};
 use crate::inspect::json;
 use crate::inspect::tool::ToolCalls;
 
@@ -49,11 +50,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         Some(text) => json::checked("parameters", &agent_values::read_argument(text)?)?.to_owned(),
         None => command_line(&args.command),
     };
-    // Closes the session again, because the command may need to lock it.
-    ToolCalls::open(&args.session, AgentAccess::Write)?.require_writable()?;
-    if !args.no_checkpoint {
-        checkpoint::before_command(&args.session, ("tool", &args.name));
-    }
+    let begin = begin(args)?;
     let started_at = Timestamp::now().as_second();
     // First: from here on, signals do not end this process before the command.
     let mut runner = Runner::new()?;
@@ -65,6 +62,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let ended = runner.run(command, None)?;
     // The clock may have been set back.
     let completed_at = Timestamp::now().as_second().max(started_at);
+    // What the command wrote is in the log then, as far as this machine's mounts go.
+    sync_mounts(&args.session);
     let success = serde_json::json!({ "exit_code": 0 }).to_string();
     let outcome = ended.outcome.as_ref().map(|()| &*success).map_err(String::as_str);
     let call = NewCall {
@@ -73,6 +72,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         outcome,
         started_at,
         completed_at,
+        begin: Some(begin),
     };
     let recorded =
         ToolCalls::open(&args.session, AgentAccess::Write).and_then(|calls| calls.record(&call));
@@ -84,6 +84,27 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         }
         Ok(_) => Ok(Ending::Exit(ended.code)),
     }
+}
+
+/// Makes the checkpoint; returns where the call's rows of the log begin.
+fn begin(args: &Args) -> Result<CallBegin, CliError> {
+    // Closes the session again each time, because the command may need to lock it.
+    let open = || ToolCalls::open(&args.session, AgentAccess::Write);
+    let calls = open()?;
+    calls.require_writable()?;
+    let before = calls.begin()?;
+    drop(calls);
+    let made = match args.no_checkpoint {
+        true => None,
+        false => checkpoint::before_command(&args.session, ("tool", &args.name)),
+    };
+    if made.is_some() {
+        return Ok(CallBegin { checkpoint: made, ..before });
+    }
+    if args.no_checkpoint {
+        sync_mounts(&args.session);
+    }
+    Ok(open()?.begin()?)
 }
 
 fn command_line(command: &[OsString]) -> String {

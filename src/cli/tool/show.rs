@@ -12,7 +12,8 @@ use crate::inspect::tool::{ToolCalls, ToolChange};
 
 /// Show everything about a tool call, and the changes of files within its time.
 ///
-/// Its time is in whole seconds: what else changed in the first and the last one shows too.
+/// The changes are exact for a call of `acetate tool run` or `acetate mcp`. Of another, only the
+/// time is known, in whole seconds: what else changed in the first and the last one shows too.
 /// Exits with 1 if there is no such call.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -63,7 +64,11 @@ fn print(call: &ToolCall, changes: &[ToolChange], out: &mut Out) -> Result<(), C
     if let Some(error) = &call.error {
         field("error", &text::line(error))?;
     }
-    field("changes", &changes.len().to_string())?;
+    if let Some(checkpoint) = row.bounds.and_then(|bounds| bounds.checkpoint) {
+        field("checkpoint", &checkpoint.to_string())?;
+    }
+    let how = if row.bounds.is_some() { "" } else { " in its seconds" };
+    field("changes", &format!("{}{how}", changes.len()))?;
     for line in call::change_lines(changes) {
         out.line(format_args!("    {line}"))?;
     }

@@ -21,6 +21,7 @@ pub use file::memory::MemoryBound;
 pub use file::session::{
     CONTROL_SUFFIX, ExposedFile, LOG_SUFFIXES, OpenMode, Session, session_files,
 };
+pub use table::call_bounds::{CallBegin, CallBounds};
 pub use table::hide::MAX_HIDDEN_PATTERNS;
 pub use table::schema::SPEC_VERSION;
 pub use table::undone_rows::{RowRemains, UndoneRows};

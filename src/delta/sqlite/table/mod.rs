@@ -4,6 +4,7 @@
 
 pub mod applies_since;
 pub mod audit_bound;
+pub mod call_bounds;
 pub mod checkpoint;
 pub mod checkpoint_keep;
 pub mod checkpoint_space;

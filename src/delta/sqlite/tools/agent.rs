@@ -1,10 +1,10 @@
 //! Access to `kv_store` and `tool_calls`, the agent's own tables, from programs beside the server.
 //!
 //! Such a program is another writer under SQLite's own locks. The server never reads or writes
-//! these tables, so no lock on the session is needed. The program must not disturb the server: a
-//! transaction holds one row's change, no other table is written, the journal mode stays, and
-//! checkpoints are left to the server (see `wal`). If no server has the session, SQLite checkpoints
-//! when the connection closes.
+//! these tables, nor `acetate_tool_call`, so no lock on the session is needed. The program must not
+//! disturb the server: a transaction holds one row's change (a tool call with its bounds), no other
+//! table is written, the journal mode stays, and checkpoints are left to the server (see `wal`). If
+//! no server has the session, SQLite checkpoints when the connection closes.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -8,6 +8,7 @@ use rusqlite::{OptionalExtension, Row, ToSql, params};
 use crate::delta::Result;
 
 use super::agent::{AgentTable, AgentTables};
+use crate::delta::sqlite::table::call_bounds::{self, CallBegin, CallBounds};
 use crate::delta::sqlite::table::{schema, value};
 
 const TABLE: AgentTable = AgentTable {
@@ -61,6 +62,9 @@ pub struct CallRow {
     pub completed_at: Option<i64>,
     /// Duration, in milliseconds.
     pub duration_ms: Option<i64>,
+    /// The rows of the audit log that are the call's; `None` if another program recorded it, or it
+    /// was recorded afterwards.
+    pub bounds: Option<CallBounds>,
 }
 
 /// A row of `tool_calls`. Other programs may store values that are not JSON or not text.
@@ -89,6 +93,8 @@ pub struct NewCall<'a> {
     pub started_at: i64,
     /// When the call ended; not before `started_at`.
     pub completed_at: i64,
+    /// Where its rows of the audit log begin; they end with the last row.
+    pub begin: Option<CallBegin>,
 }
 
 /// Selects calls: a call must meet every condition.
@@ -135,6 +141,14 @@ impl AgentTables {
         Ok(self.change(&TABLE)?.rollback()?)
     }
 
+    /// The beginning of a call that begins now, as far as it is known without a checkpoint.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn begin_call(&self) -> Result<CallBegin> {
+        Ok(CallBegin { last_op: call_bounds::last_op(&self.conn)?, checkpoint: None })
+    }
+
     /// Records a call; returns its number.
     ///
     /// # Errors
@@ -163,6 +177,10 @@ impl AgentTables {
         let places = vec!["?"; values.len()].join(", ");
         let sql = format!("INSERT INTO tool_calls ({}) VALUES ({places})", names.join(", "));
         let id = transaction.prepare(&sql)?.insert(&values[..])?;
+        if let Some(begin) = call.begin {
+            // In this transaction nothing else is written, so the last row is the call's end.
+            call_bounds::put(&transaction, id, begin)?;
+        }
         transaction.commit()?;
         Ok(id)
     }
@@ -173,8 +191,9 @@ impl AgentTables {
     /// The session cannot be read.
     pub fn calls(&self, filter: &CallFilter) -> Result<Vec<CallRow>> {
         let Some(status) = self.status_sql()? else { return Ok(Vec::new()) };
+        let (bounds, table) = self.bounds_sql()?;
         let mut statement = self.conn.prepare(&format!(
-            "SELECT id, name, started_at, completed_at, duration_ms, {status} FROM tool_calls
+            "SELECT id, name, started_at, completed_at, duration_ms, {status}, {bounds} FROM {table}
              WHERE (?1 IS NULL OR name = ?1) AND (?2 IS NULL OR started_at >= ?2)
                AND (?3 IS NULL OR started_at <= ?3) AND (?4 IS NULL OR {status} = ?4)
              ORDER BY id DESC LIMIT ?5"
@@ -194,16 +213,17 @@ impl AgentTables {
     /// The session cannot be read.
     pub fn call(&self, id: i64) -> Result<Option<ToolCall>> {
         let Some(status) = self.status_sql()? else { return Ok(None) };
+        let (bounds, table) = self.bounds_sql()?;
         let mut statement = self.conn.prepare_cached(&format!(
-            "SELECT id, name, started_at, completed_at, duration_ms, {status}, parameters, result,
-               error FROM tool_calls WHERE id = ?1"
+            "SELECT id, name, started_at, completed_at, duration_ms, {status}, {bounds}, parameters,
+               result, error FROM {table} WHERE id = ?1"
         ))?;
         let found = statement.query_row([id], |row| {
             Ok(ToolCall {
                 row: read(row)?,
-                parameters: value::optional_bytes(row, 6)?,
-                result: value::optional_bytes(row, 7)?,
-                error: value::optional_bytes(row, 8)?,
+                parameters: value::optional_bytes(row, 9)?,
+                result: value::optional_bytes(row, 10)?,
+                error: value::optional_bytes(row, 11)?,
             })
         });
         Ok(found.optional()?)
@@ -233,6 +253,15 @@ impl AgentTables {
             })
         })?;
         Ok(stats.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The columns of [`CallRow::bounds`], and the table to read calls from.
+    fn bounds_sql(&self) -> Result<(&'static str, &'static str)> {
+        let with = "tool_calls LEFT JOIN acetate_tool_call ON acetate_tool_call.call = id";
+        Ok(match call_bounds::is_used(&self.conn)? {
+            true => (call_bounds::COLUMNS, with),
+            false => ("NULL, NULL, NULL", TABLE.name),
+        })
     }
 
     /// The SQL expression for [`CallRow::status`]; `None` if the table does not exist.
@@ -266,5 +295,6 @@ fn read(row: &Row<'_>) -> rusqlite::Result<CallRow> {
         started_at: value::int(row, 2)?,
         completed_at: value::optional_int(row, 3)?,
         duration_ms: value::optional_int(row, 4)?,
+        bounds: call_bounds::read(row, 6)?,
     })
 }

@@ -1,5 +1,5 @@
 //! K1: rows saved for checkpoints, as far as the file alone shows violations; K2: which checkpoints
-//! are incomplete; their format (M1).
+//! are incomplete; their format (M1); T1: the bounds of tool calls.
 
 use rusqlite::types::Value;
 
@@ -7,7 +7,7 @@ use crate::delta::Result;
 
 use super::CheckedFile;
 use super::found::{BreachSubject, RuleFindings};
-use crate::delta::sqlite::table::{checkpoint, incomplete, meta, old_rows};
+use crate::delta::sqlite::table::{call_bounds, checkpoint, incomplete, meta, old_rows};
 
 pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Result<()> {
     if checkpoint::is_used(subject.conn)? {
@@ -24,6 +24,10 @@ pub(super) fn check(subject: &CheckedFile<'_>, found: &mut RuleFindings) -> Resu
             let what = format!("the checkpoint {id} is incomplete for an unknown reason: {word}");
             found.add("K2", BreachSubject::Session, what);
         }
+    }
+    if let Some(call) = call_bounds::first_unsound(subject.conn)? {
+        let what = format!("acetate_tool_call has a row of the call {call} that is not sound");
+        found.add("T1", BreachSubject::Session, what);
     }
     Ok(())
 }

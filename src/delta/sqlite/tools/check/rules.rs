@@ -5,7 +5,7 @@
 pub const RULES: &[&str] = &[
     "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "D1", "D2", "D3", "D4", "D5",
     "D6", "D7", "W1", "W2", "W3", "M1", "M2", "M3", "M4", "M5", "M6", "M7", "O1", "O2", "O3", "C1",
-    "C2", "C3", "R1", "L1", "K1", "K2",
+    "C2", "C3", "R1", "L1", "K1", "K2", "T1",
 ];
 
 /// Rules that another implementation may break. acetate ignores such violations, or repairs them

@@ -1,4 +1,4 @@
-//! M1 to M7, K1, K2, and the chunk size: repairs the session's own metadata.
+//! M1 to M7, K1, K2, T1, and the chunk size: repairs the session's own metadata.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use crate::delta::Result;
 use crate::delta::sqlite::file::config;
 use crate::delta::sqlite::table::inode_numbers::InodeNumbers;
-use crate::delta::sqlite::table::{checkpoint, hide, incomplete, meta, old_rows};
+use crate::delta::sqlite::table::{call_bounds, checkpoint, hide, incomplete, meta, old_rows};
 use crate::pattern::{Pattern, PatternSet};
 
 use super::repairer::Repairer;
@@ -129,5 +129,11 @@ pub(super) fn mend(mender: &mut Repairer<'_>) -> Result<()> {
         incomplete::mend_unknown(conn)?;
         mender.mended("K2", "a checkpoint is incomplete because of another program");
     }
+    let unsound = call_bounds::delete_unsound(conn)? as u64;
+    mender.mended_all(
+        "T1",
+        unsound,
+        "it is not known which rows of the log are a call's".to_owned(),
+    );
     Ok(())
 }

@@ -99,7 +99,8 @@ const EXAMPLES: &[(&[&str], &str)] = &[
         "Examples:
   acetate restore work.db before             goes back to that checkpoint
   acetate restore work.db before src/main.rs only this file is as it was then
-  acetate restore work.db '10 minutes ago' --dry-run",
+  acetate restore work.db '10 minutes ago' --dry-run
+  acetate restore work.db --tool-call 7      takes back what that call changed",
     ),
     (
         &["undo"],

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::apply::ApplyAdvice;
+use super::restore_call::CallRefusal;
 use super::similar_names::SimilarPaths;
 use crate::base::BaseError;
 use crate::delta::sqlite::OpenError;
@@ -126,6 +127,14 @@ pub enum InspectError {
         text: String,
         /// Names and ids of others; empty if the session has none.
         others: Vec<String>,
+    },
+    /// A tool call is not taken back.
+    #[error("tool call {call}: {why}")]
+    CallRefused {
+        /// The call.
+        call: i64,
+        /// Why.
+        why: CallRefusal,
     },
     /// The arguments make no sense.
     #[error("{what}")]

@@ -30,6 +30,7 @@ pub mod patch;
 pub mod quota;
 pub mod repair;
 pub mod restore;
+pub mod restore_call;
 pub mod restore_paths;
 pub mod seal;
 pub mod search;

@@ -13,7 +13,7 @@ use crate::delta::sqlite::Session;
 use crate::delta::{Checkpoint, MergedPath, StoreError};
 
 /// What a restore would change.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RestorePlan {
     /// The differences between the tree now and that of the checkpoint, sorted by path.
     pub differences: Vec<Difference>,
@@ -23,6 +23,8 @@ pub struct RestorePlan {
     pub seen: i64,
     /// The paths that change; `None` for the whole tree.
     pub scope: Option<RestoreScope>,
+    /// The tool call that it takes back: not if anything changed since it was planned.
+    pub call: Option<i64>,
 }
 
 /// Compares the tree as it is with that of a checkpoint, over the same base.
@@ -39,7 +41,8 @@ pub fn plan_restore(
     let past = OpenSession::open_at(now.session().path(), base, to)?;
     let moments = Moments { old: now, new: &past, from: to, until: None };
     let found = moments.differences(&DiffOptions { times: true, ..DiffOptions::default() })?;
-    Ok(RestorePlan { differences: found.all, denied: found.denied, seen, scope: None })
+    let (differences, denied) = (found.all, found.denied);
+    Ok(RestorePlan { differences, denied, seen, ..RestorePlan::default() })
 }
 
 /// The checkpoints after which anything changed, the newest first. What another program changed is

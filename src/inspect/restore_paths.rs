@@ -50,16 +50,28 @@ pub fn plan_restore_paths(
     to: &Checkpoint,
     paths: &[MergedPath],
 ) -> Result<RestorePlan> {
+    plan_paths(now, base, to, &|trees| {
+        for path in paths {
+            check_was_there(path, trees)?;
+        }
+        Ok(paths.iter().cloned().collect())
+    })
+}
+
+/// As [`plan_restore_paths`]; `choose` names the paths, of the tree now and that of the checkpoint.
+pub(super) fn plan_paths(
+    now: &OpenSession,
+    base: Option<&Path>,
+    to: &Checkpoint,
+    choose: &dyn Fn([&TreeView<'_>; 2]) -> Result<BTreeSet<MergedPath>>,
+) -> Result<RestorePlan> {
     // Before the comparison: a later change is noticed then.
     let seen = last_change(now.session())?;
     let past = OpenSession::open_at(now.session().path(), base, to)?;
     let moments = Moments { old: now, new: &past, from: to, until: None };
     let options = DiffOptions { times: true, client_temp_files: true, ..DiffOptions::default() };
     moments.with_differences(&options, &|_, _| true, |(current, past), found| {
-        for path in paths {
-            check_was_there(path, [current, past])?;
-        }
-        let named: BTreeSet<_> = paths.iter().cloned().collect();
+        let named = choose([current, past])?;
         let mut closure = PathClosure::new((current, past), &found.all)?;
         let rows = now.session().changed_rows(to, None).map_err(|source| {
             let session = now.session().path().to_owned();
@@ -80,7 +92,7 @@ pub fn plan_restore_paths(
         let paths = &scope.closed.paths;
         let mut denied = found.denied;
         denied.retain(|path| path.is_within_any(paths) || path.first_below(paths).is_some());
-        Ok(RestorePlan { differences, denied, seen, scope: Some(scope) })
+        Ok(RestorePlan { differences, denied, seen, scope: Some(scope), call: None })
     })
 }
 

@@ -58,6 +58,7 @@ mod program;
 mod quota;
 mod reference;
 mod restore;
+mod restore_call;
 mod restore_exports;
 mod restore_paths;
 mod run;

@@ -73,7 +73,12 @@ pub(super) fn recorded(
     };
     let recorded = ToolCalls::open(file, AgentAccess::Write).and_then(|calls| calls.record(&call));
     match (done, recorded) {
-        (Ok(result), Ok(_)) => Ok(McpOutput::Json(result)),
+        (Ok(mut result), Ok(id)) => {
+            if begin.checkpoint.is_some() {
+                result.insert("tool_call".to_owned(), id.into());
+            }
+            Ok(McpOutput::Json(result))
+        }
         (Ok(_), Err(error)) => {
             Err(CliError::from(error).after("the change was made and is not recorded"))
         }
@@ -131,17 +136,17 @@ impl ChangingCall<'_> {
         Ok(())
     }
 
-    /// Makes the checkpoint alone.
-    pub(super) fn checkpoint(&mut self) -> Result<(), CliError> {
-        let tool = self.tool;
-        sync_mounts(&self.session.source.session);
-        let made = with_session_changer(&self.session.source, |changer| checkpoint(changer, tool))?;
     /// Sets the checkpoint before the call.
     pub(super) fn put_before(&mut self, checkpoint: Option<i64>) {
         self.before = checkpoint;
         self.put("checkpoint", checkpoint);
     }
 
+    /// Makes the checkpoint alone.
+    pub(super) fn checkpoint(&mut self) -> Result<(), CliError> {
+        let tool = self.tool;
+        sync_mounts(&self.session.source.session);
+        let made = with_session_changer(&self.session.source, |changer| checkpoint(changer, tool))?;
         self.put_before(Some(made));
         Ok(())
     }

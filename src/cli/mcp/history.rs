@@ -14,6 +14,7 @@ use super::results::{BoundedList, McpOutput};
 use super::session::{McpSession, path};
 use crate::cli::applied_since::AppliedSince;
 use crate::cli::error::CliError;
+use crate::cli::restore::RestoreWhat;
 use crate::cli::source::PastSource;
 use crate::cli::{checkpoint, diff as diff_command, log as log_command};
 use crate::cli::{restore as restore_command, text};
@@ -284,9 +285,11 @@ pub(super) fn checkpoint_create(
 #[serde(deny_unknown_fields)]
 pub(super) struct RestoreArgs {
     /// The checkpoint: an id, a name, `@-1` for the newest, or a time.
-    checkpoint: String,
+    checkpoint: Option<String>,
     /// Only these paths, each with everything below; by default the whole tree.
     paths: Option<Vec<String>>,
+    /// Instead of a checkpoint: take back what changed during this tool call, and nothing else.
+    tool_call: Option<i64>,
 }
 
 /// The restore makes the checkpoint before itself, of kind `safety`.
@@ -296,8 +299,16 @@ pub(super) fn restore(changing: &mut ChangingCall<'_>, args: RestoreArgs) -> Res
     }
     let paths = args.paths.iter().flatten();
     let paths = paths.map(|text| path(text)).collect::<Result<Vec<_>, _>>()?;
+    let what = match (args.checkpoint.as_deref(), args.tool_call) {
+        (Some(checkpoint), None) => RestoreWhat::Checkpoint(checkpoint, &paths),
+        (None, Some(call)) if args.paths.is_none() => RestoreWhat::ToolCall(call),
+        _ => {
+            let what = "give either `checkpoint`, with `paths` or without, or `tool_call` alone";
+            return Err(CliError::new(what));
+        }
+    };
     let source = &changing.session.source;
-    let done = restore_command::without_asking(source, &args.checkpoint, &paths)?;
+    let done = restore_command::without_asking(source, what)?;
     changing.put("restored", done.to.id.0);
     changing.put_before(done.before);
     changing.put("objects", done.objects);

@@ -1,5 +1,6 @@
 //! `acetate restore` and `acetate undo`: makes the tree that of a checkpoint again.
 
+mod call;
 mod show;
 
 use std::ffi::OsString;
@@ -50,18 +51,26 @@ const MAX_FURTHER_BACK: usize = 3;
 /// The tree as it is gets a checkpoint first, so `acetate undo` brings it back. On a terminal, the
 /// command shows what changes, and asks; without one, it needs --yes. Exits with 1 if nothing
 /// differs, or the answer is no.
+///
+/// With --tool-call, only what changed while that call of `acetate tool run` or `acetate mcp` ran
+/// is taken back. That is refused if anything else changed the same paths since, or another call
+/// ran at the same time.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     source: SessionSource,
 
     /// The checkpoint: an id, a name, `@-1` for the newest, or a moment.
-    #[arg(value_name = "CHECKPOINT")]
-    checkpoint: String,
+    #[arg(value_name = "CHECKPOINT", required_unless_present = "tool_call")]
+    checkpoint: Option<String>,
 
     /// A file, or a directory with everything below: only these paths become what they were.
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
+
+    /// Take back what this tool call changed (`acetate tool ls` lists them).
+    #[arg(long, value_name = "N", conflicts_with_all = ["checkpoint", "paths"])]
+    tool_call: Option<i64>,
 
     #[command(flatten)]
     how: RestoreOptions,
@@ -89,8 +98,8 @@ pub(super) struct UndoArgs {
 struct RestoreOptions {
     /// Do not ask.
     ///
-    /// What others change until it is done is taken back too; but a restore of PATHs is planned
-    /// again if the session changes, and attempted 10 times.
+    /// What others change until it is done is taken back too; but a restore of PATHs or of a tool
+    /// call is planned again if the session changes, and attempted 10 times.
     #[arg(short, long, conflicts_with = "dry_run")]
     yes: bool,
 
@@ -108,8 +117,8 @@ struct RestoreOptions {
     force: bool,
 
     /// Print a JSON object for each path that changes, as `acetate diff` does, with goes_along for
-    /// a restore of paths; and a last one: session, checkpoint, name, dry_run, safety_checkpoint
-    /// (the tree as it was), changes.
+    /// a restore of paths; and a last one: session, checkpoint, name, tool_call, dry_run,
+    /// safety_checkpoint (the tree as it was), changes.
     #[arg(long)]
     json: bool,
 }
@@ -131,7 +140,10 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 /// As [`run`]; `None` if something changed since it was shown.
 fn run_once(args: &Args) -> Result<Option<Ending>, CliError> {
     let opened = open(&args.source)?;
-    let to = checkpoint::find(opened.session(), &args.checkpoint)?;
+    if let Some(call) = args.tool_call {
+        return call::run_once(&args.source, &args.how, opened, call);
+    }
+    let to = checkpoint::find(opened.session(), args.checkpoint.as_deref().unwrap_or_default())?;
     let paths = TreePaths::of(&opened).all(&args.paths)?;
     if args.how.yes && !args.how.json && is_whole(&paths) {
         // A plan, which takes longer than the restore, would be for no reader.
@@ -146,7 +158,7 @@ fn run_once(args: &Args) -> Result<Option<Ending>, CliError> {
         }
         // Of a plan, paths would be counted.
         let changes = format!("{} of the session", text::count(objects, "object"));
-        tell_restored(&args.source, &to, (&changes, before));
+        tell_restored(&args.source, (&to, None), (&changes, before));
         let session = args.source.session.display();
         output::line(format_args!("`acetate diff {session} --from {before}` lists what changed"));
         return Ok(Some(Ending::Done));
@@ -159,7 +171,7 @@ fn run_once(args: &Args) -> Result<Option<Ending>, CliError> {
         let there = if is_whole(&paths) { "" } else { " there" };
         output::line(format_args!("nothing differs from checkpoint {called}{there}"));
         if args.how.json {
-            print_json(&args.source, &args.how, &to, (0, None))?;
+            print_json(&args.source, &args.how, (&to, None), (0, None))?;
         }
         return Ok(Some(Ending::Findings));
     }
@@ -178,22 +190,38 @@ pub(super) struct RestoreDone {
     pub(super) plan: Option<RestorePlan>,
 }
 
-/// Goes back to the checkpoint that a text names, with the whole tree or some paths, without a
-/// question.
+/// What is restored.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RestoreWhat<'a> {
+    /// The checkpoint that a text names, with the whole tree or some paths.
+    Checkpoint(&'a str, &'a [MergedPath]),
+    /// What a tool call changed.
+    ToolCall(i64),
+}
+
+/// Goes back without a question.
 pub(super) fn without_asking(
     source: &SessionSource,
-    checkpoint: &str,
-    paths: &[MergedPath],
+    what: RestoreWhat<'_>,
 ) -> Result<RestoreDone, CliError> {
     for _ in 0..MAX_ATTEMPTS {
         let opened = open(source)?;
-        let to = checkpoint::find(opened.session(), checkpoint)?;
-        check_applies(false, &opened, &to)?;
-        checkpoint::check_complete(&to, false)?;
-        let plan = match is_whole(paths) {
-            true => None,
-            false => Some(plan(source, &opened, (&to, paths))?),
+        let (to, plan) = match what {
+            RestoreWhat::ToolCall(id) => {
+                let (to, plan) = call::plan(source, (&opened, false), id)?;
+                (to, Some(plan))
+            }
+            RestoreWhat::Checkpoint(checkpoint, paths) => {
+                let to = checkpoint::find(opened.session(), checkpoint)?;
+                check_applies(false, &opened, &to)?;
+                let plan = match is_whole(paths) {
+                    true => None,
+                    false => Some(plan(source, &opened, (&to, paths))?),
+                };
+                (to, plan)
+            }
         };
+        checkpoint::check_complete(&to, false)?;
         drop(opened);
         if plan.as_ref().is_some_and(|plan| plan.differences.is_empty()) {
             return Ok(RestoreDone { to, before: None, objects: 0, plan });
@@ -334,7 +362,7 @@ fn go_back(
     let counts = ChangeCounts::of(&each);
     if how.dry_run {
         show_plan(how, (&opened, plan), &each, usize::MAX)?;
-        return print_result(source, how, to, (counts, None)).map(Some);
+        return print_result(source, how, (to, plan.call), (counts, None)).map(Some);
     }
     if !how.yes {
         if how.json || !asking::can_ask() {
@@ -344,7 +372,10 @@ fn go_back(
             return Err(what.with_hint("--yes goes back, --dry-run shows what would change"));
         }
         show_plan(how, (&opened, plan), &each, MAX_SHOWN)?;
-        let question = format!("restore checkpoint {}?", checkpoint::called(to));
+        let question = match plan.call {
+            Some(call) => format!("take back tool call {call}?"),
+            None => format!("restore checkpoint {}?", checkpoint::called(to)),
+        };
         if !asking::ask(&format_args!("{}: {question}", text::changes(counts)))? {
             output::line(format_args!("nothing changed"));
             return Ok(Some(Ending::Findings));
@@ -356,13 +387,13 @@ fn go_back(
         sync_mounts(&source.session);
     }
     // Without a question, what others change until it is done is taken back too; not by a restore
-    // of paths, which is of the paths that the plan found.
-    let shown = (!how.yes || plan.scope.is_some()).then_some(plan);
+    // of paths, which is of the paths that the plan found, nor by that of a tool call.
+    let shown = (!how.yes || plan.scope.is_some() || plan.call.is_some()).then_some(plan);
     let Some((before, _)) = restore(source, to, shown)? else { return Ok(None) };
     if how.json {
         show_json(plan, &each)?;
     }
-    print_result(source, how, to, (counts, Some(before))).map(Some)
+    print_result(source, how, (to, plan.call), (counts, Some(before))).map(Some)
 }
 
 /// Goes back; with a plan, only if the session did not change since. Returns the checkpoint of the

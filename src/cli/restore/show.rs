@@ -56,17 +56,20 @@ pub(super) fn show_json(plan: &RestorePlan, each: &[Difference]) -> Result<(), C
 pub(super) fn print_result(
     source: &SessionSource,
     how: &RestoreOptions,
-    to: &Checkpoint,
+    (to, call): (&Checkpoint, Option<i64>),
     (counts, before): (ChangeCounts, Option<i64>),
 ) -> Result<Ending, CliError> {
     if how.json {
-        print_json(source, how, to, (counts.sum(), before))?;
+        print_json(source, how, (to, call), (counts.sum(), before))?;
         return Ok(Ending::Done);
     }
-    let (called, changes) = (checkpoint::called(to), text::changes(counts));
+    let changes = text::changes(counts);
     match before {
-        None => output::line(format_args!("would restore checkpoint {called}: {changes}")),
-        Some(before) => tell_restored(source, to, (&changes, before)),
+        None => {
+            let what = words(("restore", "take back"), (to, call));
+            output::line(format_args!("would {what}: {changes}"));
+        }
+        Some(before) => tell_restored(source, (to, call), (&changes, before)),
     }
     Ok(Ending::Done)
 }
@@ -74,13 +77,14 @@ pub(super) fn print_result(
 pub(super) fn print_json(
     source: &SessionSource,
     how: &RestoreOptions,
-    to: &Checkpoint,
+    (to, call): (&Checkpoint, Option<i64>),
     (changes, before): (u64, Option<i64>),
 ) -> Result<(), CliError> {
     let mut json = text::json("restore");
     json.insert("session".to_owned(), source.session.display().to_string().into());
     json.insert("checkpoint".to_owned(), to.id.0.into());
     json.insert("name".to_owned(), to.name.clone().into());
+    json.insert("tool_call".to_owned(), call.into());
     json.insert("dry_run".to_owned(), how.dry_run.into());
     json.insert("safety_checkpoint".to_owned(), before.into());
     json.insert("changes".to_owned(), changes.into());
@@ -89,13 +93,21 @@ pub(super) fn print_json(
     out.end()
 }
 
+/// What is restored: a verb for a checkpoint or for a tool call, and its name.
+fn words(verbs: (&str, &str), (to, call): (&Checkpoint, Option<i64>)) -> String {
+    match call {
+        Some(call) => format!("{} tool call {call}", verbs.1),
+        None => format!("{} checkpoint {}", verbs.0, checkpoint::called(to)),
+    }
+}
+
 pub(super) fn tell_restored(
     source: &SessionSource,
-    to: &Checkpoint,
+    (to, call): (&Checkpoint, Option<i64>),
     (changes, before): (&str, i64),
 ) {
-    let (called, session) = (checkpoint::called(to), source.session.display());
-    output::line(format_args!("restored checkpoint {called}: {changes}"));
+    let (what, session) = (words(("restored", "took back"), (to, call)), source.session.display());
+    output::line(format_args!("{what}: {changes}"));
     output::line(format_args!(
         "the tree before is checkpoint {before}: `acetate undo {session}` brings it back"
     ));

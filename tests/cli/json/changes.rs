@@ -2,6 +2,7 @@
 
 use super::Seen;
 use super::looks::{changed, fed};
+use crate::cli::program::run as run_program;
 
 pub(super) fn run(seen: &mut Seen) {
     let dir = changed();
@@ -27,6 +28,13 @@ pub(super) fn run(seen: &mut Seen) {
     seen.run(dir, 0, &["restore", "s.db", "@-1", "later", "--dry-run"]);
     seen.run(dir, 0, &["restore", "s.db", "named", "--yes"]);
     seen.run(dir, 0, &["undo", "s.db", "--yes"]);
+    let made = ["mkdir", "s.db", "called"];
+    let program = env!("CARGO_BIN_EXE_acetate");
+    let call = [&["tool", "run", "s.db", "mkdir", "--", program], &made[..]].concat();
+    assert!(run_program(dir, &call).status.success());
+    seen.run(dir, 0, &["tool", "show", "s.db", "1"]);
+    let taken = seen.run(dir, 0, &["restore", "s.db", "--tool-call", "1", "--yes"]);
+    assert_eq!(taken.last().unwrap()["tool_call"], 1);
     seen.run(dir, 0, &["log", "s.db", "--op", "restore"]);
     seen.run(dir, 0, &["fork", "s.db", "fork.db"]);
     seen.run(dir, 0, &["mkdir", "fork.db", "new"]);

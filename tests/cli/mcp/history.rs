@@ -72,6 +72,36 @@ fn an_agent_goes_back_by_itself() {
 }
 
 #[test]
+fn an_agent_takes_one_call_back() {
+    for is_served in [true, false] {
+        let place = McpPlace::new(BASE, is_served);
+        let mut agent = place.client();
+        agent.call("mkdir", json!({"path": "one"}));
+        let two = agent.call("write_file", json!({"path": "src/a", "content": "two\n"}));
+        assert_eq!(two["tool_call"], 2, "{two}");
+        agent.call("write_file", json!({"path": "one/in", "content": "x"}));
+        let back = agent.call("restore", json!({"tool_call": two["tool_call"]}));
+        assert_eq!(changed(&back), ["modified /src/a"]);
+        assert_eq!(back["tool_call"], 4);
+        assert_eq!(agent.texts("read_file", json!({"path": "src/a"})), ["one\n"]);
+        assert_eq!(agent.texts("read_file", json!({"path": "one/in"})), ["x"]);
+        let told = agent.fails("restore", json!({"tool_call": 1}));
+        assert!(told.starts_with("tool call 1: a path was changed since by others: /one/in"));
+        let again = agent.call("restore", json!({"tool_call": 2}));
+        assert_eq!((&again["checkpoint"], &again["objects"]), (&json!(null), &json!(0)));
+        // The restore is a call, too.
+        agent.call("restore", json!({"tool_call": 4}));
+        assert_eq!(agent.texts("read_file", json!({"path": "src/a"})), ["two\n"]);
+        for wrong in [json!({}), json!({"tool_call": 1, "checkpoint": "1"})] {
+            let told = agent.fails("restore", wrong);
+            assert!(told.starts_with("give either `checkpoint`"), "{told}");
+        }
+        agent.ends_well();
+        place.end();
+    }
+}
+
+#[test]
 fn names_of_checkpoints_are_checked() {
     let place = McpPlace::new(BASE, false);
     let mut agent = place.client();

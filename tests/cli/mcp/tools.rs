@@ -20,7 +20,8 @@ fn files_are_read_and_changed_served_and_at_rest() {
         let mut agent = place.client();
         assert_eq!(agent.texts("read_file", json!({"path": "src/a"})), ["one\ntwo\n"]);
         let written = agent.call("write_file", json!({"path": "/src/new", "content": "né\n"}));
-        assert_eq!(written, json!({"path": "/src/new", "bytes": 4, "checkpoint": 1}));
+        let expected = json!({"path": "/src/new", "bytes": 4, "checkpoint": 1, "tool_call": 1});
+        assert_eq!(written, expected);
         agent.call("write_file", json!({"path": "src/new", "content": "+", "mode": "append"}));
         assert_eq!(agent.texts("read_file", json!({"path": "src/new"})), ["né\n+"]);
         let made = agent.call("mkdir", json!({"path": "deep/er", "parents": true}));

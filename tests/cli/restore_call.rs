@@ -261,6 +261,24 @@ fn a_restore_within_a_call_is_taken_back() {
 }
 
 #[test]
+fn a_copy_has_the_calls_and_a_fork_has_none() {
+    let place = Place::new(BASE, false);
+    call(&place, "$A rm $S c");
+    place.does("compact SESSION");
+    place.does("snapshot SESSION copy.db");
+    place.does("fork SESSION fork.db");
+    place.does("restore SESSION --tool-call 1 --yes");
+    place.does("restore copy.db --tool-call 1 --yes");
+    assert_eq!(place.said(0, "ls copy.db"), "c\nd\n");
+    let none = place.said(2, "restore fork.db --tool-call 1 --yes");
+    assert!(none.contains("no such tool call; the session has none"), "{none}");
+    for copy in ["copy.db", "fork.db"] {
+        assert!(place.said(0, &format!("check {copy}")).ends_with(": sound\n"));
+    }
+    place.end();
+}
+
+#[test]
 fn json_names_the_call() {
     let place = Place::new(BASE, false);
     call(&place, "$A rm $S c");

@@ -150,8 +150,8 @@ fn show_tells_all_of_a_call() {
     assert_eq!(
         says(&world, "show", &["1"]),
         "1 edit: success\n  started    2033-05-18T03:33:20Z\n  completed  2033-05-18T03:33:20Z\n  \
-         duration   0 s\n  parameters 7\n  result     {\"a\":\\n\"\\\\\"}\n  changes    2 in its seconds\n    \
-         \
+         duration   0 s\n  parameters 7\n  result     {\"a\":\\n\"\\\\\"}\n  changes    2 in \
+         its seconds\n    \
          2033-05-18T03:33:20.000Z  0:0        127.0.0.1:700    CREATE   /file  mode 0644\n    \
          2033-05-18T03:33:20.000Z  0:0        127.0.0.1:700    WRITE    /file  offset 0, 1 byte\n"
     );

@@ -22,6 +22,7 @@ mod patch;
 mod removed;
 mod repair;
 mod restore;
+mod restore_call;
 mod restore_paths;
 mod seal;
 mod selection;

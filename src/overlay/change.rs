@@ -40,7 +40,14 @@ enum Changed<T> {
 
 impl Overlay {
     /// Runs `f` as one change. The result says whether it was synced, and has the verifier of its
-    /// commit.
+    /// commit. `data_bytes` is the memory of the data that `f` holds while it waits for the writer.
+    ///
+    /// `f` runs again after the store saved content for a checkpoint. A mutex has it, because the
+    /// worker owns the closure of each attempt; no two attempts run at once, so none waits.
+    ///
+    /// # Errors
+    /// [`FsError::TryLater`] while the writer is stuck in the base; a quota is exceeded, or the
+    /// session cannot be read or written. An error of `f` is in its outcome instead.
     pub(super) async fn change<T: Send + 'static, C: Default + Send + 'static>(
         &self,
         caller: &Caller,

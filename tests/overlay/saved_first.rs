@@ -7,7 +7,7 @@ use crate::support::client::{mode, size};
 use crate::support::looked::{each_object, look};
 use crate::support::world::World;
 
-/// 16 pieces.
+/// The size of the large file: 16 pieces of 256 KiB.
 const MUCH_BYTES: usize = 4 << 20;
 
 /// How many other changes must come between them, at least.
@@ -40,8 +40,8 @@ fn assert_kept(world: &World, at: &Checkpoint) {
     assert!(found.is_some_and(|found| found == content()), "at checkpoint {}", at.id);
 }
 
-/// Makes other changes, one after the other, until `change` ends; how many there were. The third of
-/// them is `third`.
+/// Makes other changes, one after the other, until `change` ends; returns how many there were.
+/// `third` runs after the third of them.
 fn changes_beside(world: &World, change: impl Future<Output = ()>, third: impl AsyncFn()) -> u32 {
     let other = world.at("other");
     world.wait(async {
@@ -111,7 +111,8 @@ fn a_file_that_another_replaces_is_saved_in_pieces() {
     world.close();
 }
 
-/// What is saved by then is for the one before.
+/// Pieces that were saved before the second checkpoint belong to the first; the second needs the
+/// content, too.
 #[test]
 fn a_checkpoint_that_is_made_in_between_has_the_content_too() {
     let (mut world, at) = world();

@@ -26,6 +26,8 @@ impl OpenBatch {
         Ok(Ok(to))
     }
 
+    /// Makes the checkpoint of the tree as it is, and stores both checkpoints as those of the last
+    /// restore: they stay when others are removed for space.
     pub(super) fn create_safety_checkpoint(
         &mut self,
         restore: &RestoreRequest,
@@ -33,8 +35,9 @@ impl OpenBatch {
         let safety = NewCheckpoint::before_restore(restore.to, restore.time);
         let before = match self.create_checkpoint(&safety)? {
             MadeCheckpoint::Made(made) | MadeCheckpoint::Reused(made) => made.id,
+            // It has no name, and the store itself turns none off.
             MadeCheckpoint::NameTaken | MadeCheckpoint::Off => {
-                return Err(StoreError::corrupt("a checkpoint without a name"));
+                return Err(StoreError::io("the checkpoint before a restore was not made"));
             }
         };
         self.change(|conn| checkpoint_space::put_last_restore(conn, restore.to, before))?;

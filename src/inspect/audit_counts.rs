@@ -110,13 +110,43 @@ pub fn client_name(client: SocketAddr) -> String {
     }
 }
 
-/// The time ranges in which tools ran, in seconds.
+/// When tools ran: which rows of the log their calls are, where that is known, and otherwise in
+/// which seconds.
 #[derive(Debug, Default)]
 pub struct ToolWindows {
-    /// Ended calls sorted by start: start, end, the latest end up to this call, and name.
-    ended: Vec<(i64, i64, i64, Vec<u8>)>,
-    /// The first start of each tool's calls that have not ended.
+    /// Ids of rows, of the calls that have them.
+    rows: Windows,
+    /// Seconds, of the other calls that ended.
+    seconds: Windows,
+    /// The first start of each tool's calls that have not ended, in seconds.
     pending: BTreeMap<Vec<u8>, i64>,
+}
+
+/// Ranges of numbers with names.
+#[derive(Debug, Default)]
+struct Windows {
+    /// Sorted by first number: first, last, the greatest last one up to this range, and name.
+    sorted: Vec<(i64, i64, i64, Vec<u8>)>,
+}
+
+impl Windows {
+    fn of(mut ranges: Vec<(i64, i64, Vec<u8>)>) -> Self {
+        ranges.sort_by_key(|(first, ..)| *first);
+        let mut greatest = i64::MIN;
+        let sorted = ranges.into_iter().map(|(first, last, name)| {
+            greatest = greatest.max(last);
+            (first, last, greatest, name)
+        });
+        Self { sorted: sorted.collect() }
+    }
+
+    /// The names of the ranges that have this number.
+    fn at(&self, number: i64) -> impl Iterator<Item = &[u8]> {
+        let begun = self.sorted.partition_point(|(first, ..)| *first <= number);
+        let near = self.sorted[..begun].iter().rev();
+        let near = near.take_while(move |(_, _, greatest, _)| *greatest >= number);
+        near.filter(move |(_, last, ..)| *last >= number).map(|(.., name)| name.as_slice())
+    }
 }
 
 impl ToolWindows {
@@ -129,37 +159,29 @@ impl ToolWindows {
         Ok(Self::of(calls))
     }
 
-    fn of(mut calls: Vec<CallRow>) -> Self {
-        calls.sort_by_key(|call| call.started_at);
-        let mut windows = Self::default();
-        let mut latest = i64::MIN;
+    fn of(calls: Vec<CallRow>) -> Self {
+        let (mut rows, mut seconds) = (Vec::new(), Vec::new());
+        let mut pending: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
         for call in calls {
-            match call.completed_at {
-                Some(end) => {
-                    latest = latest.max(end);
-                    windows.ended.push((call.started_at, end, latest, call.name));
+            match (call.bounds, call.completed_at) {
+                (Some(bounds), _) => {
+                    rows.push((bounds.begin_op.saturating_add(1), bounds.end_op, call.name));
                 }
-                None => {
-                    windows.pending.entry(call.name).or_insert(call.started_at);
+                (None, Some(end)) => seconds.push((call.started_at, end, call.name)),
+                (None, None) => {
+                    let since = pending.entry(call.name).or_insert(call.started_at);
+                    *since = call.started_at.min(*since);
                 }
             }
         }
-        windows
+        Self { rows: Windows::of(rows), seconds: Windows::of(seconds), pending }
     }
 
-    /// The tools that ran in this second. The first and the last second of a call count in full.
-    pub fn at(&self, second: i64) -> BTreeSet<&[u8]> {
+    /// The tools whose calls a row of the log may be of. Of a call without known rows, the first
+    /// and the last second count in full.
+    pub fn at(&self, row: i64, second: i64) -> BTreeSet<&[u8]> {
         let pending = self.pending.iter().filter(|(_, since)| **since <= second);
-        let mut names: BTreeSet<&[u8]> = pending.map(|(name, _)| name.as_slice()).collect();
-        let begun = self.ended.partition_point(|(start, ..)| *start <= second);
-        for (_, end, latest, name) in self.ended[..begun].iter().rev() {
-            if *latest < second {
-                break;
-            }
-            if *end >= second {
-                names.insert(name);
-            }
-        }
-        names
+        let pending = pending.map(|(name, _)| name.as_slice());
+        pending.chain(self.rows.at(row)).chain(self.seconds.at(second)).collect()
     }
 }

@@ -194,3 +194,19 @@ fn a_server_does_not_mind() {
     let found: Vec<_> = calls(dir.path()).iter().map(|call| call["name"].clone()).collect();
     assert_eq!(found, ["t", "sh"]);
 }
+
+/// A change in the second of a call of `tool run` is not the call's.
+#[test]
+fn changes_are_counted_by_the_rows_of_calls() {
+    let dir = place();
+    let program = env!("CARGO_BIN_EXE_acetate");
+    assert!(run(dir.path(), &["mkdir", "s.db", "before"]).status.success());
+    assert!(shell(dir.path(), &format!("{program} mkdir s.db within")).status.success());
+    assert!(run(dir.path(), &["mkdir", "s.db", "after"]).status.success());
+    assert!(run(dir.path(), &["tool", "run", "s.db", "idle", "--", "true"]).status.success());
+    let said = run(dir.path(), &["log", "s.db", "--by", "tool", "--json"]).stdout;
+    let said = String::from_utf8(said).unwrap();
+    let groups: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let counts: Vec<_> = groups.iter().map(|group| (&group["name"], &group["paths"])).collect();
+    assert_eq!(counts, [(&Value::Null, &2.into()), (&"sh".into(), &1.into())], "{said}");
+}

@@ -24,8 +24,8 @@ impl LogGroups {
         Self { grouping, tools, tallies: Tallies::default() }
     }
 
-    /// Counts a change.
-    pub(super) fn add(&mut self, row: &AuditRow) {
+    /// Counts a change, the row of the log with this id.
+    pub(super) fn add(&mut self, id: i64, row: &AuditRow) {
         let tallies = &mut self.tallies;
         match self.grouping {
             Grouping::Path => {
@@ -37,7 +37,7 @@ impl LogGroups {
             Grouping::Client => tallies.add(Some(client_name(row.client).as_bytes()), row),
             Grouping::Export => tallies.add(row.export.as_deref().map(str::as_bytes), row),
             Grouping::Tool => {
-                let names = self.tools.as_ref().map(|tools| tools.at(row.time.secs));
+                let names = self.tools.as_ref().map(|tools| tools.at(id, row.time.secs));
                 let names = names.unwrap_or_default();
                 if names.is_empty() {
                     tallies.add(None, row);

@@ -153,9 +153,10 @@ struct Show {
 
     /// Count the changes of each tool, client or export.
     ///
-    /// A change belongs to the tools that had a call in `tool_calls` running in its second, to
-    /// several where calls overlapped; changes outside all calls are counted together. Clients are
-    /// addresses without their port; 127.0.0.1:0 are commands on this machine.
+    /// A change belongs to the tools in whose calls it was made, to several where calls overlapped;
+    /// changes outside all calls are counted together. Of calls of `acetate tool run` and `acetate
+    /// mcp`, the changes are known; other calls in `tool_calls` have all changes of their seconds.
+    /// Clients are addresses without their port; 127.0.0.1:0 are commands on this machine.
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["follow", "reverse"])]
     #[arg(hide_possible_values = true)]
     by: Option<By>,
@@ -462,7 +463,7 @@ impl LogShown {
         };
         self.any = true;
         if let Some(groups) = &mut self.groups {
-            groups.add(&row);
+            groups.add(id, &row);
             return ControlFlow::Continue(());
         }
         let is_taken_back = self.undone.is_taken_back(id, &row);

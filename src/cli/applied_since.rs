@@ -65,6 +65,23 @@ fn advice(session: &Session, base: Option<&Path>) -> String {
     }
 }
 
+/// What the user can do about changes that were applied to the base since a checkpoint; `None` if
+/// none were, or that is not known.
+pub(super) fn advice_if_applied(
+    opened: &OpenSession,
+    to: &Checkpoint,
+) -> Result<Option<String>, CliError> {
+    let (session, base) = (opened.session(), opened.base_path());
+    if AppliedSince::find(session, base, to)? != AppliedSince::Yes {
+        return Ok(None);
+    }
+    let named = session.path().display();
+    Ok(Some(match last_to_base(session, base).is_some_and(|last| !last.is_undone) {
+        true => format!("`acetate apply --undo {named}` takes the last apply out of the base"),
+        false => "nothing is kept of it for `acetate apply --undo`".to_owned(),
+    }))
+}
+
 /// Refuses to go on across an apply to the base since a checkpoint.
 pub(super) fn check(
     session: &Session,

@@ -82,7 +82,7 @@ fn what_others_changed_since_is_not_lost() {
     let after = tree(&place);
     let refused = place.said(2, "restore SESSION --tool-call 1 --yes --force");
     assert!(
-        refused.contains("tool call 1: a path was changed since by others: /made/in/later\n")
+        refused.contains("tool call 1: a path was changed again after the call: /made/in/later\n")
             && refused.contains(" 1 PATH...` takes back what you name, together with these"),
         "{refused}"
     );
@@ -98,7 +98,7 @@ fn what_others_changed_since_is_not_lost() {
     place.does("chmod SESSION 700 d");
     place.does("mv SESSION up away");
     let refused = place.said(2, "restore SESSION --tool-call 2 --yes");
-    assert!(refused.contains("a path was changed since by others: /up\n"), "{refused}");
+    assert!(refused.contains("a path was changed again after the call: /up\n"), "{refused}");
     place.does("restore SESSION --tool-call 3 --yes");
     assert_eq!(tree(&place), "/ /away /away/one /c /d /d/a /d/b ");
     assert!(place.said(0, "stat SESSION d").contains("0700"));
@@ -107,7 +107,7 @@ fn what_others_changed_since_is_not_lost() {
     call(&place, "$A rm $S -r d");
     place.does("mkdir SESSION d");
     let refused = place.said(2, "restore SESSION --tool-call 4 --yes");
-    assert!(refused.contains("a path was changed since by others: /d\n"), "{refused}");
+    assert!(refused.contains("a path was changed again after the call: /d\n"), "{refused}");
     place.end();
 }
 
@@ -117,7 +117,7 @@ fn a_file_comes_back_without_what_else_was_in_its_directory() {
     call(&place, "$A rm $S d/a");
     place.does("rm SESSION -r d");
     let refused = place.said(2, "restore SESSION --tool-call 1 --yes");
-    assert!(refused.contains("a path was changed since by others: /d\n"), "{refused}");
+    assert!(refused.contains("a path was changed again after the call: /d\n"), "{refused}");
     // A call that removed all of a directory, but for what others had removed before.
     place.does("undo SESSION --yes");
     assert_eq!(tree(&place), "/ /c /d /d/a /d/b ");
@@ -137,7 +137,7 @@ fn all_names_of_a_file_go_back() {
     place.does("ln SESSION d/hard elsewhere");
     let refused = place.said(2, "restore SESSION --tool-call 1 --yes");
     assert!(
-        refused.contains("2 paths were changed since by others: /d/a, /elsewhere"),
+        refused.contains("2 paths were changed again after the call: /d/a, /elsewhere"),
         "{refused}"
     );
     place.does("rm SESSION elsewhere");
@@ -159,7 +159,9 @@ fn attributes_of_a_directory_go_back_alone() {
     place.does("undo SESSION --yes");
     place.does("mkdir SESSION d/later");
     let refused = place.said(2, "restore SESSION --tool-call 1 --yes");
-    assert!(refused.contains("a path was changed since by others: /d/later\n"), "{refused}");
+    let why = "the mode or owner of /d was set by the call, and other things changed in it since: \
+               /d/later\n";
+    assert!(refused.contains(why), "{refused}");
     // Its times follow what changes in it, and do not go back.
     call(&place, "$A touch $S d; $A touch $S /; $A mkdir $S d/two");
     place.does("mkdir SESSION d/last");
@@ -170,6 +172,77 @@ fn attributes_of_a_directory_go_back_alone() {
     place.does("restore SESSION --tool-call 3 --yes");
     assert_eq!(tree(&place), "/ /c /d /d/a /d/b /d/last /d/later /d/made ");
     assert!(!mode("/").contains("0700"));
+    place.end();
+}
+
+#[test]
+fn a_call_of_which_nothing_goes_back_is_told_with_the_reason() {
+    let mut place = Place::new(BASE, false);
+    place.world.change_base();
+    let restore = |call: i64| format!("restore SESSION --tool-call {call} --yes");
+    call(&place, "true");
+    assert_eq!(place.said(1, &restore(1)), "tool call 1 changed nothing\n");
+    place.does("touch SESSION --date 2001-02-03T04:05:06Z d");
+    call(&place, "$A touch $S d");
+    let touched = place.said(0, "stat SESSION d");
+    assert_eq!(
+        place.said(1, &restore(2)),
+        "tool call 2: of what it changed, only the times of directories are left, and a restore \
+         does not take these back: /d\n"
+    );
+    assert_eq!(place.said(0, "stat SESSION d"), touched);
+    call(&place, "$A rm $S c");
+    place.does("apply SESSION --yes");
+    let applied = place.said(1, &format!("{} --force", restore(3)));
+    assert!(
+        applied.starts_with(
+            "tool call 3: nothing of what it changed is left in the session; changes were applied \
+             to the base since\nhint: `acetate apply --undo "
+        ),
+        "{applied}"
+    );
+    place.end();
+}
+
+#[test]
+fn later_calls_that_are_in_the_way_are_named() {
+    let place = Place::new(BASE, false);
+    call(&place, "$A rm $S c; $A mkdir $S one");
+    call(&place, "echo two | $A write $S c");
+    call(&place, "echo three | $A write $S c");
+    let refused = place.said(2, "restore SESSION --tool-call 1 --yes");
+    assert!(
+        refused.contains(
+            "tool call 1: a path was changed again after the call, by tool call 3 (t), tool call 2 \
+             (t): /c\nhint: `acetate restore "
+        ) && refused.contains(" --tool-call 3` takes that call back first; "),
+        "{refused}"
+    );
+    for number in [3, 2] {
+        place.does(&format!("restore SESSION --tool-call {number} --yes"));
+    }
+    place.does("mkdir SESSION one/by-others");
+    call(&place, "$A mkdir $S one/by-four");
+    let refused = place.said(2, "restore SESSION --tool-call 1 --yes");
+    assert!(
+        refused.contains(
+            "2 paths were changed again after the call, among others by tool call 4 (t): \
+             /one/by-four, /one/by-others\n"
+        ) && !refused.contains("takes that call back first"),
+        "{refused}"
+    );
+    place.end();
+}
+
+#[test]
+fn a_path_beside_a_call_is_refused_with_the_way_to_restore_it() {
+    let place = Place::new(BASE, false);
+    call(&place, "$A rm $S c");
+    let refused = place.said(2, "restore SESSION --tool-call 1 d/a --yes");
+    assert!(
+        refused.contains("--tool-call takes back all of the call: leave out `d/a`\nhint: some "),
+        "{refused}"
+    );
     place.end();
 }
 

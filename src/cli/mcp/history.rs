@@ -310,6 +310,9 @@ pub(super) fn restore(changing: &mut ChangingCall<'_>, args: RestoreArgs) -> Res
     let source = &changing.session.source;
     let done = restore_command::without_asking(source, what)?;
     changing.put("restored", done.to.id.0);
+    if let RestoreWhat::ToolCall(call) = what {
+        changing.put("tool_call_taken_back", call);
+    }
     changing.put_before(done.before);
     changing.put("objects", done.objects);
     if let Some(RestorePlan { differences, scope: Some(scope), .. }) = &done.plan {

@@ -53,8 +53,8 @@ const MAX_FURTHER_BACK: usize = 3;
 /// differs, or the answer is no.
 ///
 /// With --tool-call, only what changed while that call of `acetate tool run` or `acetate mcp` ran
-/// is taken back. That is refused if anything else changed the same paths since, or another call
-/// ran at the same time.
+/// is taken back. That is refused if the same paths were changed again after the call, or another
+/// call ran at the same time.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(super) struct Args {
     paths: Vec<OsString>,
 
     /// Take back what this tool call changed (`acetate tool ls` lists them).
-    #[arg(long, value_name = "N", conflicts_with_all = ["checkpoint", "paths"])]
+    #[arg(long, value_name = "N")]
     tool_call: Option<i64>,
 
     #[command(flatten)]
@@ -139,6 +139,15 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 
 /// As [`run`]; `None` if something changed since it was shown.
 fn run_once(args: &Args) -> Result<Option<Ending>, CliError> {
+    if let (Some(call), Some(given)) = (args.tool_call, &args.checkpoint) {
+        // clap would say that it is a checkpoint.
+        let what = format!("--tool-call takes back all of the call: leave out `{given}`");
+        let session = args.source.session.display();
+        return Err(CliError::new(what).with_hint(format_args!(
+            "some paths alone: `acetate restore {session} CHECKPOINT PATH...`; `acetate tool show \
+             {session} {call}` names the checkpoint before the call"
+        )));
+    }
     let opened = open(&args.source)?;
     if let Some(call) = args.tool_call {
         return call::run_once(&args.source, &args.how, opened, call);
@@ -208,7 +217,7 @@ pub(super) fn without_asking(
         let opened = open(source)?;
         let (to, plan) = match what {
             RestoreWhat::ToolCall(id) => {
-                let (to, plan) = call::plan(source, (&opened, false), id)?;
+                let (to, plan) = call::plan_for_agent(source, &opened, id)?;
                 (to, Some(plan))
             }
             RestoreWhat::Checkpoint(checkpoint, paths) => {

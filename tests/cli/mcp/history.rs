@@ -82,13 +82,18 @@ fn an_agent_takes_one_call_back() {
         agent.call("write_file", json!({"path": "one/in", "content": "x"}));
         let back = agent.call("restore", json!({"tool_call": two["tool_call"]}));
         assert_eq!(changed(&back), ["modified /src/a"]);
-        assert_eq!(back["tool_call"], 4);
+        assert_eq!((&back["tool_call"], &back["tool_call_taken_back"]), (&json!(4), &json!(2)));
         assert_eq!(agent.texts("read_file", json!({"path": "src/a"})), ["one\n"]);
         assert_eq!(agent.texts("read_file", json!({"path": "one/in"})), ["x"]);
         let told = agent.fails("restore", json!({"tool_call": 1}));
-        assert!(told.starts_with("tool call 1: a path was changed since by others: /one/in"));
-        let again = agent.call("restore", json!({"tool_call": 2}));
-        assert_eq!((&again["checkpoint"], &again["objects"]), (&json!(null), &json!(0)));
+        assert_eq!(
+            told,
+            "tool call 1: a path was changed again after the call, by tool call 3 (write_file): \
+             /one/in\nhint: `tool_call: 3` takes that call back first; `checkpoint: 1, paths: \
+             [...]` takes back what you name, together with these changes"
+        );
+        let again = agent.fails("restore", json!({"tool_call": 2}));
+        assert_eq!(again, "tool call 2: nothing of what it changed is left");
         // The restore is a call, too.
         agent.call("restore", json!({"tool_call": 4}));
         assert_eq!(agent.texts("read_file", json!({"path": "src/a"})), ["two\n"]);

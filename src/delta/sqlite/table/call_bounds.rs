@@ -42,6 +42,16 @@ pub struct CallBegin {
 }
 
 impl CallBounds {
+    /// Whether nothing changed while the call ran.
+    pub fn is_empty(&self) -> bool {
+        self.begin_op >= self.end_op
+    }
+
+    /// Whether the row of the log with this id is in the call.
+    pub fn has(&self, row: i64) -> bool {
+        self.begin_op < row && row <= self.end_op
+    }
+
     /// Whether a row of the log is in both calls.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.begin_op.max(other.begin_op) < self.end_op.min(other.end_op)
@@ -57,8 +67,9 @@ pub fn last_op(conn: &Connection) -> Result<i64> {
     Ok(conn.prepare_cached(last)?.query_row([], |row| row.get(0))?)
 }
 
-/// Stores the bounds of a call that has just ended, in the caller's transaction.
-pub fn put(conn: &Connection, call: i64, begin: CallBegin) -> Result<()> {
+/// Stores the bounds of a call that ends now, in the caller's transaction: its last row is that of
+/// the log.
+pub fn put_ended(conn: &Connection, call: i64, begin: CallBegin) -> Result<()> {
     conn.execute_batch(TABLE)?;
     let made = begin.checkpoint.map(|id| checkpoint::get(conn, id)).transpose()?.flatten();
     // The call begins at its checkpoint, which a restore of the call goes back to.
@@ -81,7 +92,8 @@ pub fn is_used(conn: &Connection) -> Result<bool> {
 pub const COLUMNS: &str =
     "acetate_tool_call.begin_op, acetate_tool_call.end_op, acetate_tool_call.checkpoint";
 
-/// Reads [`COLUMNS`], from column `at` on.
+/// Reads [`COLUMNS`], from column `at` on. `None` if the call has no row in the table, or one that
+/// is no range: it begins below 0, or ends before it begins.
 pub fn read(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<CallBounds>> {
     let numbers = (value::optional_int(row, at)?, value::optional_int(row, at + 1)?);
     let (Some(begin_op), Some(end_op)) = numbers else { return Ok(None) };

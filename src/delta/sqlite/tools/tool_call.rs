@@ -179,7 +179,7 @@ impl AgentTables {
         let id = transaction.prepare(&sql)?.insert(&values[..])?;
         if let Some(begin) = call.begin {
             // In this transaction nothing else is written, so the last row is the call's end.
-            call_bounds::put(&transaction, id, begin)?;
+            call_bounds::put_ended(&transaction, id, begin)?;
         }
         transaction.commit()?;
         Ok(id)

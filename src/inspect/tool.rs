@@ -8,7 +8,7 @@ use super::json;
 use super::opened::open_session;
 use crate::delta::sqlite::{
     AgentAccess, AgentTables, AuditFilter, AuditReader, CallBegin, CallFilter, CallRow, CallStats,
-    InvalidRow, NewCall, Order, ToolCall,
+    InvalidRow, NewCall, Order, ToolCall, UndoneRows,
 };
 use crate::delta::{AuditRow, StoreError};
 
@@ -100,7 +100,9 @@ impl ToolCalls {
             (Some(audit), Some(from), Some(to)) => audit.times(from, to),
             _ => Ok(Vec::new()),
         };
-        Ok(ToolChanges { path, audit, times: times.map_err(|error| self.failed(error))? })
+        let undone = audit.as_ref().map(AuditReader::undone_rows).transpose();
+        let undone = undone.map_err(|error| self.failed(error))?.unwrap_or_default();
+        Ok(ToolChanges { path, audit, undone, times: times.map_err(|error| self.failed(error))? })
     }
 
     fn failed(&self, source: StoreError) -> InspectError {
@@ -108,14 +110,24 @@ impl ToolCalls {
     }
 }
 
-/// A row of the audit log with its id, or the reason why it cannot be decoded.
-pub type ToolChange = (i64, std::result::Result<AuditRow, InvalidRow>);
+/// A row of the audit log.
+#[derive(Debug)]
+pub struct ToolChange {
+    /// The row's number.
+    pub id: i64,
+    /// The row, or the reason why it cannot be decoded.
+    pub row: std::result::Result<AuditRow, InvalidRow>,
+    /// Whether restores took its change back.
+    pub is_taken_back: bool,
+}
 
 /// The rows of the audit log in a range of time.
 pub struct ToolChanges {
     path: PathBuf,
     /// `None` if acetate never served the session: it has no audit log then.
     audit: Option<AuditReader>,
+    /// Which rows restores took back.
+    undone: UndoneRows,
     /// Second and id of each row, sorted, for calls without bounds: the table itself has no index
     /// by time.
     times: Vec<(i64, i64)>,
@@ -151,7 +163,11 @@ impl ToolChanges {
             let page = audit.page(&AuditFilter::default(), Order::OldestFirst, ids, &|_| true);
             let page =
                 page.map_err(|source| InspectError::Store { session: self.path.clone(), source })?;
-            rows.extend(page.rows);
+            rows.extend(page.rows.into_iter().map(|(id, row)| {
+                let is_taken_back =
+                    row.as_ref().is_ok_and(|row| self.undone.is_taken_back(id, row));
+                ToolChange { id, row, is_taken_back }
+            }));
             rest = page.rest;
         }
         Ok(())

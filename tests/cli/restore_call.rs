@@ -68,6 +68,17 @@ fn what_changed_during_a_call_goes_back_and_the_rest_stays() {
         assert_eq!(tree(&place), after);
         place.does("restore SESSION --tool-call 1 --yes");
         assert_eq!(tree(&place), back);
+        let listed = place.said(0, "tool ls SESSION --changes");
+        let (first, second) = listed.split_once("\n2 ").unwrap();
+        // `tmp` was gone before the restore.
+        let is_marked = |line: &str| line.ends_with("  (taken back)") || line.contains("  /tmp");
+        assert!(first.lines().skip(1).all(is_marked), "{first}");
+        assert!(!second.contains("(taken back)"), "{second}");
+        let shown = place.said(0, "tool show SESSION 1");
+        assert_eq!(shown.matches("  (taken back)\n").count(), first.lines().count() - 3);
+        let json = place.said(0, "tool show SESSION 1 --json");
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["changes"][0]["is_taken_back"], true);
         place.does("restore SESSION --tool-call 2 --yes");
         assert_eq!(tree(&place), "/ /before /c /d /d/a /d/b ");
         place.end();

@@ -253,7 +253,7 @@ fn changes_belong_to_the_calls_in_whose_time_they_were() {
     let changes = calls.changes(&rows).unwrap();
     let during = |changes: &ToolChanges, row: &CallRow| -> Vec<AuditRow> {
         let rows = changes.during(row).unwrap();
-        rows.into_iter().map(|(_, row)| row.unwrap()).collect()
+        rows.into_iter().map(|change| change.row.unwrap()).collect()
     };
     let paths = |row: &CallRow| {
         let changes = during(&changes, row);
@@ -288,8 +288,8 @@ fn changes_belong_to_the_calls_in_whose_time_they_were() {
         .unwrap();
     let many = CallRow { started_at: 5, completed_at: Some(5), ..odd };
     let found = calls.changes(std::slice::from_ref(&many)).unwrap().during(&many).unwrap();
-    assert_eq!(found.iter().filter(|(_, row)| row.is_ok()).count(), 2499);
-    assert_eq!(found[8].1, Err(InvalidRow { column: "procedure" }));
+    assert_eq!(found.iter().filter(|change| change.row.is_ok()).count(), 2499);
+    assert_eq!(found[8].row, Err(InvalidRow { column: "procedure" }));
 }
 
 /// The last row of the log may be that of a WRITE which another continues: it is still in one call.
@@ -311,7 +311,7 @@ fn each_change_is_in_one_call() {
     let changes = calls.changes(&rows).unwrap();
     let extents = |row: &CallRow| -> Vec<_> {
         let rows = changes.during(row).unwrap().into_iter();
-        rows.map(|(_, row)| row.unwrap()).map(|row| (row.offset, row.length)).collect()
+        rows.map(|change| change.row.unwrap()).map(|row| (row.offset, row.length)).collect()
     };
     for (row, offset) in rows.iter().zip([0, 2, 4]) {
         assert_eq!(extents(row), [(Some(offset), Some(2))]);

@@ -29,9 +29,10 @@ pub(super) fn line(call: &CallRow, width: usize) -> String {
 
 /// The lines of changes; a row that cannot be decoded is reported.
 pub(super) fn change_lines(changes: &[ToolChange]) -> impl Iterator<Item = String> {
-    changes.iter().map(|(id, row)| match row {
-        Ok(row) => log::line(row, false),
+    changes.iter().map(|change| match &change.row {
+        Ok(row) => log::line(row, change.is_taken_back),
         Err(InvalidRow { column }) => {
+            let id = change.id;
             format!("row {id} of acetate_op: its {column} cannot be read")
         }
     })
@@ -63,12 +64,12 @@ pub(super) fn json(call: &ToolCall, changes: Option<&[ToolChange]>) -> Map<Strin
     object
 }
 
-fn change_json((id, row): &ToolChange) -> Map<String, Value> {
-    match row {
-        Ok(row) => log::json(*id, row, false),
+fn change_json(change: &ToolChange) -> Map<String, Value> {
+    match &change.row {
+        Ok(row) => log::json(change.id, row, change.is_taken_back),
         Err(InvalidRow { column }) => {
             let mut object = text::json("odd_change");
-            object.insert("id".to_owned(), (*id).into());
+            object.insert("id".to_owned(), change.id.into());
             object.insert("column".to_owned(), (*column).into());
             object
         }

@@ -92,7 +92,7 @@ impl Overlay {
             match txn.create_checkpoint(&safety)? {
                 MadeCheckpoint::Made(made) | MadeCheckpoint::Reused(made) => Ok(Some(made.id)),
                 MadeCheckpoint::NameTaken | MadeCheckpoint::Off => {
-                    Err(StoreError::corrupt("a safety checkpoint was not made"))
+                    Err(StoreError::io("the checkpoint before the change was not made"))
                 }
             }
         });

@@ -166,7 +166,8 @@ fn changing_tools() -> Vec<McpTool> {
             "restore",
             "Make the whole tree, or some paths, that of a checkpoint: takes back what anybody \
              changed since, and brings back what was removed. What goes along with the paths is \
-             listed. The tree before gets a checkpoint, to go back to.",
+             listed. With `tool_call`, takes back only what changed during that call. The tree \
+             before gets a checkpoint, to go back to.",
             history::restore,
         ),
         changes("kv_set", "Set a key of the session's key-value store.", keys::kv_set),

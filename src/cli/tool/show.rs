@@ -14,7 +14,7 @@ use crate::inspect::tool::{ToolCalls, ToolChange};
 ///
 /// The changes are exact for a call of `acetate tool run` or `acetate mcp`. Of another, only the
 /// time is known, in whole seconds: what else changed in the first and the last one shows too.
-/// Exits with 1 if there is no such call.
+/// What a restore took back ends with `(taken back)`. Exits with 1 if there is no such call.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session file.

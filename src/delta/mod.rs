@@ -412,13 +412,9 @@ pub trait WriteTxn: ReadTxn {
     /// with `None`, that they no longer do. A checkpoint at which they were pending may show them.
     fn put_copied(&mut self, file: Option<Ino>) -> Result<()>;
 
-    /// The content, if more than `most` bytes of it are still to be saved for the newest checkpoint
-    /// before it goes.
-    fn unsaved_content(
-        &mut self,
-        content: UnsavedContent,
-        most: u64,
-    ) -> Result<Option<UnsavedContent>>;
+    /// Whether more than `most` bytes of the content are still to be saved for the newest
+    /// checkpoint before it goes.
+    fn has_unsaved(&mut self, content: UnsavedContent, most: u64) -> Result<bool>;
 
     /// Saves some of the content that is still to be saved for the newest checkpoint: about `most`
     /// bytes, at least a chunk. Returns what is left of it. A checkpoint does not lose what is

@@ -4,7 +4,7 @@
 //! What is saved early is what the change would save (invariant K1). So if the change is not made
 //! after all, some content is saved that need not be, and nothing else.
 
-use crate::delta::{InodeRow, StoreError, UnsavedContent, WriteTxn};
+use crate::delta::{InodeRow, UnsavedContent, WriteTxn};
 use crate::worker::{Cost, OpResult};
 
 use super::Overlay;
@@ -23,8 +23,11 @@ pub(super) fn require_saved(edit: &mut Edit<'_>, row: &InodeRow, kept: u64) -> R
     }
     let first = kept.div_ceil(edit.txn.chunk_bytes());
     let content = UnsavedContent { ino: row.ino, first };
-    edit.unsaved = edit.txn.unsaved_content(content, SAVED_AT_ONCE_BYTES)?;
-    if edit.unsaved.is_some() { Err(OpError::Unsaved) } else { Ok(()) }
+    if edit.txn.has_unsaved(content, SAVED_AT_ONCE_BYTES)? {
+        edit.unsaved = Some(content);
+        return Err(OpError::Unsaved);
+    }
+    Ok(())
 }
 
 impl Overlay {
@@ -42,7 +45,7 @@ impl Overlay {
                 Ok(saved) => match saved.value {
                     Ok(rest) => left = rest,
                     Err(error) => {
-                        note_failure(&error);
+                        tracing::debug!(%error, "content is not saved before it goes");
                         return false;
                     }
                 },
@@ -52,8 +55,4 @@ impl Overlay {
         }
         true
     }
-}
-
-fn note_failure(error: &StoreError) {
-    tracing::debug!(%error, "content is not saved before the change that takes it away");
 }

@@ -40,6 +40,11 @@ fn assert_kept(world: &World, at: &Checkpoint) {
     assert!(found.is_some_and(|found| found == content()), "at checkpoint {}", at.id);
 }
 
+async fn remove(world: &World, name: &str) {
+    let root = world.overlay.root();
+    world.overlay.remove(&world.caller, &root, name.as_bytes()).await.result.unwrap();
+}
+
 /// Makes other changes, one after the other, until `change` ends; returns how many there were.
 /// `third` runs after the third of them.
 fn changes_beside(world: &World, change: impl Future<Output = ()>, third: impl AsyncFn()) -> u32 {
@@ -68,10 +73,7 @@ fn changes_beside(world: &World, change: impl Future<Output = ()>, third: impl A
 #[test]
 fn other_changes_come_between_the_pieces_of_a_removed_file() {
     let (mut world, at) = world();
-    let root = world.overlay.root();
-    let remove = async {
-        world.overlay.remove(&world.caller, &root, b"much").await.result.unwrap();
-    };
+    let remove = remove(&world, "much");
     let others = changes_beside(&world, remove, async || {});
     assert!(others >= BETWEEN, "{others} changes in between");
     assert!(!world.exists("much"));
@@ -116,10 +118,7 @@ fn a_file_that_another_replaces_is_saved_in_pieces() {
 #[test]
 fn a_checkpoint_that_is_made_in_between_has_the_content_too() {
     let (mut world, at) = world();
-    let root = world.overlay.root();
-    let remove = async {
-        world.overlay.remove(&world.caller, &root, b"much").await.result.unwrap();
-    };
+    let remove = remove(&world, "much");
     let made = std::cell::RefCell::new(None);
     let make = async || {
         let new = NewCheckpoint { reuses: false, ..NewCheckpoint::before("between".to_owned()) };
@@ -141,10 +140,7 @@ fn a_newer_file_is_removed_at_once() {
     let (mut world, _) = world();
     world.put("newer", "");
     world.write("newer", 0, &content()).unwrap();
-    let root = world.overlay.root();
-    let remove = async {
-        world.overlay.remove(&world.caller, &root, b"newer").await.result.unwrap();
-    };
+    let remove = remove(&world, "newer");
     let others = changes_beside(&world, remove, async || {});
     assert!(others < BETWEEN, "{others} changes in between");
     assert_eq!(world.sql_value::<i64>("SELECT count(*) FROM acetate_old_fs_data"), 0);

@@ -369,7 +369,7 @@ changes! {
     remove_checkpoint(id: CheckpointId) -> bool;
     keep_checkpoint(id: CheckpointId) -> bool;
     is_changed_since(seen: i64) -> bool;
-    unsaved_content(content: UnsavedContent, most: u64) -> Option<UnsavedContent>;
+    has_unsaved(content: UnsavedContent, most: u64) -> bool;
     save_content(content: UnsavedContent, most: usize) -> Option<UnsavedContent>;
     free_removed(most: u32) -> bool;
     put_copied(file: Option<Ino>) -> ();

@@ -304,7 +304,7 @@ impl WriteTxn for Rows {
         unimplemented!()
     }
 
-    fn unsaved_content(&mut self, _: UnsavedContent, _: u64) -> Result<Option<UnsavedContent>> {
+    fn has_unsaved(&mut self, _: UnsavedContent, _: u64) -> Result<bool> {
         unimplemented!()
     }
 

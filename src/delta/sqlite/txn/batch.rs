@@ -424,14 +424,9 @@ impl WriteTxn for OpenBatch {
         })
     }
 
-    fn unsaved_content(
-        &mut self,
-        content: UnsavedContent,
-        most: u64,
-    ) -> Result<Option<UnsavedContent>> {
-        let has_more = self.has_checkpoint()?
-            && old_content::has_more_unsaved(&self.conn, content, most / self.chunk_bytes)?;
-        Ok(has_more.then_some(content))
+    fn has_unsaved(&mut self, content: UnsavedContent, most: u64) -> Result<bool> {
+        let chunks = most / self.chunk_bytes;
+        Ok(self.has_checkpoint()? && old_content::has_more_unsaved(&self.conn, content, chunks)?)
     }
 
     fn save_content(

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::control::{
-    About, ControlPeer, ExportsUsage, Listener, Refusal, Registered, StopListener,
+    About, ConnectionCount, ControlPeer, ExportsUsage, Listener, Refusal, Registered, StopListener,
 };
 use crate::overlay::Overlay;
 use crate::server::Peers;
@@ -25,6 +25,7 @@ pub(super) struct Control {
     /// Dropping the sender stops the listener.
     stop: Option<watch::Sender<()>>,
     listening: Option<JoinHandle<()>>,
+    connections: Option<ConnectionCount>,
     _registered: Option<Registered>,
 }
 
@@ -63,8 +64,8 @@ impl Control {
             }),
         };
         let (stop, stopped) = StopListener::new();
-        let listening = match Listener::bind(session) {
-            Ok(listener) => Some(tokio::spawn(listener.serve(Arc::clone(overlay), about, stopped))),
+        let bound = match Listener::bind(session) {
+            Ok(listener) => Some(listener),
             Err(error) => {
                 tracing::warn!(
                     session = %session.display(),
@@ -74,15 +75,25 @@ impl Control {
                 None
             }
         };
+        let connections = bound.as_ref().map(Listener::connections);
+        let serve = |listener: Listener| {
+            tokio::spawn(listener.serve(Arc::clone(overlay), about, stopped))
+        };
+        let listening = bound.map(serve);
         let registered = Registered::enter(session);
         if let Err(error) = &registered {
             tracing::debug!(%error, "`acetate sessions` will not show this server");
         }
-        Self { stop: Some(stop), listening, _registered: registered.ok() }
+        Self { stop: Some(stop), listening, connections, _registered: registered.ok() }
     }
 }
 
 impl Control {
+    /// Whether a command is connected.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.connections.as_ref().is_some_and(|connections| connections.get() > 0)
+    }
+
     /// Stops accepting requests.
     pub(super) fn stop(&mut self) {
         self.stop = None;

@@ -278,6 +278,13 @@ impl From<WorkspaceError> for CliError {
                 "an open session keeps its base, what it hides, and whether anybody changes it, \
                  for all its mounts: to change that, stop the server and start it again",
             ),
+            WorkspaceError::Replaced { .. } => Self::new(&error).with_hint(
+                "if the new file is the right one, let the server read its exports again (SIGHUP): \
+                 file handles of the old one are stale then",
+            ),
+            WorkspaceError::TooManyOpen { .. } => {
+                Self::new(&error).with_hint("raise max_open in the exports file")
+            }
             WorkspaceError::Store { .. }
             | WorkspaceError::Close { .. }
             | WorkspaceError::Memory(_)

@@ -125,7 +125,7 @@ fn expected_age(key: &str) -> String {
 }
 
 /// The seconds of an age without months and years. A day has 24 hours.
-fn secs(text: &str) -> Option<u64> {
+pub(super) fn secs(text: &str) -> Option<u64> {
     let span: Span = text.trim().parse().ok()?;
     let secs = span.total((Unit::Second, SpanRelativeTo::days_are_24_hours())).ok()?;
     (secs >= 0.0).then_some(secs as u64)

@@ -9,7 +9,19 @@ pub const MAX_FILE_BYTES: u64 = 4 << 20;
 pub const MAX_TOKENS_BYTES: u64 = 1 << 20;
 
 /// Exports per file.
-pub const MAX_EXPORTS: usize = 1024;
+pub const MAX_EXPORTS: usize = 16_384;
+
+/// The default of `max_open`: sessions that may be open at once.
+pub const DEFAULT_MAX_OPEN: usize = 2048;
+
+/// Largest `max_open`.
+pub const MAX_MAX_OPEN: u64 = 65_536;
+
+/// The default of `idle_close`: time without calls after which an export is closed.
+pub const DEFAULT_IDLE_CLOSE: Duration = Duration::from_secs(60);
+
+/// Longest `idle_close`.
+pub const MAX_IDLE_CLOSE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Mounts per export.
 pub const MAX_MOUNTS: usize = 64;

@@ -13,6 +13,7 @@ mod keep_checkpoints;
 pub mod limits;
 mod model;
 mod mounts;
+mod open_bounds;
 mod options;
 mod path;
 mod quota;
@@ -63,7 +64,10 @@ pub fn read(file: &Path, missing: Missing) -> Result<Config> {
         std::path::absolute(file).map_err(|error| ConfigError::of_file(file, words(&error)))?;
     let folder = absolute.parent().map(Path::to_owned).unwrap_or_else(|| PathBuf::from("/"));
     let source = SourceText { file, folder, text: &text };
-    let mut all = exports::check(&source, &source.parse()?)?;
+    let parsed = source.parse()?;
+    let max_open = open_bounds::check_max_open(&source, parsed.max_open.as_ref())?;
+    let idle_close = open_bounds::check_idle_close(&source, parsed.idle_close.as_ref())?;
+    let mut all = exports::check(&source, &parsed)?;
     let secret = all.iter().filter(|export| export.is_secret);
     let names: Vec<&str> = secret.map(|export| export.name.as_str()).collect();
     if !names.is_empty() {
@@ -74,7 +78,7 @@ pub fn read(file: &Path, missing: Missing) -> Result<Config> {
         exports::put_tokens(&mut all, &tokens);
         exports::unique(&source, &all, "path", |export| Some(export.path.as_ref()?.to_string()))?;
     }
-    Ok(Config { exports: all })
+    Ok(Config { exports: all, max_open, idle_close })
 }
 
 /// The text of the file, at most [`MAX_FILE_BYTES`].

@@ -19,6 +19,10 @@ use crate::pattern::{Pattern, PatternSet};
 pub struct Config {
     /// The exports, in the file's order; at least one.
     pub exports: Vec<ExportConfig>,
+    /// Sessions that may be open at once.
+    pub max_open: usize,
+    /// Time without calls after which an export is closed.
+    pub idle_close: Duration,
 }
 
 /// One `[[export]]`.

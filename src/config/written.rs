@@ -12,6 +12,8 @@ use super::error::{ConfigError, Position, Result};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileToml {
+    pub max_open: Option<Spanned<u64>>,
+    pub idle_close: Option<Spanned<Value>>,
     #[serde(default)]
     pub export: Vec<Spanned<ExportToml>>,
 }

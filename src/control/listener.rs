@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::net::{UnixListener, UnixStream};
@@ -70,6 +70,20 @@ pub struct Listener {
     file: (u64, u64),
     /// The only uid besides root that may connect.
     owner: u32,
+    /// Referred to by each connection.
+    users: Arc<()>,
+}
+
+/// Counts the connections of a [`Listener`].
+#[derive(Debug, Clone)]
+pub struct ConnectionCount(Weak<()>);
+
+impl ConnectionCount {
+    /// The number of connections now.
+    pub fn get(&self) -> usize {
+        // One reference is the listener's.
+        self.0.strong_count().saturating_sub(1)
+    }
 }
 
 impl Listener {
@@ -89,7 +103,13 @@ impl Listener {
         let made = fs::symlink_metadata(&path)?;
         // Not the owner of the socket's path: another user may have put a file there.
         let owner = rustix::process::geteuid().as_raw();
-        Ok(Self { socket, path, file: (made.dev(), made.ino()), owner })
+        let file = (made.dev(), made.ino());
+        Ok(Self { socket, path, file, owner, users: Arc::default() })
+    }
+
+    /// Counts its connections.
+    pub fn connections(&self) -> ConnectionCount {
+        ConnectionCount(Arc::downgrade(&self.users))
     }
 
     /// Serves connections until it is stopped. A stop interrupts requests between two changes, and
@@ -104,8 +124,9 @@ impl Listener {
             while open.try_join_next().is_some() {}
             let (overlay, about, owner) = (Arc::clone(&overlay), Arc::clone(&about), self.owner);
             let (alone, stop) = (Arc::clone(&alone), stop.clone());
+            let user = Arc::clone(&self.users);
             open.spawn(async move {
-                let _place = place;
+                let (_place, _user) = (place, user);
                 if let Err(error) =
                     serve_connection(stream, &overlay, &about, owner, &alone, stop).await
                 {

@@ -32,7 +32,9 @@ pub use checkpoint_text::{CheckpointText, RestoreAnswer, RestorePathsText};
 pub use client::{ConnectError, ControlConnection, ControlError};
 pub use content::{ContentPart, ContentSource, Nothing, Reading};
 pub use copy_to_drop::{CopyToDrop, SeenBase};
-pub use listener::{About, CheckMerge, Listener, MergeCheck, RestoreCheck, StopListener};
+pub use listener::{
+    About, CheckMerge, ConnectionCount, Listener, MergeCheck, RestoreCheck, StopListener,
+};
 pub use perform::perform;
 pub use refusal::{Refusal, RefusalAdvice};
 pub use registry::{Registered, RegistryEntry, entries};

@@ -10,6 +10,7 @@ use crate::validation::NotAccepted;
 use crate::vfs::FsError;
 
 use super::Exports;
+use super::entry::{ExportIdentity, OpenPurpose};
 use super::tree::Export;
 
 /// A mount with guards that shows a session.
@@ -22,13 +23,19 @@ pub struct GuardedView {
 }
 
 impl Exports {
-    /// The mounts with guards that show the session of an overlay.
+    /// The mounts with guards that show the session of an overlay. Opens the exports that show it
+    /// and are closed.
     ///
     /// # Errors
-    /// The root of a mount cannot be found.
+    /// An export cannot be opened, or the root of a mount cannot be found.
     pub async fn guarded_views(&self, session: &Overlay) -> Result<Vec<GuardedView>, FsError> {
         let mut views = Vec::new();
-        for export in self.all() {
+        for entry in self.all() {
+            let mounts = entry.identity().map(ExportIdentity::mounts).unwrap_or_default();
+            if !mounts.iter().any(|mount| mount.session_fsid == session.fsid()) {
+                continue;
+            }
+            let export = entry.open(OpenPurpose::Call).await?;
             for (mount, found) in export.mounts().iter().enumerate() {
                 if found.overlay.drafts.is_some() && found.overlay.is_of_same_session(session) {
                     let root = found.overlay.root_path().await?.as_bytes().to_vec();

@@ -11,24 +11,24 @@ use crate::vfs::FsError;
 
 impl Handles<MountedObject> for Exports {
     fn encode_in(&self, memory: &mut BytesMut, object: &MountedObject) -> FileHandle {
-        object.mount().codec().encode_in(memory, &object.at)
+        object.identity().codec.encode_in(memory, &object.at)
     }
 
     /// [`FsError::Stale`] for a handle of an unknown tag, [`FsError::BadHandle`] for a wrong MAC;
     /// [`FsError::TryLater`] instead while any export cannot be served: the handle may be its.
     fn decode(&self, handle: &FileHandle) -> Result<MountedObject, FsError> {
         let tag = HandleCodec::export_of(handle).ok_or(FsError::BadHandle)?;
-        let table = self.table();
+        let table = self.table.read();
         let unknown = |error| match table.unavailable.is_empty() {
             true => Err(error),
             false => Err(FsError::TryLater),
         };
         let Some(tagged) = table.by_tag.get(&tag) else { return unknown(FsError::Stale) };
-        for (export, index) in tagged {
-            if let Some(mount) = export.mounts().get(*index)
-                && let Ok(at) = mount.codec().decode(handle)
+        for (entry, index) in tagged {
+            if let Some(mount) = entry.identity().and_then(|known| known.mounts().get(*index))
+                && let Ok(at) = mount.codec.decode(handle)
             {
-                return Ok(MountedObject::new(export, *index, at));
+                return Ok(MountedObject::new(entry, *index, at));
             }
         }
         unknown(FsError::BadHandle)

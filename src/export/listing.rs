@@ -5,16 +5,17 @@
 
 use bytes::Bytes;
 
-use super::tree::MountedObject;
+use super::object::{MountedObject, OpenObject};
+use super::service::Entered;
 use crate::overlay::FIRST_NAME_COOKIE;
-use crate::vfs::{Attr, Caller, Cookie, Entry, Locator, Vfs};
+use crate::vfs::{Attr, Cookie, Entry, Locator, Vfs};
 
 /// The cookie of `..`.
 const DOT_DOT: u64 = 2;
 
 /// Translates the entries of a mount's directory into entries of the export.
 pub(super) struct Lister<F> {
-    dir: MountedObject,
+    dir: OpenObject,
     /// The `..` entry of a mount's root.
     above: Option<(MountedObject, Attr)>,
     /// Mount points that are not listed yet, in reverse order.
@@ -27,33 +28,32 @@ pub(super) struct Lister<F> {
 impl<F: FnMut(&Entry<MountedObject>) -> bool> Lister<F> {
     /// Begins a page after `cookie`.
     pub(super) async fn begin(
-        caller: &Caller,
-        dir: &MountedObject,
+        entered: &Entered<'_>,
         cookie: Cookie,
         with_attrs: bool,
         take: F,
     ) -> Self {
+        let (caller, dir) = (&entered.caller, &entered.object);
         let mut above = None;
         if let Some(place) = dir.above_mount()
-            && let Ok(attr) = place.mount().overlay.getattr(caller, &place.at).await
+            && let Ok(attr) = place.mount().overlay.getattr(caller, place.at()).await
         {
-            let attr = place.show(attr);
-            above = Some((place, attr));
+            above = Some((place.object(), place.show(attr)));
         }
         let mut mounted = Vec::new();
-        let points = dir.mount().points_in(&dir.at);
+        let points = dir.mount().points_in(dir.at());
         for (point, at) in points.iter().zip(DOT_DOT + 1..FIRST_NAME_COOKIE) {
-            let root = dir.export().root_of(point.mount);
+            let root = dir.root_of(point.mount);
             let attr = match with_attrs {
-                true => root.mount().overlay.getattr(caller, &root.at).await.ok(),
+                true => root.mount().overlay.getattr(caller, root.at()).await.ok(),
                 false => None,
             };
             if at > cookie.0 {
                 mounted.push(Entry {
                     name: point.name.to_bytes(),
-                    fileid: root.show_id(root.at.fileid()),
+                    fileid: root.show_id(root.at().fileid()),
                     cookie: Cookie(at),
-                    object: attr.map(|attr| (root.clone(), root.show(attr))),
+                    object: attr.map(|attr| (root.object(), root.show(attr))),
                 });
             }
         }

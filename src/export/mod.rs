@@ -2,6 +2,7 @@
 //!
 //! [`Exports`] is a [`Vfs`](crate::vfs::Vfs) over the overlays of all served sessions. Each call
 //! passes through, in this order:
+//! - `entry`: finds the export, and opens it if it is closed
 //! - `credentials`: checks the caller's address, port and flavor, and squashes its ids
 //! - `tree`: finds the object's mount, and crosses mount points
 //! - `validating_overlay`: drafts, if the file is guarded
@@ -11,11 +12,13 @@
 //! A handle is a capability: its MAC is bound to one export and mount, and no other accepts it.
 
 mod credentials;
+mod entry;
 mod guard_checks;
 mod guarding;
 mod handles;
 mod listing;
 mod numbers;
+mod object;
 mod service;
 mod tree;
 mod validating_overlay;
@@ -28,22 +31,24 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 
 pub use credentials::{Admission, Refused, Squash};
+pub use entry::{ExportEntry, ExportIdentity, MountKeys, OpenExport, OpenFuture, OpenPurpose};
 pub use guard_checks::GuardedView;
 pub use guarding::Guarding;
-pub use tree::{AssemblyError, Export, ExportParts, MountParts, MountedObject};
+pub use object::MountedObject;
+pub use tree::{AssemblyError, Export, ExportParts, MountParts};
 
 /// All exports of a server. Clones share the table.
 #[derive(Clone, Default)]
 pub struct Exports {
-    table: Arc<RwLock<Arc<ExportTable>>>,
+    table: Arc<RwLock<ExportTable>>,
 }
 
-/// A snapshot of the exports.
+/// The exports by their paths and by the tags of their handles.
 #[derive(Default)]
 struct ExportTable {
-    by_path: HashMap<Bytes, Arc<Export>>,
+    by_path: HashMap<Bytes, Arc<ExportEntry>>,
     /// Candidates for a handle's tag: the export, and the index of the mount in it.
-    by_tag: HashMap<u16, Vec<(Arc<Export>, usize)>>,
+    by_tag: HashMap<u16, Vec<(Arc<ExportEntry>, usize)>>,
     unavailable: HashMap<Bytes, Unavailable>,
 }
 
@@ -58,31 +63,71 @@ pub struct Unavailable {
     pub admission: Admission,
 }
 
-impl Exports {
-    /// Replaces all exports. Handles of exports that stay remain valid; handles of removed exports
-    /// become stale.
-    pub fn replace(&self, exports: Vec<Arc<Export>>) {
-        self.replace_with(exports, Vec::new());
+impl ExportTable {
+    /// Adds the tags of an export whose identity is known; those that are there already are kept.
+    fn index(&mut self, entry: &Arc<ExportEntry>) {
+        let mounts = entry.identity().map(ExportIdentity::mounts).unwrap_or_default();
+        for (index, mount) in mounts.iter().enumerate() {
+            let tagged = self.by_tag.entry(mount.tag).or_default();
+            let is_there = |it: &(Arc<ExportEntry>, usize)| it.1 == index && Arc::ptr_eq(&it.0, entry);
+            if !tagged.iter().any(is_there) {
+                tagged.push((Arc::clone(entry), index));
+            }
+        }
     }
 
-    /// As [`Self::replace`], with exports that cannot be served. Mounting one of these fails with a
-    /// server fault. An unknown handle may belong to one of them, so the client is told to retry.
-    pub fn replace_with(&self, exports: Vec<Arc<Export>>, unavailable: Vec<Unavailable>) {
+    /// Removes an export and its tags.
+    fn remove(&mut self, path: &[u8]) {
+        let Some(entry) = self.by_path.remove(path) else { return };
+        for mount in entry.identity().map(ExportIdentity::mounts).unwrap_or_default() {
+            if let Some(tagged) = self.by_tag.get_mut(&mount.tag) {
+                tagged.retain(|(tagged, _)| !Arc::ptr_eq(tagged, &entry));
+            }
+        }
+    }
+}
+
+impl Exports {
+    /// Replaces all exports. Handles of exports that stay remain valid; handles of removed exports
+    /// become stale. Mounting an unavailable export fails with a server fault; while there is one,
+    /// an unknown handle may be its, so the client is asked to retry.
+    pub fn replace(&self, exports: Vec<Arc<ExportEntry>>, unavailable: Vec<Unavailable>) {
         let unavailable = unavailable.into_iter().map(|it| (it.path.clone(), it)).collect();
         let mut table = ExportTable { unavailable, ..ExportTable::default() };
         for export in exports {
-            for (index, mount) in export.mounts().iter().enumerate() {
-                let tagged = table.by_tag.entry(mount.tag()).or_default();
-                tagged.push((Arc::clone(&export), index));
-            }
+            table.index(&export);
             table.by_path.insert(export.path().clone(), export);
         }
-        *self.table.write() = Arc::new(table);
+        let before = std::mem::replace(&mut *self.table.write(), table);
+        drop(before);
     }
 
-    /// The current exports, unordered.
-    pub fn all(&self) -> Vec<Arc<Export>> {
-        self.table().by_path.values().cloned().collect()
+    /// Adds an export, or replaces the one at its path.
+    pub fn put(&self, export: Arc<ExportEntry>) {
+        let mut table = self.table.write();
+        table.remove(export.path());
+        table.unavailable.remove(export.path());
+        table.index(&export);
+        table.by_path.insert(export.path().clone(), export);
+    }
+
+    /// Accepts the handles of an export whose identity became known.
+    pub fn identify(&self, export: &Arc<ExportEntry>) {
+        let mut table = self.table.write();
+        // Another reload may have replaced it.
+        if table.by_path.get(export.path()).is_some_and(|known| Arc::ptr_eq(known, export)) {
+            table.index(export);
+        }
+    }
+
+    /// All exports, open and closed, unordered.
+    pub fn all(&self) -> Vec<Arc<ExportEntry>> {
+        self.table.read().by_path.values().cloned().collect()
+    }
+
+    /// The export with this path.
+    pub fn find(&self, path: &[u8]) -> Option<Arc<ExportEntry>> {
+        self.table.read().by_path.get(path).cloned()
     }
 
     /// Publishes truncated or extended drafts with valid content, and discards all other drafts:
@@ -92,15 +137,11 @@ impl Exports {
             mount.overlay.close().await;
         }
     }
-
-    fn table(&self) -> Arc<ExportTable> {
-        Arc::clone(&self.table.read())
-    }
 }
 
 impl fmt::Debug for Exports {
     /// Omits paths: they can be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exports").field("count", &self.table().by_path.len()).finish()
+        f.debug_struct("Exports").field("count", &self.table.read().by_path.len()).finish()
     }
 }

@@ -3,13 +3,16 @@
 
 use std::borrow::Cow;
 use std::num::NonZeroU64;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
+use super::entry::{ExportEntry, ExportIdentity, OpenPurpose};
 use super::listing::Lister;
-use super::tree::MountedObject;
+use super::object::{MountedObject, OpenObject};
+use super::tree::Export;
 use super::validating_overlay::ValidatingOverlay;
 use super::{Admission, Exports, Refused};
 use crate::vfs::{
@@ -18,26 +21,46 @@ use crate::vfs::{
     Time, Vfs, Wcc, WriteVerifier, Written,
 };
 
+/// A call on an object: the caller as its export sees it, and the object in the open export.
+pub(super) struct Entered<'a> {
+    pub(super) caller: Cow<'a, Caller>,
+    pub(super) object: OpenObject,
+}
+
+impl Deref for Entered<'_> {
+    type Target = OpenObject;
+
+    fn deref(&self) -> &OpenObject {
+        &self.object
+    }
+}
+
 impl MountedObject {
-    /// Admits and squashes the caller; returns it with the overlay of the object's mount.
-    fn enter<'a>(
-        &'a self,
-        caller: &'a Caller,
-    ) -> Result<(Cow<'a, Caller>, &'a ValidatingOverlay), FsError> {
-        if let Err(refused) = self.export().admission.admit(caller) {
+    /// Admits and squashes the caller, and opens the export if it is closed.
+    async fn enter<'a>(&self, caller: &'a Caller) -> Result<Entered<'a>, FsError> {
+        if let Err(refused) = self.entry().admission().admit(caller) {
             tracing::debug!(client = %caller.client, %refused, "a call was refused");
             return Err(FsError::Access);
         }
-        Ok((self.export().squash.apply(caller), &self.mount().overlay))
+        let object = self.open().await?;
+        Ok(Entered { caller: object.export().squash.apply(caller), object })
+    }
+}
+
+impl Entered<'_> {
+    fn overlay(&self) -> &ValidatingOverlay {
+        &self.mount().overlay
     }
 
     /// The result of a rejected change in this directory.
-    async fn refused<T>(&self, caller: &Caller, error: FsError) -> Outcome<T, Wcc> {
-        Outcome::err(error, self.unchanged(caller).await)
+    async fn refused<T>(&self, error: FsError) -> Outcome<T, Wcc> {
+        Outcome::err(error, self.unchanged(&self.caller).await)
     }
+}
 
+impl OpenObject {
     async fn unchanged(&self, caller: &Caller) -> Wcc {
-        let attr = self.mount().overlay.getattr(caller, &self.at).await.ok();
+        let attr = self.mount().overlay.getattr(caller, self.at()).await.ok();
         Wcc::unchanged(attr.map(|attr| self.show(attr)))
     }
 
@@ -50,7 +73,7 @@ impl MountedObject {
         Outcome { result: outcome.result, context: self.show_wcc(outcome.context) }
     }
 
-    fn show_created(&self, outcome: Outcome<Created, Wcc>) -> Outcome<Created<Self>, Wcc> {
+    fn show_created(&self, outcome: Outcome<Created, Wcc>) -> Outcome<Created<MountedObject>, Wcc> {
         let Outcome { result, context } = self.show_change(outcome);
         let shown = |made: Created| Created {
             object: self.sibling(made.object),
@@ -65,20 +88,50 @@ impl MountedObject {
         &self,
         caller: &Caller,
         name: &[u8],
-    ) -> Option<Outcome<LookedUp<Self>, Option<Attr>>> {
+    ) -> Option<Outcome<LookedUp<MountedObject>, Option<Attr>>> {
         let target = match name {
             b".." => self.above_mount()?,
             _ => self.mounted_at(name)?,
         };
         // Crossing requires search permission, as for any other name.
-        let here = self.mount().overlay.lookup(caller, &self.at, b".").await;
+        let here = self.mount().overlay.lookup(caller, self.at(), b".").await;
         let context = here.context.map(|attr| self.show(attr));
         let result = match here.result {
-            Ok(_) => target.mount().overlay.getattr(caller, &target.at).await,
+            Ok(_) => target.mount().overlay.getattr(caller, target.at()).await,
             Err(error) => Err(error),
         };
-        let result = result.map(|attr| LookedUp { attr: target.show(attr), object: target });
+        let result =
+            result.map(|attr| LookedUp { attr: target.show(attr), object: target.object() });
         Some(Outcome { result, context })
+    }
+}
+
+impl Exports {
+    /// Opens the export with this path for a mount.
+    async fn open_to_mount(
+        &self,
+        caller: &Caller,
+        path: &[u8],
+    ) -> Result<(Arc<ExportEntry>, Arc<Export>), FsError> {
+        let Some(entry) = self.find(path) else {
+            let table = self.table.read();
+            let unavailable = table.unavailable.get(path).ok_or(FsError::NotFound)?;
+            return match unavailable.admission.admit(caller) {
+                Ok(()) | Err(Refused::Flavor) => Err(FsError::Fault),
+                Err(_) => Err(FsError::NotFound),
+            };
+        };
+        // Any flavor may mount: the reply lists the accepted flavors. Any other refusal looks like
+        // a missing export.
+        match entry.admission().admit(caller) {
+            Ok(()) | Err(Refused::Flavor) => {}
+            Err(refused) => {
+                tracing::debug!(client = %caller.client, %refused, "a mount was refused");
+                return Err(FsError::NotFound);
+            }
+        }
+        let export = entry.open(OpenPurpose::Mount).await?;
+        Ok((entry, export))
     }
 }
 
@@ -90,36 +143,28 @@ impl Vfs for Exports {
         caller: &Caller,
         path: &[u8],
     ) -> Result<ExportRoot<MountedObject>, FsError> {
-        let table = self.table();
-        let Some(export) = table.by_path.get(path).cloned() else {
-            let unavailable = table.unavailable.get(path).ok_or(FsError::NotFound)?;
-            return match unavailable.admission.admit(caller) {
-                Ok(()) | Err(Refused::Flavor) => Err(FsError::Fault),
-                Err(_) => Err(FsError::NotFound),
-            };
+        let opened = match self.open_to_mount(caller, path).await {
+            // Its sessions were replaced while it was closed: the table has a new entry.
+            Err(FsError::Stale) => self.open_to_mount(caller, path).await,
+            opened => opened,
         };
-        // Any flavor may mount: the reply lists the accepted flavors. Any other refusal looks like
-        // a missing export.
-        match export.admission.admit(caller) {
-            Ok(()) | Err(Refused::Flavor) => {}
-            Err(refused) => {
-                tracing::debug!(client = %caller.client, %refused, "a mount was refused");
-                return Err(FsError::NotFound);
-            }
-        }
-        let object = export.root();
-        object.mount().overlay.getattr(caller, &object.at).await?;
-        let flavors = object.export().admission.flavors();
-        Ok(ExportRoot { object, flavors })
+        let (entry, export) = opened.map_err(|error| match error {
+            // MOUNT has no status for a later try (RFC 1813 §5.1.5).
+            FsError::TryLater => FsError::Fault,
+            error => error,
+        })?;
+        let root = OpenObject::root(&entry, export);
+        root.mount().overlay.getattr(caller, root.at()).await?;
+        Ok(ExportRoot { object: root.object(), flavors: entry.admission().flavors() })
     }
 
     fn exports(&self, caller: &Caller) -> Vec<Bytes> {
-        let table = self.table();
+        let table = self.table.read();
         let may_know = |(_, is_secret, admission): &(&Bytes, bool, &Admission)| {
             let admitted = admission.admit(caller);
             !is_secret && matches!(admitted, Ok(()) | Err(Refused::Flavor))
         };
-        let served = table.by_path.values().map(|it| (it.path(), it.is_secret(), &it.admission));
+        let served = table.by_path.values().map(|it| (it.path(), it.is_secret(), it.admission()));
         let others = table.unavailable.values().map(|it| (&it.path, it.is_secret, &it.admission));
         let told = served.chain(others).filter(may_know);
         let mut paths: Vec<Bytes> = told.map(|(path, ..)| path.clone()).collect();
@@ -128,20 +173,21 @@ impl Vfs for Exports {
     }
 
     fn takes_anonymous(&self, object: &MountedObject) -> bool {
-        object.export().admission.takes(Flavor::None)
+        object.entry().admission().takes(Flavor::None)
     }
 
     fn export_number(&self, object: &MountedObject) -> NonZeroU64 {
-        object.export().number()
+        object.entry().identity().map_or(NonZeroU64::MIN, ExportIdentity::number)
     }
 
     fn lock_key(&self, object: &MountedObject) -> LockKey {
-        object.mount().overlay.lock_key(&object.at)
+        LockKey { fsid: object.identity().session_fsid, fileid: object.at.fileid() }
     }
 
     async fn getattr(&self, caller: &Caller, object: &MountedObject) -> Result<Attr, FsError> {
-        let (caller, overlay) = object.enter(caller)?;
-        overlay.getattr(&caller, &object.at).await.map(|attr| object.show(attr))
+        let object = object.enter(caller).await?;
+        let attr = object.overlay().getattr(&object.caller, object.at()).await?;
+        Ok(object.show(attr))
     }
 
     async fn setattr(
@@ -151,15 +197,15 @@ impl Vfs for Exports {
         set: SetAttr,
         guard: Option<Time>,
     ) -> Outcome<(), Wcc> {
-        let (caller, overlay) = match object.enter(caller) {
+        let object = match object.enter(caller).await {
             Ok(entered) => entered,
             Err(error) => return error.into(),
         };
         let set = match object.export().squash.set(set) {
             Ok(set) => set,
-            Err(error) => return object.refused(&caller, error).await,
+            Err(error) => return object.refused(error).await,
         };
-        object.show_change(overlay.setattr(&caller, &object.at, set, guard).await)
+        object.show_change(object.overlay().setattr(&object.caller, object.at(), set, guard).await)
     }
 
     async fn lookup(
@@ -168,14 +214,14 @@ impl Vfs for Exports {
         dir: &MountedObject,
         name: &[u8],
     ) -> Outcome<LookedUp<MountedObject>, Option<Attr>> {
-        let (caller, overlay) = match dir.enter(caller) {
+        let dir = match dir.enter(caller).await {
             Ok(entered) => entered,
             Err(error) => return error.into(),
         };
-        if let Some(crossed) = dir.cross_mount_point(&caller, name).await {
+        if let Some(crossed) = dir.cross_mount_point(&dir.caller, name).await {
             return crossed;
         }
-        let found = dir.show_outcome(overlay.lookup(&caller, &dir.at, name).await);
+        let found = dir.show_outcome(dir.overlay().lookup(&dir.caller, dir.at(), name).await);
         let shown = |found: LookedUp| LookedUp {
             object: dir.sibling(found.object),
             attr: dir.show(found.attr),
@@ -189,12 +235,11 @@ impl Vfs for Exports {
         object: &MountedObject,
         want: Access,
     ) -> Outcome<Access, Option<Attr>> {
-        match object.enter(caller) {
-            Ok((caller, overlay)) => {
-                object.show_outcome(overlay.access(&caller, &object.at, want).await)
-            }
-            Err(error) => error.into(),
-        }
+        let object = match object.enter(caller).await {
+            Ok(entered) => entered,
+            Err(error) => return error.into(),
+        };
+        object.show_outcome(object.overlay().access(&object.caller, object.at(), want).await)
     }
 
     async fn readlink(
@@ -202,12 +247,11 @@ impl Vfs for Exports {
         caller: &Caller,
         object: &MountedObject,
     ) -> Outcome<Bytes, Option<Attr>> {
-        match object.enter(caller) {
-            Ok((caller, overlay)) => {
-                object.show_outcome(overlay.readlink(&caller, &object.at).await)
-            }
-            Err(error) => error.into(),
-        }
+        let object = match object.enter(caller).await {
+            Ok(entered) => entered,
+            Err(error) => return error.into(),
+        };
+        object.show_outcome(object.overlay().readlink(&object.caller, object.at()).await)
     }
 
     async fn read(
@@ -217,12 +261,11 @@ impl Vfs for Exports {
         offset: u64,
         count: u32,
     ) -> Outcome<ReadData, Option<Attr>> {
-        match object.enter(caller) {
-            Ok((caller, overlay)) => {
-                object.show_outcome(overlay.read(&caller, &object.at, offset, count).await)
-            }
-            Err(error) => error.into(),
-        }
+        let object = match object.enter(caller).await {
+            Ok(entered) => entered,
+            Err(error) => return error.into(),
+        };
+        object.show_outcome(object.overlay().read(&object.caller, object.at(), offset, count).await)
     }
 
     async fn write(
@@ -233,11 +276,12 @@ impl Vfs for Exports {
         data: Bytes,
         stability: Stability,
     ) -> Outcome<Written, Wcc> {
-        match object.enter(caller) {
-            Ok((caller, overlay)) => object
-                .show_change(overlay.write(&caller, &object.at, offset, data, stability).await),
-            Err(error) => error.into(),
-        }
+        let object = match object.enter(caller).await {
+            Ok(entered) => entered,
+            Err(error) => return error.into(),
+        };
+        object
+                .show_change(object.overlay().write(&object.caller, object.at(), offset, data, stability).await)
     }
 
     async fn create(
@@ -247,7 +291,7 @@ impl Vfs for Exports {
         name: &[u8],
         how: CreateHow,
     ) -> Outcome<Created<MountedObject>, Wcc> {
-        let (caller, overlay) = match dir.enter(caller) {
+        let dir = match dir.enter(caller).await {
             Ok(entered) => entered,
             Err(error) => return error.into(),
         };
@@ -258,9 +302,9 @@ impl Vfs for Exports {
             CreateHow::Exclusive(verifier) => CreateHow::Exclusive(verifier),
         };
         if dir.mounted_at(name).is_some() {
-            return dir.refused(&caller, FsError::Exists).await;
+            return dir.refused(FsError::Exists).await;
         }
-        dir.show_created(overlay.create(&caller, &dir.at, name, how).await)
+        dir.show_created(dir.overlay().create(&dir.caller, dir.at(), name, how).await)
     }
 
     async fn make_node(
@@ -271,37 +315,37 @@ impl Vfs for Exports {
         node: NewNode,
         set: SetAttr,
     ) -> Outcome<Created<MountedObject>, Wcc> {
-        let (caller, overlay) = match dir.enter(caller) {
+        let dir = match dir.enter(caller).await {
             Ok(entered) => entered,
             Err(error) => return error.into(),
         };
         if dir.mounted_at(name).is_some() {
-            return dir.refused(&caller, FsError::Exists).await;
+            return dir.refused(FsError::Exists).await;
         }
         let set = dir.export().squash.set_new(set);
-        dir.show_created(overlay.make_node(&caller, &dir.at, name, node, set).await)
+        dir.show_created(dir.overlay().make_node(&dir.caller, dir.at(), name, node, set).await)
     }
 
     async fn remove(&self, caller: &Caller, dir: &MountedObject, name: &[u8]) -> Outcome<(), Wcc> {
-        let (caller, overlay) = match dir.enter(caller) {
+        let dir = match dir.enter(caller).await {
             Ok(entered) => entered,
             Err(error) => return error.into(),
         };
         if dir.mounted_at(name).is_some() {
-            return dir.refused(&caller, FsError::IsDirectory).await;
+            return dir.refused(FsError::IsDirectory).await;
         }
-        dir.show_change(overlay.remove(&caller, &dir.at, name).await)
+        dir.show_change(dir.overlay().remove(&dir.caller, dir.at(), name).await)
     }
 
     async fn rmdir(&self, caller: &Caller, dir: &MountedObject, name: &[u8]) -> Outcome<(), Wcc> {
-        let (caller, overlay) = match dir.enter(caller) {
+        let dir = match dir.enter(caller).await {
             Ok(entered) => entered,
             Err(error) => return error.into(),
         };
         if dir.mounted_at(name).is_some() {
-            return dir.refused(&caller, FsError::Access).await;
+            return dir.refused(FsError::Access).await;
         }
-        dir.show_change(overlay.rmdir(&caller, &dir.at, name).await)
+        dir.show_change(dir.overlay().rmdir(&dir.caller, dir.at(), name).await)
     }
 
     async fn rename(
@@ -310,24 +354,24 @@ impl Vfs for Exports {
         from: (&MountedObject, &[u8]),
         to: (&MountedObject, &[u8]),
     ) -> Outcome<(), (Wcc, Wcc)> {
-        let entered = from.0.enter(caller).and_then(|from| to.0.enter(caller).map(|_| from));
-        let (caller, overlay) = match entered {
+        let (from_name, to_name) = (from.1, to.1);
+        let (from, to) = match enter_both(caller, from.0, to.0).await {
             Ok(entered) => entered,
             Err(error) => return error.into(),
         };
-        let is_busy = [from, to].iter().any(|(dir, name)| dir.mounted_at(name).is_some());
-        let refused = match from.0.same_mount(to.0) {
+        let is_busy = from.mounted_at(from_name).or_else(|| to.mounted_at(to_name)).is_some();
+        let refused = match from.is_in_mount_of(&to) {
             false => Some(FsError::CrossDevice),
             true => is_busy.then_some(FsError::Access),
         };
+        let caller = &from.caller;
         if let Some(error) = refused {
-            let context = (from.0.unchanged(&caller).await, to.0.unchanged(&caller).await);
+            let context = (from.unchanged(caller).await, to.unchanged(caller).await);
             return Outcome::err(error, context);
         }
-        let Outcome { result, context } =
-            overlay.rename(&caller, (&from.0.at, from.1), (&to.0.at, to.1)).await;
-        let context = (from.0.show_wcc(context.0), to.0.show_wcc(context.1));
-        Outcome { result, context }
+        let renamed = from.overlay().rename(caller, (from.at(), from_name), (to.at(), to_name));
+        let Outcome { result, context } = renamed.await;
+        Outcome { result, context: (from.show_wcc(context.0), to.show_wcc(context.1)) }
     }
 
     async fn link(
@@ -337,23 +381,23 @@ impl Vfs for Exports {
         dir: &MountedObject,
         name: &[u8],
     ) -> Outcome<(), (Option<Attr>, Wcc)> {
-        let entered = object.enter(caller).and_then(|_| dir.enter(caller));
-        let (caller, overlay) = match entered {
+        let (object, dir) = match enter_both(caller, object, dir).await {
             Ok(entered) => entered,
             Err(error) => return error.into(),
         };
-        let refused = match object.same_mount(dir) {
+        let refused = match object.is_in_mount_of(&dir) {
             false => Some(FsError::CrossDevice),
             true => dir.mounted_at(name).map(|_| FsError::Exists),
         };
+        let caller = &object.caller;
         if let Some(error) = refused {
-            let attr = object.mount().overlay.getattr(&caller, &object.at).await.ok();
+            let attr = object.overlay().getattr(caller, object.at()).await.ok();
             let attr = attr.map(|attr| object.show(attr));
-            return Outcome::err(error, (attr, dir.unchanged(&caller).await));
+            return Outcome::err(error, (attr, dir.unchanged(caller).await));
         }
-        let Outcome { result, context } = overlay.link(&caller, &object.at, &dir.at, name).await;
-        let attr = context.0.map(|attr| object.show(attr));
-        Outcome { result, context: (attr, dir.show_wcc(context.1)) }
+        let linked = object.overlay().link(caller, object.at(), dir.at(), name).await;
+        let attr = linked.context.0.map(|attr| object.show(attr));
+        Outcome { result: linked.result, context: (attr, dir.show_wcc(linked.context.1)) }
     }
 
     async fn readdir(
@@ -364,16 +408,16 @@ impl Vfs for Exports {
         with_attrs: bool,
         take: impl FnMut(&Entry<MountedObject>) -> bool + Send + 'static,
     ) -> Outcome<DirPage, Option<Attr>> {
-        let (caller, overlay) = match dir.enter(caller) {
+        let dir = match dir.enter(caller).await {
             Ok(entered) => entered,
             Err(error) => return error.into(),
         };
-        let lister = Lister::begin(&caller, dir, cookie, with_attrs, take).await;
+        let lister = Lister::begin(&dir, cookie, with_attrs, take).await;
         // `take` runs on a worker thread. This task uses the lister again only after the listing.
         let lister = Arc::new(Mutex::new(lister));
         let taking = Arc::clone(&lister);
         let take = move |entry: &Entry| locked(&taking).take(entry);
-        let listed = overlay.readdir(&caller, &dir.at, cookie, with_attrs, take).await;
+        let listed = dir.overlay().readdir(&dir.caller, dir.at(), cookie, with_attrs, take).await;
         let mut listed = dir.show_outcome(listed);
         if let Ok(page) = &mut listed.result
             && page.eof
@@ -388,10 +432,11 @@ impl Vfs for Exports {
         caller: &Caller,
         object: &MountedObject,
     ) -> Outcome<FsStat, Option<Attr>> {
-        match object.enter(caller) {
-            Ok((caller, overlay)) => object.show_outcome(overlay.fsstat(&caller, &object.at).await),
-            Err(error) => error.into(),
-        }
+        let object = match object.enter(caller).await {
+            Ok(entered) => entered,
+            Err(error) => return error.into(),
+        };
+        object.show_outcome(object.overlay().fsstat(&object.caller, object.at()).await)
     }
 
     async fn fsinfo(
@@ -399,10 +444,11 @@ impl Vfs for Exports {
         caller: &Caller,
         object: &MountedObject,
     ) -> Outcome<FsInfo, Option<Attr>> {
-        match object.enter(caller) {
-            Ok((caller, overlay)) => object.show_outcome(overlay.fsinfo(&caller, &object.at).await),
-            Err(error) => error.into(),
-        }
+        let object = match object.enter(caller).await {
+            Ok(entered) => entered,
+            Err(error) => return error.into(),
+        };
+        object.show_outcome(object.overlay().fsinfo(&object.caller, object.at()).await)
     }
 
     async fn pathconf(
@@ -410,20 +456,29 @@ impl Vfs for Exports {
         caller: &Caller,
         object: &MountedObject,
     ) -> Outcome<PathConf, Option<Attr>> {
-        match object.enter(caller) {
-            Ok((caller, overlay)) => {
-                object.show_outcome(overlay.pathconf(&caller, &object.at).await)
-            }
-            Err(error) => error.into(),
-        }
+        let object = match object.enter(caller).await {
+            Ok(entered) => entered,
+            Err(error) => return error.into(),
+        };
+        object.show_outcome(object.overlay().pathconf(&object.caller, object.at()).await)
     }
 
     async fn commit(&self, caller: &Caller, object: &MountedObject) -> Outcome<WriteVerifier, Wcc> {
-        match object.enter(caller) {
-            Ok((caller, overlay)) => object.show_change(overlay.commit(&caller, &object.at).await),
-            Err(error) => error.into(),
-        }
+        let object = match object.enter(caller).await {
+            Ok(entered) => entered,
+            Err(error) => return error.into(),
+        };
+        object.show_change(object.overlay().commit(&object.caller, object.at()).await)
     }
+}
+
+/// Enters both objects of a call.
+async fn enter_both<'a>(
+    caller: &'a Caller,
+    first: &MountedObject,
+    second: &MountedObject,
+) -> Result<(Entered<'a>, Entered<'a>), FsError> {
+    Ok((first.enter(caller).await?, second.enter(caller).await?))
 }
 
 fn locked<F>(lister: &Mutex<Lister<F>>) -> MutexGuard<'_, Lister<F>> {

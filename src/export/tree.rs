@@ -1,22 +1,17 @@
 //! One export: several mounts assembled into one tree.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::credentials::{Admission, Squash};
+use super::credentials::Squash;
+use super::entry::{ExportIdentity, MountKeys};
 use super::guarding::Guarding;
-use super::handles;
-use super::numbers::{self, MountNumbers};
+use super::numbers::MountNumbers;
 use super::validating_overlay::ValidatingOverlay;
-use crate::nfs::HandleCodec;
 use crate::overlay::{NeededDir, Overlay, Scope};
-use crate::vfs::{
-    Attr, Caller, FileId, FileKind, FsError, Locator, Name, NewNode, SetAttr, Vfs, Wcc,
-};
+use crate::vfs::{Caller, FileId, FileKind, FsError, Locator, Name, NewNode, SetAttr, Vfs};
 
 /// Mode of directories that are created for mount points.
 const MADE_MODE: u32 = 0o755;
@@ -27,10 +22,6 @@ pub struct ExportParts {
     pub path: Bytes,
     /// Name in the audit log.
     pub name: Arc<str>,
-    /// The path is a secret and is not listed.
-    pub is_secret: bool,
-    /// Which callers it accepts.
-    pub admission: Admission,
     /// How ids are mapped and squashed.
     pub squash: Squash,
     /// The mounts; exactly one is at `/`.
@@ -77,12 +68,9 @@ pub enum AssemblyError {
 
 /// An export: the tree that clients mount.
 pub struct Export {
-    path: Bytes,
     name: Arc<str>,
-    is_secret: bool,
-    pub(super) admission: Admission,
+    identity: ExportIdentity,
     pub(super) squash: Squash,
-    fsid: u64,
     mounts: Vec<Mount>,
     root: usize,
 }
@@ -90,14 +78,12 @@ pub struct Export {
 /// A session's tree, or a subtree of it, at its mount point.
 pub(super) struct Mount {
     pub(super) overlay: ValidatingOverlay,
-    root: Locator,
-    tag: u16,
-    codec: HandleCodec,
-    numbers: MountNumbers,
+    pub(super) root: Locator,
+    pub(super) numbers: MountNumbers,
     /// The directory that contains the mount point: index of its mount, and the directory.
-    above: Option<(usize, Locator)>,
+    pub(super) above: Option<(usize, Locator)>,
     /// Mount points in this mount, by directory.
-    points: HashMap<FileId, Vec<Point>>,
+    pub(super) points: HashMap<FileId, Vec<Point>>,
     /// Keeps its root and the directories above mount points where they are.
     _needed: Arc<[NeededDir]>,
 }
@@ -109,16 +95,7 @@ pub(super) struct Point {
     /// Index of the mounted mount.
     pub(super) mount: usize,
     /// Whether the mount point covers a directory, which `nlink` already counts.
-    covers_dir: bool,
-}
-
-/// An object of an export, with its mount.
-#[derive(Clone)]
-pub struct MountedObject {
-    export: Arc<Export>,
-    mount: usize,
-    /// The object in the mount's overlay.
-    pub(super) at: Locator,
+    pub(super) covers_dir: bool,
 }
 
 impl Export {
@@ -128,7 +105,7 @@ impl Export {
     /// # Errors
     /// See [`AssemblyError`].
     pub async fn new(parts: ExportParts) -> Result<Self, AssemblyError> {
-        let ExportParts { path, name, is_secret, admission, squash, mounts: given, .. } = parts;
+        let ExportParts { path, name, squash, mounts: given, .. } = parts;
         let (owner, guarding) = (parts.owner, parts.guarding);
         let root = given.iter().position(|mount| mount.at == "/").ok_or(AssemblyError::NoRoot)?;
         let mut mounts = Vec::with_capacity(given.len());
@@ -150,10 +127,9 @@ impl Export {
                 at => MountNumbers::choose(at, &taken),
             };
             taken.push(numbers);
-            let (tag, codec) = handles::codec(part.handle_key, &path, &part.at, &part.subtree);
             let root = overlay.root();
             let (above, points, _needed) = (None, HashMap::new(), Arc::default());
-            mounts.push(Mount { overlay, root, tag, codec, numbers, above, points, _needed });
+            mounts.push(Mount { overlay, root, numbers, above, points, _needed });
             scopes.push(scope);
         }
         for index in 0..given.len() {
@@ -172,14 +148,19 @@ impl Export {
             mount._needed = part.overlay.need_dirs(dirs.collect());
             mount.overlay = guarding.guarded_overlay(part.overlay.within(scope), &part.at);
         }
-        let session = mounts.get(root).map_or(0, |mount| mount.overlay.fsid());
-        let fsid = numbers::fsid(session, &path);
-        Ok(Self { path, name, is_secret, admission, squash, fsid, mounts, root })
+        let keys: Vec<_> = given.iter().map(MountParts::keys).collect();
+        let identity = ExportIdentity::new(&path, &keys);
+        Ok(Self { name, identity, squash, mounts, root })
     }
 
-    /// The path that clients mount.
-    pub fn path(&self) -> &Bytes {
-        &self.path
+    /// What identifies it.
+    pub(super) fn identity(&self) -> &ExportIdentity {
+        &self.identity
+    }
+
+    /// Whether no mount has a draft.
+    pub(super) fn is_idle(&self) -> bool {
+        self.mounts.iter().all(Mount::is_idle)
     }
 
     /// Its name in the audit log.
@@ -187,28 +168,21 @@ impl Export {
         &self.name
     }
 
-    /// Whether the path is a secret.
-    pub fn is_secret(&self) -> bool {
-        self.is_secret
-    }
-
-    /// Identifies the export; stable across restarts.
-    pub(super) fn number(&self) -> NonZeroU64 {
-        NonZeroU64::new(self.fsid).unwrap_or(NonZeroU64::MIN)
-    }
-
     pub(super) fn mounts(&self) -> &[Mount] {
         &self.mounts
     }
 
-    /// The export's root directory.
-    pub(super) fn root(self: &Arc<Self>) -> MountedObject {
-        self.root_of(self.root)
+    /// Index of the mount at `/`.
+    pub(super) fn root(&self) -> usize {
+        self.root
     }
+}
 
-    /// The root directory of a mount.
-    pub(super) fn root_of(self: &Arc<Self>, mount: usize) -> MountedObject {
-        MountedObject::new(self, mount, self.mounts[mount].root.clone())
+impl MountParts {
+    fn keys(&self) -> MountKeys<'_> {
+        let (at, subtree) = (self.at.as_str(), self.subtree.as_str());
+        let session_fsid = self.overlay.fsid();
+        MountKeys { at, subtree, handle_key: self.handle_key, session_fsid }
     }
 }
 
@@ -299,84 +273,13 @@ async fn walk_or_create(
 }
 
 impl Mount {
-    /// The tag in the mount's handles.
-    pub(super) fn tag(&self) -> u16 {
-        self.tag
-    }
-
-    pub(super) fn codec(&self) -> &HandleCodec {
-        &self.codec
-    }
-
     /// The mount points in a directory.
     pub(super) fn points_in(&self, dir: &Locator) -> &[Point] {
         self.points.get(&dir.fileid()).map_or(&[], Vec::as_slice)
     }
-}
 
-impl MountedObject {
-    pub(super) fn new(export: &Arc<Export>, mount: usize, at: Locator) -> Self {
-        Self { export: Arc::clone(export), mount, at }
-    }
-
-    pub(super) fn export(&self) -> &Arc<Export> {
-        &self.export
-    }
-
-    pub(super) fn mount(&self) -> &Mount {
-        &self.export.mounts[self.mount]
-    }
-
-    /// Another object of this mount.
-    pub(super) fn sibling(&self, at: Locator) -> Self {
-        Self { export: Arc::clone(&self.export), mount: self.mount, at }
-    }
-
-    /// Whether both objects are in the same mount of the same export. Also true if the exports were
-    /// reloaded in between.
-    pub(super) fn same_mount(&self, other: &Self) -> bool {
-        self.export.path == other.export.path && self.mount().codec == other.mount().codec
-    }
-
-    /// The root of the mount at a name of this directory.
-    pub(super) fn mounted_at(&self, name: &[u8]) -> Option<Self> {
-        let mut points = self.mount().points_in(&self.at).iter();
-        let point = points.find(|point| point.name.as_bytes() == name)?;
-        Some(self.export.root_of(point.mount))
-    }
-
-    /// The parent of a mount's root; `None` for any other object.
-    pub(super) fn above_mount(&self) -> Option<Self> {
-        let mount = self.mount();
-        let (outer, dir) = mount.above.as_ref().filter(|_| self.at == mount.root)?;
-        Some(Self::new(&self.export, *outer, dir.clone()))
-    }
-
-    /// Attributes as the export shows them: owners, file number, fsid, and mount points in `nlink`.
-    pub(super) fn show(&self, attr: Attr) -> Attr {
-        let mount = self.mount();
-        let mut attr = self.export.squash.show(attr);
-        if attr.kind == FileKind::Directory && !mount.points.is_empty() {
-            let points = mount.points.get(&attr.fileid).into_iter().flatten();
-            let added = points.filter(|point| !point.covers_dir).count();
-            attr.nlink = attr.nlink.saturating_add(u32::try_from(added).unwrap_or(u32::MAX));
-        }
-        Attr { fsid: self.export.fsid, fileid: self.show_id(attr.fileid), ..attr }
-    }
-
-    /// The file number that the export shows.
-    pub(super) fn show_id(&self, id: FileId) -> FileId {
-        self.mount().numbers.show(id)
-    }
-
-    /// As [`Self::show`], for wcc data.
-    pub(super) fn show_wcc(&self, wcc: Wcc) -> Wcc {
-        Wcc { before: wcc.before, after: wcc.after.map(|attr| self.show(attr)) }
-    }
-}
-
-impl fmt::Debug for MountedObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("mount", &self.mount).field("at", &self.at).finish()
+    /// Whether the mount has no drafts.
+    fn is_idle(&self) -> bool {
+        self.overlay.drafts.as_ref().is_none_or(|drafts| drafts.is_idle())
     }
 }

@@ -263,6 +263,12 @@ impl Overlay {
         self.core.read_only.store(true, Ordering::Release);
     }
 
+    /// Whether every change is refused: it is read-only, or a write failed in a way that leaves no
+    /// other choice.
+    pub fn refuses_changes(&self) -> bool {
+        self.core.is_read_only() || self.worker.is_read_only()
+    }
+
     /// The root directory.
     pub fn root(&self) -> Locator {
         self.scope.root.clone().unwrap_or(Locator::ROOT)

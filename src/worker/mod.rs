@@ -342,8 +342,13 @@ impl Worker {
         self.shared.writer_activity.is_stuck()
     }
 
+    /// Whether no change is possible: the session has no writer, or a write failed for good.
+    pub fn is_read_only(&self) -> bool {
+        self.shared.status.read_only.load(Ordering::Acquire)
+    }
+
     fn check_writable(&self) -> Result<(), WorkError> {
-        match self.shared.status.read_only.load(Ordering::Acquire) {
+        match self.is_read_only() {
             false => Ok(()),
             true => Err(WorkError::ReadOnly),
         }

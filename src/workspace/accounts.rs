@@ -17,8 +17,12 @@ use crate::overlay::{Group, Overlay};
 #[derive(Clone)]
 pub struct Accounts {
     file: PathBuf,
-    of: Arc<RwLock<Arc<[ExportAccount]>>>,
+    of: Arc<RwLock<Arc<[SharedAccount]>>>,
 }
+
+/// The account of an export, which is replaced when the export is opened and closed.
+pub(super) type SharedAccount = Arc<RwLock<ExportAccount>>;
+
 
 /// The account of one export.
 pub(super) struct ExportAccount {
@@ -64,7 +68,7 @@ impl Accounts {
     }
 
     /// Replaces the accounts.
-    pub(super) fn replace(&self, accounts: Vec<ExportAccount>) {
+    pub(super) fn replace(&self, accounts: Vec<SharedAccount>) {
         *self.of.write() = accounts.into();
     }
 
@@ -74,15 +78,14 @@ impl Accounts {
     /// A session cannot be read.
     pub fn usage(&self) -> Result<ExportsUsage> {
         let accounts = Arc::clone(&self.of.read());
-        Ok(ExportsUsage { file: Some(self.file.clone()), exports: all(&accounts)? })
+        let exports = accounts.iter().map(|account| account.read().usage()).collect::<Result<_>>()?;
+        Ok(ExportsUsage { file: Some(self.file.clone()), exports })
     }
 
     /// Paths of the exports that serve a session. They may be secrets.
     pub fn paths_of(&self, session: &Path) -> Vec<String> {
         let accounts = Arc::clone(&self.of.read());
-        let shows =
-            |account: &&ExportAccount| account.parts.iter().any(|part| part.is_open_at(session));
-        accounts.iter().filter(shows).filter_map(|account| account.path.clone()).collect()
+        accounts.iter().filter_map(|account| account.read().path_of(session)).collect()
     }
 }
 
@@ -92,8 +95,22 @@ impl Accounts {
 /// # Errors
 /// A session cannot be read.
 pub fn at_rest(file: &Path, config: &Config) -> Result<ExportsUsage> {
-    let account = |export: &ExportConfig| {
-        let mut account = ExportAccount::new(export, None);
+    let accounts = config.exports.iter().map(ExportAccount::at_rest);
+    let exports = accounts.map(|account| account.usage()).collect::<Result<_>>()?;
+    Ok(ExportsUsage { file: Some(real_path(file)), exports })
+}
+
+impl ExportAccount {
+    /// An account without sessions.
+    pub(super) fn new(export: &ExportConfig, group: Option<Arc<Group>>) -> Self {
+        let limits = super::assembling::limits(export);
+        let path = export.path.as_ref().map(ToString::to_string);
+        Self { name: export.name.clone(), path, limits, group, parts: Vec::new() }
+    }
+
+    /// The account of an export that is not open.
+    pub(super) fn at_rest(export: &ExportConfig) -> Self {
+        let mut account = Self::new(export, None);
         for mount in &export.mounts {
             let source = match &mount.store {
                 StoreConfig::Session { file, .. } => UsageSource::File(real_path(file)),
@@ -102,21 +119,12 @@ pub fn at_rest(file: &Path, config: &Config) -> Result<ExportsUsage> {
             account.add(mount, source);
         }
         account
-    };
-    let accounts: Vec<ExportAccount> = config.exports.iter().map(account).collect();
-    Ok(ExportsUsage { file: Some(real_path(file)), exports: all(&accounts)? })
-}
+    }
 
-fn all(accounts: &[ExportAccount]) -> Result<Vec<ExportUsage>> {
-    accounts.iter().map(ExportAccount::usage).collect()
-}
-
-impl ExportAccount {
-    /// An account without sessions.
-    pub(super) fn new(export: &ExportConfig, group: Option<Arc<Group>>) -> Self {
-        let limits = super::exports::limits(export);
-        let path = export.path.as_ref().map(ToString::to_string);
-        Self { name: export.name.clone(), path, limits, group, parts: Vec::new() }
+    /// The path that clients mount, if the export shows this session.
+    fn path_of(&self, session: &Path) -> Option<String> {
+        let shows = self.parts.iter().any(|part| part.shows(session));
+        self.path.clone().filter(|_| shows)
     }
 
     /// Adds a mount's session; a session that is already there gets a further mount point.
@@ -151,8 +159,10 @@ impl ExportAccount {
 }
 
 impl AccountPart {
-    fn is_open_at(&self, session: &Path) -> bool {
-        matches!(&self.source, UsageSource::Open { file, .. } if file == session)
+    fn shows(&self, session: &Path) -> bool {
+        let is_open_there =
+            matches!(&self.source, UsageSource::Open { file, .. } if file == session);
+        is_open_there || self.session.as_deref() == Some(session)
     }
 
     fn usage(&self) -> Result<SessionUsage> {

@@ -129,6 +129,18 @@ pub enum Error {
         /// The error.
         source: AssemblyError,
     },
+    /// A session of an export is another one than before: someone replaced its file.
+    #[error("export {export}: one of its session files was replaced while it was served")]
+    Replaced {
+        /// Name of the export.
+        export: String,
+    },
+    /// An export is not opened, because the sessions of others are all in use.
+    #[error("{sessions} sessions are open, as many as may be, and all are in use")]
+    TooManyOpen {
+        /// How many may be open.
+        sessions: usize,
+    },
     /// A guard of an export cannot be used.
     #[error("export {export}: {source}")]
     Guard {

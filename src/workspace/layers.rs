@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::runtime::Handle;
@@ -14,7 +14,7 @@ pub use super::opening::{check_base, record_moved_base, remember_hidden};
 use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingLock};
 use crate::delta::sqlite::{ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session};
 use crate::delta::{CheckpointKeep, Store};
-use crate::inspect::opened::{below, host};
+use crate::inspect::opened::{below, host, open_session as open_to_inspect};
 use crate::nfs::{HandleCodec, Handles, MountProgram, Nfs, Nlm};
 use crate::overlay::{AutomaticCheckpoints, CopyLimits, LargeListings, Overlay, OverlayParts};
 use crate::pattern::PatternSet;
@@ -131,6 +131,8 @@ pub struct SessionLayers {
     pub keep_checkpoints: Option<CheckpointKeep>,
     /// Limit on the session's files, if they are in memory.
     pub memory: Option<MemoryBound>,
+    /// The session; its lock is released with the last reference.
+    pub(super) store: Weak<dyn Store>,
     /// The base, if it is a directory.
     host_dir: Option<Arc<HostDir>>,
 }
@@ -197,12 +199,13 @@ pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<Sessi
     let worker = Worker::start_watched(Arc::clone(&store), options, limits, watch)
         .map_err(|source| Error::store(&session_path, source))?;
     let worker = Arc::new(worker);
+    let released = Arc::downgrade(&store);
     let parts = OverlayParts {
         store,
         worker: Arc::clone(&worker),
         base,
         clock: Arc::new(now),
-        fsid: digest(b"fsid", id.as_bytes()),
+        fsid: fsid(&id),
         cookie_key: digest(b"cookies", &key),
         read_only: wanted.read_only,
         copy_up: CopyLimits::keeping_originals(wanted.keep_originals),
@@ -225,8 +228,26 @@ pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<Sessi
         checkpoints: wanted.checkpoints,
         keep_checkpoints: wanted.keep_checkpoints,
         memory,
+        store: released,
         host_dir,
     })
+}
+
+/// The handle key and the fsid of a session; `None` if there is no file.
+///
+/// # Errors
+/// The file is not a session, or cannot be read.
+pub(super) fn identity(file: &Path) -> Result<Option<([u8; 16], u64)>> {
+    if file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        return Ok(None);
+    }
+    let session = open_to_inspect(file)?;
+    Ok(Some((session.handle_key(), fsid(session.id()))))
+}
+
+/// The fsid of the session with this id.
+fn fsid(id: &str) -> u64 {
+    digest(b"fsid", id.as_bytes())
 }
 
 /// Warns of session files with permissions for group or others, as other programs may have created

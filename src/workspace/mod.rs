@@ -34,15 +34,20 @@
 //! [`Workspace::keys`] and [`Workspace::tool_calls`]. Tools that only read, also while another
 //! process serves the session, are in [`crate::inspect`].
 
+mod assembling;
 mod error;
+mod idle;
 mod log_bound;
 mod memory;
 mod moved_base;
 mod nodes;
+mod on_demand;
+mod open_sessions;
 mod opening;
 mod quotas;
 mod serving;
 mod session_file;
+mod shared_parts;
 
 #[cfg(feature = "internals")]
 pub mod accounts;

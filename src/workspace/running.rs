@@ -1,8 +1,7 @@
 //! An open session with its background tasks, until it is closed.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -12,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::error::{Error, Result};
 use super::layers::SessionLayers;
 use super::{log_bound, session_file};
-use crate::delta::PendingCopies;
+use crate::delta::{PendingCopies, Store};
 use crate::overlay::Overlay;
 use crate::vfs::FsError;
 use crate::worker::WorkError;
@@ -20,32 +19,16 @@ use crate::worker::WorkError;
 /// Interval of checks whether a base hangs.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Time to wait at the end for the last uses of a session.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Time to wait at the end for a running check of the audit log.
 const PRUNE_STOP_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Identifies an open session.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct SessionKey {
-    pub file: PathBuf,
-    /// Opened read-only here, so that other processes may serve it.
-    pub read_only: bool,
-}
-
-/// Open sessions that no export uses any more.
-#[must_use]
-pub struct DroppedSessions(pub(super) HashMap<SessionKey, RunningSession>);
-
-impl DroppedSessions {
-    /// Wraps these sessions.
-    pub(super) fn of(sessions: HashMap<SessionKey, RunningSession>) -> Self {
-        Self(sessions)
-    }
-}
 
 /// An open session with its background tasks.
 pub struct RunningSession {
     /// The session.
-    pub layers: SessionLayers,
+    pub layers: Arc<SessionLayers>,
     copying: Option<JoinHandle<()>>,
     /// Detects that the session file was removed or replaced.
     watching: Option<JoinHandle<()>>,
@@ -83,6 +66,7 @@ impl RunningSession {
             let keep = log_bound::keep(file, overlay, layers.keep_log, Arc::clone(&stop));
             (runtime.spawn(keep), stop)
         });
+        let layers = Arc::new(layers);
         Self { layers, copying, checkpoints, freeing, watching, pruning }
     }
 
@@ -97,29 +81,26 @@ impl RunningSession {
         self,
         progress: impl FnMut(PendingCopies),
     ) -> Result<std::result::Result<PendingCopies, FsError>> {
-        if let Some(watching) = self.watching {
-            watching.abort();
-        }
-        if let Some(freeing) = self.freeing {
-            // The next server continues.
-            freeing.abort();
-        }
-        if let Some(checkpoints) = self.checkpoints {
-            checkpoints.abort();
+        abort(self.watching).await;
+        // The next server continues.
+        abort(self.freeing).await;
+        if self.checkpoints.is_some() {
+            abort(self.checkpoints).await;
             end_of_changes(&self.layers.overlay).await;
         }
         if let Some((mut pruning, stop)) = self.pruning {
             stop.notify_one();
             if tokio::time::timeout(PRUNE_STOP_TIMEOUT, &mut pruning).await.is_err() {
-                pruning.abort();
+                abort(Some(pruning)).await;
             }
         }
-        let SessionLayers { session, overlay, worker, .. } = self.layers;
+        let SessionLayers { session, overlay, worker, store, .. } = &*self.layers;
+        let (session, store) = (session.clone(), Weak::clone(store));
         let mut left = Ok(PendingCopies::default());
-        if let Some(copying) = self.copying {
-            copying.abort();
+        if self.copying.is_some() {
+            abort(self.copying).await;
             left = tokio::select! {
-                left = finish(&overlay, progress) => left,
+                left = finish(overlay, progress) => left,
                 // The next server continues.
                 () = until(|| overlay.is_base_stuck()) => Err(FsError::TryLater),
             };
@@ -129,8 +110,30 @@ impl RunningSession {
             // The writer's thread cannot be joined: the session is left as after a crash.
             () = until(|| overlay.is_writer_stuck()) => Err(WorkError::Stuck),
         };
-        closed.map_err(|source| Error::Close { session, source })?;
+        drop(self.layers);
+        closed.map_err(|source| Error::Close { session: session.clone(), source })?;
+        await_release(&session, &store).await;
         Ok(left)
+    }
+}
+
+/// Ends a background task, and waits until it has released the session.
+async fn abort(task: Option<JoinHandle<()>>) {
+    let Some(task) = task else { return };
+    task.abort();
+    // A base that hangs may block it.
+    let _late = tokio::time::timeout(RELEASE_TIMEOUT, task).await;
+}
+
+/// Waits until the lock of a closed session is released, so that it can be opened again.
+async fn await_release(session: &Path, store: &Weak<dyn Store>) {
+    let released = async {
+        while store.strong_count() > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    if tokio::time::timeout(RELEASE_TIMEOUT, released).await.is_err() {
+        tracing::warn!(session = %session.display(), "a closed session is still in use");
     }
 }
 

@@ -1,24 +1,17 @@
 //! Exports that cannot be served now, because a session or a base cannot be opened.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::accounts::ExportAccount;
 use super::error::{Error, Result};
 use super::exports::ServedExports;
-use super::running::DroppedSessions;
 use crate::config::{Config, ExportConfig};
-use crate::export::{Admission, Export, Unavailable};
+use crate::export::{Admission, Unavailable};
 
 /// Delay before the first retry; doubles with each retry.
 pub const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 /// Longest delay between retries.
 pub const MAX_RETRY: Duration = Duration::from_secs(60);
-
-/// An assembled export and its account.
-pub(super) type ReadyExport = (Arc<Export>, ExportAccount);
 
 /// An export that cannot be served.
 pub(super) struct FailedExport {
@@ -59,6 +52,8 @@ impl Error {
                 | Self::Work(_)
                 | Self::Quota { .. }
                 | Self::Export { .. }
+                | Self::Replaced { .. }
+                | Self::TooManyOpen { .. }
         )
     }
 }
@@ -75,32 +70,24 @@ impl ServedExports {
         self.failed.len()
     }
 
-    /// Tries to open the failed exports again. If any succeeds, loads all of `config`; returns the
-    /// names of exports that are served again, and sessions to close.
+    /// Tries to open the failed exports again, and serves those that can be opened; returns their
+    /// names.
     ///
     /// Blocks; must not run on a runtime thread.
     ///
     /// # Errors
     /// As [`ServedExports::load`].
-    pub fn retry(&mut self, config: &Config) -> Result<Option<(Vec<String>, DroppedSessions)>> {
-        let wanted = self.keys(config)?;
-        let files = self.files_to_hide(&wanted);
-        let names: Vec<String> = self.failed.iter().map(|failed| failed.name.clone()).collect();
-        let mut opened = HashMap::new();
-        let mut is_any = false;
-        for export in config.exports.iter().filter(|export| names.contains(&export.name)) {
-            let tried = self.open_export(export, &wanted, &files, &mut opened);
-            let tried = tried.and_then(|()| self.assemble(export, &wanted, &opened));
-            is_any |= tried.is_ok();
+    pub fn retry(&mut self, config: &Config) -> Result<Vec<String>> {
+        let sessions = self.sessions_of(config)?;
+        let mut names = Vec::new();
+        for (export, sessions) in config.exports.iter().zip(&sessions) {
+            if self.failed.iter().any(|failed| failed.name == export.name)
+                && self.serve_again(export, sessions).is_ok()
+            {
+                self.failed.retain(|failed| failed.name != export.name);
+                names.push(export.name.clone());
+            }
         }
-        // `load` opens them again, in the order of the file.
-        self.close(DroppedSessions::of(opened));
-        if !is_any {
-            return Ok(None);
-        }
-        let gone = self.load(config)?;
-        let left: Vec<&String> = self.failed.iter().map(|failed| &failed.name).collect();
-        let back = names.into_iter().filter(|name| !left.contains(&name)).collect();
-        Ok(Some((back, gone)))
+        Ok(names)
     }
 }

@@ -202,7 +202,7 @@ fn there_is_a_limit_to_everything() {
         (0..count).map(|n| with("").replace("/x", &format!("/x{n}"))).collect::<String>()
     };
     let said = fault(&many(limits::MAX_EXPORTS + 1));
-    assert!(said.contains("6145:1: at most 1024 exports"), "{said}");
+    assert!(said.contains("98305:1: at most 16384 exports"), "{said}");
     let said = fault(&" ".repeat((4 << 20) + 1));
     assert_eq!(said, "an exports file has at most 4 MiB");
 }

@@ -1,8 +1,8 @@
 //! Serves the exports of an exports file.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,18 +11,17 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
 
+use super::controls::Controls;
 use super::{Args, Durability, Frontend};
-use crate::cli::control::Control;
 use crate::cli::error::CliError;
 use crate::cli::{choosing, hiding, output, text};
 use crate::config::{self, Config, ExportConfig, Missing};
 use crate::pattern::PatternSet;
 use crate::server::rpcbind::Registration;
-use crate::server::{Peers, ServerOptions};
+use crate::server::ServerOptions;
 use crate::validation::ValidatorCommand;
 use crate::workspace::exports::{self, ServedExports};
 use crate::workspace::layers::SessionLayers;
-use crate::workspace::tree_guards::TreeGuards;
 use crate::workspace::unavailable::{FIRST_RETRY, MAX_RETRY};
 
 /// The time that a reload in progress gets when the server ends.
@@ -68,15 +67,15 @@ async fn until_signal(
     // Source ports and squashing are checked per export.
     let options = ServerOptions { insecure: true, ..ServerOptions::default() };
     let server = super::server(listeners, locked(served).programs(), registration, options);
-    let mut controls =
-        Controls { of: HashMap::new(), addresses: addresses.clone(), peers: server.peers() };
-    let none = controls.follow(&locked(served));
-    end_all(none).await;
-    let controls = Arc::new(tokio::sync::Mutex::new(controls));
+    let controls = Controls::new(&locked(served), &addresses, server.peers(), Handle::current());
+    locked(served).observe(Arc::new(controls));
     announce(file, &config, &mut locked(served), &addresses, (registration, args.json));
     let overlays = {
         let served = Arc::clone(served);
-        move || locked(&served).sessions().map(|layers| Arc::clone(&layers.overlay)).collect()
+        move || {
+            let sessions = locked(&served).sessions();
+            sessions.iter().map(|layers| Arc::clone(&layers.overlay)).collect()
+        }
     };
     let serving = server.run_until(signals.first(false), super::stuck(overlays));
     tokio::pin!(serving);
@@ -87,13 +86,13 @@ async fn until_signal(
         tokio::select! {
             () = &mut serving => break,
             _ = hang_ups.recv(), if reload.is_none() => {
-                reload = Some(begin(file, args.strict, served, &controls));
+                reload = Some(begin(file, args.strict, served, &addresses));
             }
             () = tokio::time::sleep(wait),
                 if reload.is_none() && locked(served).unavailable() > 0 =>
             {
                 wait = MAX_RETRY.min(wait * 2);
-                reload = Some(begin_retry(config.clone(), served, &controls));
+                reload = Some(begin_retry(config.clone(), served));
             }
             loaded = end_of(&mut reload) => {
                 reload = None;
@@ -110,8 +109,6 @@ async fn until_signal(
             Err(_) => output::line(format_args!("still reading {}: given up", file.display())),
         }
     }
-    let all = std::mem::take(&mut controls.lock().await.of);
-    end_all(all.into_values().collect()).await;
     Ok(())
 }
 
@@ -130,10 +127,9 @@ fn begin(
     file: &Path,
     strict: bool,
     served: &Arc<Mutex<ServedExports>>,
-    controls: &Arc<tokio::sync::Mutex<Controls>>,
+    addresses: &[SocketAddr],
 ) -> Reload {
-    let (file, served, controls) = (file.to_owned(), Arc::clone(served), Arc::clone(controls));
-    let runtime = Handle::current();
+    let (file, served, addresses) = (file.to_owned(), Arc::clone(served), addresses.to_vec());
     tokio::task::spawn_blocking(move || {
         let config = config::read(&file, Missing::Make)?;
         // Waits for a base that hangs before the lock is taken.
@@ -143,14 +139,7 @@ fn begin(
         }
         let mut served = locked(&served);
         let gone = served.load(&config).map_err(CliError::export)?;
-        // Commands in progress on these sessions end first.
-        runtime.block_on(async {
-            let mut controls = controls.lock().await;
-            super::warnings::tell_of_exports(&file, &config, &controls.addresses);
-            let gone = controls.follow(&served);
-            drop(controls);
-            end_all(gone).await;
-        });
+        super::warnings::tell_of_exports(&file, &config, &addresses);
         served.close(gone);
         Ok(Loaded::File(Box::new(config)))
     })
@@ -160,24 +149,13 @@ fn begin(
 fn begin_retry(
     config: Config,
     served: &Arc<Mutex<ServedExports>>,
-    controls: &Arc<tokio::sync::Mutex<Controls>>,
 ) -> Reload {
-    let (served, controls) = (Arc::clone(served), Arc::clone(controls));
-    let runtime = Handle::current();
+    let served = Arc::clone(served);
     tokio::task::spawn_blocking(move || {
         // Waits for a base that hangs before the lock is taken.
         let _missing = exports::probe(&config);
-        let mut served = locked(&served);
-        let retried = served.retry(&config).map_err(CliError::export)?;
-        let Some((names, gone)) = retried else {
-            return Ok(Loaded::Retried(Vec::new()));
-        };
-        runtime.block_on(async {
-            let gone = controls.lock().await.follow(&served);
-            end_all(gone).await;
-        });
-        served.close(gone);
-        Ok(Loaded::Retried(names))
+        let retried = locked(&served).retry(&config).map_err(CliError::export)?;
+        Ok(Loaded::Retried(retried))
     })
 }
 
@@ -230,41 +208,6 @@ fn tell_failures(served: &mut ServedExports) {
     }
 }
 
-/// The control sockets of the served sessions.
-struct Controls {
-    of: HashMap<PathBuf, Control>,
-    addresses: Vec<SocketAddr>,
-    peers: Arc<Peers>,
-}
-
-impl Controls {
-    /// Opens the sockets of new sessions; returns those of sessions that are no longer served.
-    fn follow(&mut self, served: &ServedExports) -> Vec<Control> {
-        let mut kept = HashMap::new();
-        // A read-only server shares the session with others, so it has no control socket.
-        for layers in served.sessions().filter(|layers| !layers.read_only) {
-            let session = &layers.session;
-            let control = self.of.remove(session).unwrap_or_else(|| {
-                let (base, addresses) = (layers.base.clone(), self.addresses.clone());
-                let peers = Arc::clone(&self.peers);
-                let accounts = Some(served.accounts());
-                let guards = Some(TreeGuards::new(layers, served.exports()));
-                Control::begin(session, base, &layers.overlay, addresses, peers, accounts, guards)
-            });
-            kept.insert(session.clone(), control);
-        }
-        std::mem::replace(&mut self.of, kept).into_values().collect()
-    }
-}
-
-/// Stops all sockets, then waits for each.
-async fn end_all(mut controls: Vec<Control>) {
-    controls.iter_mut().for_each(Control::stop);
-    for control in controls {
-        control.end().await;
-    }
-}
-
 /// Prints what is served, and how to mount it.
 fn announce(
     file: &Path,
@@ -296,7 +239,8 @@ fn announce(
             }
         }
     }
-    let created = served.sessions().filter(|layers| layers.is_new && layers.memory.is_none());
+    let sessions = served.sessions();
+    let created = sessions.iter().filter(|layers| layers.is_new && layers.memory.is_none());
     let created: BTreeSet<&Path> = created.map(|layers| layers.session.as_path()).collect();
     created.into_iter().for_each(choosing::tell_created);
     tell_failures(served);
@@ -318,11 +262,11 @@ fn hides(config: &Config, path: &[u8], served: &ServedExports) -> String {
         export.path.as_ref().is_some_and(|known| known.as_str().as_bytes() == path)
     };
     let Some(export) = config.exports.iter().find(is_it) else { return String::new() };
-    let is_of_export = |layers: &&SessionLayers| {
+    let is_of_export = |layers: &&Arc<SessionLayers>| {
         export.mounts.iter().any(|mount| mount.session() == Some(&layers.session))
     };
     let mut hidden = PatternSet::clone(&export.hide);
-    for layers in served.sessions().filter(is_of_export) {
+    for layers in served.sessions().iter().filter(is_of_export) {
         // The served export has the same union, so it cannot exceed the limit.
         hidden = hidden.union(&layers.hidden).unwrap_or(hidden);
     }

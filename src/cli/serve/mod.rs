@@ -1,5 +1,6 @@
 //! `acetate serve`: exports a session, or the exports of a file, until it is stopped.
 
+mod controls;
 mod exports;
 mod limits;
 mod session;

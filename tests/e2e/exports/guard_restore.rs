@@ -14,7 +14,7 @@ use super::guard::{INVAL, OLD, OLD_BYTES, commit, content, guarded, piece, size,
 fn overlay(site: &Site) -> std::sync::Arc<Overlay> {
     let served = &site.running.as_ref().unwrap().served;
     let mut sessions = served.sessions();
-    let found = sessions.find(|layers| layers.session.ends_with("g.db")).unwrap();
+    let found = sessions.iter().find(|layers| layers.session.ends_with("g.db")).unwrap();
     std::sync::Arc::clone(&found.overlay)
 }
 

@@ -4,6 +4,7 @@ mod guard;
 mod guard_restore;
 #[cfg(target_os = "linux")]
 mod locks;
+mod on_demand;
 mod reload;
 mod scopes;
 mod shares;
@@ -15,6 +16,7 @@ use std::fs;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use acetate::config::{self, Missing};
 use acetate::inspect::log::{AuditLog, LogOptions};
@@ -39,6 +41,8 @@ struct Site {
     before: HostTree,
     runtime: Runtime,
     limits: Limits,
+    /// Whether exports that cannot be opened are skipped, as `serve --config` does.
+    is_lenient: bool,
     running: Option<Running>,
 }
 
@@ -57,13 +61,22 @@ impl Site {
 
     /// The same within limits.
     fn start_with(base: &str, exports: &str, limits: Limits) -> Self {
+        Self::start_as(base, exports, limits, false)
+    }
+
+    /// As [`Self::start`], without the exports that cannot be opened.
+    fn start_lenient(base: &str, exports: &str) -> Self {
+        Self::start_as(base, exports, Limits::default(), true)
+    }
+
+    fn start_as(base: &str, exports: &str, limits: Limits, is_lenient: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let base_dir = dir.path().join("base");
         fs::create_dir(&base_dir).unwrap();
         fixture::build(&base_dir, base);
         let before = HostTree::read(&base_dir);
         let runtime = Runtime::new().unwrap();
-        let mut site = Self { dir, before, runtime, limits, running: None };
+        let mut site = Self { dir, before, runtime, limits, is_lenient, running: None };
         site.say(exports);
         site.run();
         site
@@ -82,6 +95,9 @@ impl Site {
         let file = self.path("exports.toml");
         let mut served =
             ServedExports::new(&file, false, self.runtime.handle().clone(), Some(command()));
+        if self.is_lenient {
+            served = served.lenient();
+        }
         let none = served.load(&config::read(&file, Missing::Make).unwrap()).unwrap();
         served.close(none);
         let programs = served.programs();
@@ -132,6 +148,24 @@ impl Site {
     /// The superuser's mount of an export.
     fn peer(&self, path: &str) -> Peer {
         self.mount(path, 0, 0).unwrap_or_else(|| panic!("{path} does not mount"))
+    }
+
+    /// The names of the sessions that are open, in order.
+    fn open_sessions(&self) -> Vec<String> {
+        let name = |file: &Path| file.file_name().unwrap().to_string_lossy().into_owned();
+        let sessions = self.running.as_ref().unwrap().served.sessions();
+        let mut names: Vec<_> = sessions.iter().map(|layers| name(&layers.session)).collect();
+        names.sort();
+        names
+    }
+
+    /// Waits until no session is open.
+    fn wait_until_idle(&self) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !self.open_sessions().is_empty() {
+            assert!(Instant::now() < deadline, "still open: {:?}", self.open_sessions());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     fn wait<T>(&self, work: impl Future<Output = T>) -> T {

@@ -134,7 +134,7 @@ fn an_export_of_the_same_name_begins_anew_in_memory() {
     let root = peer.root.clone();
     site.wait(async { peer.put(&root, "scratch", "content").await });
     let served = &site.running.as_ref().unwrap().served;
-    let dir = served.sessions().next().unwrap().session.parent().unwrap().to_owned();
+    let dir = served.sessions()[0].session.parent().unwrap().to_owned();
     let before = names(&dir);
     let no_base = export("/b", "b.db").replace("\"base\"", "\"nowhere\"");
     site.say(&[memory.as_str(), &in_memory("/other"), &no_base].concat());

@@ -1,0 +1,211 @@
+//! An export of the table, which is open or is opened by the first call that needs it.
+//!
+//! What the server must know of a closed export is its [`ExportIdentity`]: it decodes handles, and
+//! gives the numbers by which locks and shares of resources are counted. All else needs the
+//! sessions, which [`OpenExport`] opens.
+
+use std::fmt;
+use std::future::Future;
+use std::num::NonZeroU64;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+
+use super::credentials::Admission;
+use super::handles;
+use super::numbers;
+use super::tree::Export;
+use crate::nfs::HandleCodec;
+use crate::vfs::FsError;
+
+/// The result of an opening: [`FsError::TryLater`] if the export cannot be opened now.
+pub type OpenFuture<'a> = Pin<Box<dyn Future<Output = Result<Arc<Export>, FsError>> + Send + 'a>>;
+
+/// What an export is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenPurpose {
+    /// A client mounts it: missing sessions are created.
+    Mount,
+    /// A call on one of its objects: all sessions must exist.
+    Call,
+}
+
+/// Opens an export.
+pub trait OpenExport: Send + Sync {
+    /// Opens the export, or waits until another caller has opened it.
+    fn open(&self, purpose: OpenPurpose) -> OpenFuture<'_>;
+}
+
+/// What stays the same of an export however often it is closed and opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportIdentity {
+    fsid: u64,
+    mounts: Box<[MountIdentity]>,
+}
+
+/// The part of an [`ExportIdentity`] that belongs to one mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MountIdentity {
+    /// The tag in the mount's handles.
+    pub(super) tag: u16,
+    pub(super) codec: HandleCodec,
+    /// The session's fsid, for the keys of locks.
+    pub(super) session_fsid: u64,
+}
+
+/// What identifies a mount, as its session and the exports file say it.
+#[derive(Debug, Clone, Copy)]
+pub struct MountKeys<'a> {
+    /// Mount point in the export.
+    pub at: &'a str,
+    /// The session's directory that is the root of the mount.
+    pub subtree: &'a str,
+    /// The session's secret key, for handles.
+    pub handle_key: [u8; 16],
+    /// The session's fsid.
+    pub session_fsid: u64,
+}
+
+impl ExportIdentity {
+    /// The identity of the export at `path` with these mounts, in the order of the exports file.
+    pub fn new(path: &[u8], mounts: &[MountKeys<'_>]) -> Self {
+        let identity = |mount: &MountKeys<'_>| {
+            let (tag, codec) = handles::codec(mount.handle_key, path, mount.at, mount.subtree);
+            MountIdentity { tag, codec, session_fsid: mount.session_fsid }
+        };
+        let root = mounts.iter().find(|mount| mount.at == "/");
+        Self {
+            fsid: numbers::fsid(root.map_or(0, |mount| mount.session_fsid), path),
+            mounts: mounts.iter().map(identity).collect(),
+        }
+    }
+
+    /// The fsid that clients see; stable across restarts.
+    pub(super) fn fsid(&self) -> u64 {
+        self.fsid
+    }
+
+    /// The fsid as the number of a tenant.
+    pub(super) fn number(&self) -> NonZeroU64 {
+        NonZeroU64::new(self.fsid).unwrap_or(NonZeroU64::MIN)
+    }
+
+    pub(super) fn mounts(&self) -> &[MountIdentity] {
+        &self.mounts
+    }
+}
+
+/// An export of the table.
+pub struct ExportEntry {
+    path: Bytes,
+    is_secret: bool,
+    admission: Admission,
+    /// Unknown while a session does not exist: then no handle exists either.
+    identity: OnceLock<ExportIdentity>,
+    open: RwLock<Option<Arc<Export>>>,
+    /// Whether a call came since [`Self::take_used`].
+    is_used: AtomicBool,
+    opener: Arc<dyn OpenExport>,
+}
+
+impl ExportEntry {
+    /// A closed export. `identity` is unknown if a session does not exist yet.
+    pub fn new(
+        (path, is_secret): (Bytes, bool),
+        admission: Admission,
+        identity: Option<ExportIdentity>,
+        opener: Arc<dyn OpenExport>,
+    ) -> Self {
+        Self {
+            path,
+            is_secret,
+            admission,
+            identity: identity.map(OnceLock::from).unwrap_or_default(),
+            open: RwLock::default(),
+            is_used: AtomicBool::new(false),
+            opener,
+        }
+    }
+
+    /// The path that clients mount.
+    pub fn path(&self) -> &Bytes {
+        &self.path
+    }
+
+    /// Whether the path is a secret.
+    pub fn is_secret(&self) -> bool {
+        self.is_secret
+    }
+
+    /// Which callers it accepts.
+    pub(super) fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// What identifies it; `None` if it was never open.
+    pub fn identity(&self) -> Option<&ExportIdentity> {
+        self.identity.get()
+    }
+
+    /// The export, if it is open.
+    pub fn current(&self) -> Option<Arc<Export>> {
+        self.open.read().clone()
+    }
+
+    /// Records that the export is open from now on. `false` if its sessions have been replaced by
+    /// others since its identity was recorded: its handles are stale, and it stays closed.
+    #[must_use]
+    pub fn put_open(&self, export: Arc<Export>) -> bool {
+        let is_same = self.identity.get_or_init(|| export.identity().clone()) == export.identity();
+        if is_same {
+            self.is_used.store(true, Ordering::Relaxed);
+            *self.open.write() = Some(export);
+        }
+        is_same
+    }
+
+    /// Closes the export for new calls if no call uses it, and returns it.
+    pub fn take_idle(&self) -> Option<Arc<Export>> {
+        let mut open = self.open.write();
+        let is_idle = open.as_ref().is_some_and(|export| {
+            // Calls get their references from `open`, which is locked.
+            Arc::strong_count(export) == 1 && export.is_idle()
+        });
+        if is_idle && !self.is_used.load(Ordering::Relaxed) { open.take() } else { None }
+    }
+
+    /// Closes the export for new calls, and returns it.
+    pub fn take_open(&self) -> Option<Arc<Export>> {
+        self.open.write().take()
+    }
+
+    /// Whether a call came since the last time this was asked.
+    pub fn take_used(&self) -> bool {
+        self.is_used.swap(false, Ordering::Relaxed)
+    }
+
+    /// The export; opens it if it is closed.
+    ///
+    /// # Errors
+    /// It cannot be opened now.
+    pub(super) async fn open(&self, purpose: OpenPurpose) -> Result<Arc<Export>, FsError> {
+        if !self.is_used.load(Ordering::Relaxed) {
+            self.is_used.store(true, Ordering::Relaxed);
+        }
+        if let Some(export) = self.current() {
+            return Ok(export);
+        }
+        self.opener.open(purpose).await
+    }
+}
+
+impl fmt::Debug for ExportEntry {
+    /// Omits the path: it can be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_open = self.open.read().is_some();
+        f.debug_struct("ExportEntry").field("is_open", &is_open).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,80 @@
+//! Bounds how many sessions are open, and how long they stay open without calls.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::config::Config;
+use crate::config::limits::{DEFAULT_IDLE_CLOSE, DEFAULT_MAX_OPEN};
+
+use super::error::{Error, Result};
+use super::on_demand::ExportSource;
+use super::shared_parts::SharedParts;
+
+/// Interval of the checks for idle exports.
+pub(super) const IDLE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How many sessions may be open, and how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenBounds {
+    /// Sessions that may be open at once.
+    pub sessions: usize,
+    /// Time without calls after which an export is closed.
+    pub idle: Duration,
+}
+
+impl Default for OpenBounds {
+    fn default() -> Self {
+        Self { sessions: DEFAULT_MAX_OPEN, idle: DEFAULT_IDLE_CLOSE }
+    }
+}
+
+impl OpenBounds {
+    /// The bounds that an exports file gives.
+    pub fn of(config: &Config) -> Self {
+        Self { sessions: config.max_open, idle: config.idle_close }
+    }
+}
+
+impl SharedParts {
+    /// Closes exports without calls for the time that the bounds give, and the least recently used
+    /// ones while more than 15/16 of the sessions that may be open are. Blocks.
+    pub(super) fn close_idle(&self) {
+        let OpenBounds { sessions, idle } = *self.bounds.read();
+        let now = Instant::now();
+        for (last_use, source) in self.by_last_use(now) {
+            let is_idle = now.saturating_duration_since(last_use) >= idle;
+            if !is_idle && self.sessions.count() <= sessions - sessions / 16 {
+                return;
+            }
+            source.close_idle();
+        }
+    }
+
+    /// Closes the least recently used exports until `wanted` further sessions may be open. Blocks.
+    ///
+    /// # Errors
+    /// The others are all in use.
+    pub(super) fn make_room(&self, wanted: usize) -> Result<()> {
+        let most = self.bounds.read().sessions;
+        let is_full = || self.sessions.count().saturating_add(wanted) > most.max(wanted);
+        if !is_full() {
+            return Ok(());
+        }
+        for (_, source) in self.by_last_use(Instant::now()) {
+            source.close_idle();
+            if !is_full() {
+                return Ok(());
+            }
+        }
+        Err(Error::TooManyOpen { sessions: most })
+    }
+
+    /// The open exports, the least recently used first.
+    fn by_last_use(&self, now: Instant) -> Vec<(Instant, Arc<ExportSource>)> {
+        let sources: Vec<_> = self.sources.read().iter().filter_map(|it| it.upgrade()).collect();
+        let open = sources.into_iter().filter_map(|it| Some((it.last_use(now)?, it)));
+        let mut open: Vec<_> = open.collect();
+        open.sort_by_key(|(last_use, _)| *last_use);
+        open
+    }
+}

@@ -1,0 +1,360 @@
+//! Opens an export when a call needs it, and closes it when it is idle.
+//!
+//! An export is opened as a whole, with all its sessions. Calls wait for that, up to
+//! [`OPEN_WAIT`]; it continues without them. Opening and closing block, so each runs on a thread of
+//! its own, [bounded](super::shared_parts) in number.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+
+use super::accounts::{ExportAccount, SharedAccount};
+use super::assembling::{assemble, check_same_settings, layer_options};
+use super::error::{Error, Result};
+use super::layers::{self, SessionLayers};
+use super::open_sessions::SessionLease;
+use super::shared_parts::SharedParts;
+use super::unavailable::{FIRST_RETRY, MAX_RETRY};
+use crate::config::ExportConfig;
+use crate::export::{
+    Admission, Export, ExportEntry, ExportIdentity, MountKeys, OpenExport, OpenFuture, OpenPurpose,
+};
+use crate::vfs::FsError;
+
+/// Time that a call waits for an opening; the client then tries again.
+const OPEN_WAIT: Duration = Duration::from_secs(2);
+
+/// Time after which an opening gives its permit to another one: its base hangs.
+const STUCK_OPENING: Duration = Duration::from_secs(2);
+
+/// The result of an opening, once it is known.
+type Outcome = Option<std::result::Result<Arc<Export>, FsError>>;
+
+/// Opens and closes one export of the exports file.
+pub(super) struct ExportSource {
+    parts: Arc<SharedParts>,
+    pub(super) config: ExportConfig,
+    /// The sessions of its mounts, in their order.
+    sessions: Vec<NeededSession>,
+    /// Identifies the export's drafts: they survive no reload.
+    boot: u64,
+    this: Weak<Self>,
+    entry: OnceLock<Weak<ExportEntry>>,
+    /// Locked while the export is opened or closed.
+    state: Mutex<SourceState>,
+    /// The opening in progress.
+    opening: Mutex<Option<watch::Receiver<Outcome>>>,
+    last_failure: Mutex<Option<Failure>>,
+    /// The usage of its sessions.
+    account: SharedAccount,
+    /// When a call was last seen.
+    last_use: Mutex<Instant>,
+}
+
+#[derive(Default)]
+struct SourceState {
+    /// The uses of its sessions, while the export is open.
+    leases: Vec<SessionLease>,
+    /// Another source took its place in the table: it opens no more.
+    is_retired: bool,
+}
+
+/// A session that an export needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NeededSession {
+    /// The session file.
+    pub(super) file: PathBuf,
+    /// No mount of any export may change it.
+    pub(super) read_only: bool,
+}
+
+/// Why the last opening failed.
+struct Failure {
+    text: String,
+    at: Instant,
+    /// The time until the next attempt.
+    wait: Duration,
+}
+
+impl ExportSource {
+    /// The source of an export, and the export, closed. `sessions` are those of its mounts;
+    /// `identity` is known if all of them exist.
+    pub(super) fn new(
+        parts: &Arc<SharedParts>,
+        config: ExportConfig,
+        sessions: Vec<NeededSession>,
+        identity: Option<ExportIdentity>,
+    ) -> Result<(Arc<Self>, Arc<ExportEntry>)> {
+        let path = config.path.as_ref().ok_or(Error::NoExport)?.to_string();
+        let boot = getrandom::u64().map_err(|error| Error::Random(std::io::Error::other(error)))?;
+        let account = Arc::new(RwLock::new(ExportAccount::at_rest(&config)));
+        let source = Arc::new_cyclic(|this| Self {
+            parts: Arc::clone(parts),
+            config,
+            sessions,
+            boot,
+            this: Weak::clone(this),
+            entry: OnceLock::new(),
+            state: Mutex::default(),
+            opening: Mutex::default(),
+            last_failure: Mutex::default(),
+            account,
+            last_use: Mutex::new(Instant::now()),
+        });
+        let entry = source.entry_at(path, identity);
+        Ok((source, entry))
+    }
+
+    fn entry_at(self: &Arc<Self>, path: String, identity: Option<ExportIdentity>) -> Arc<ExportEntry> {
+        let (shown, admission) = ((path.into(), self.config.is_secret), Admission::new(&self.config));
+        let opener = Arc::clone(self) as Arc<dyn OpenExport>;
+        let entry = Arc::new(ExportEntry::new(shown, admission, identity, opener));
+        let _first = self.entry.set(Arc::downgrade(&entry));
+        entry
+    }
+
+    /// The export; `None` once it was removed from the table.
+    pub(super) fn entry(&self) -> Option<Arc<ExportEntry>> {
+        self.entry.get()?.upgrade()
+    }
+
+    /// Whether one of its mounts is of this session.
+    pub(super) fn needs(&self, session: &Path) -> bool {
+        self.sessions.iter().any(|needed| needed.file == session)
+    }
+
+    /// The usage of its sessions.
+    pub(super) fn account(&self) -> SharedAccount {
+        Arc::clone(&self.account)
+    }
+
+    /// Opens the export, with the sessions that are missing. Blocks.
+    pub(super) fn open_now(&self, purpose: OpenPurpose) -> Result<Arc<Export>> {
+        let mut state = self.state.lock();
+        let entry = self.entry().filter(|_| !state.is_retired).ok_or(Error::NoExport)?;
+        if let Some(export) = entry.current() {
+            return Ok(export);
+        }
+        // Handles of an export whose identity is known are of sessions that exist.
+        let existing = purpose == OpenPurpose::Call || entry.identity().is_some();
+        let mut taken = Vec::new();
+        let made = self
+            .take_sessions(existing, &mut taken)
+            .and_then(|()| assemble(&self.parts, &self.config, &taken, self.boot));
+        let (export, account) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                self.release(taken);
+                return Err(error);
+            }
+        };
+        if !entry.put_open(Arc::clone(&export)) {
+            drop(export);
+            self.release(taken);
+            return Err(Error::Replaced { export: self.config.name.clone() });
+        }
+        state.leases = taken;
+        *self.last_use.lock() = Instant::now();
+        *self.account.write() = account;
+        self.parts.exports.identify(&entry);
+        Ok(export)
+    }
+
+    /// Opens the sessions of all mounts; with `existing`, none is created.
+    fn take_sessions(&self, existing: bool, taken: &mut Vec<SessionLease>) -> Result<()> {
+        for (mount, session) in self.config.mounts.iter().zip(&self.sessions) {
+            let NeededSession { file, read_only } = session;
+            let how = (*read_only, existing);
+            let open = || {
+                let wanted = layer_options(&self.parts, &self.config, mount, file, how);
+                // A failed opening may have created the file.
+                let is_new = file.symlink_metadata().is_err();
+                let opened = layers::open(&wanted, &self.parts.watch);
+                let layers = opened.inspect_err(|_| {
+                    if is_new {
+                        self.parts.forget(file);
+                    }
+                })?;
+                self.parts.hide_in(&layers);
+                Ok(self.parts.begin(layers))
+            };
+            let check = |layers: &SessionLayers| {
+                check_same_settings(layers, &self.config, mount, *read_only)
+            };
+            taken.push(self.parts.sessions.acquire(file, open, check)?);
+        }
+        Ok(())
+    }
+
+    /// Ends the use of sessions, and closes those that no other export uses.
+    fn release(&self, leases: Vec<SessionLease>) {
+        for lease in leases {
+            if let Err(error) = self.parts.release(lease) {
+                tracing::error!(%error, "a session was not closed cleanly");
+            }
+        }
+    }
+
+    /// Closes the export if it is idle; returns whether it was closed. Blocks.
+    pub(super) fn close_idle(&self) -> bool {
+        // Another thread opens or closes it.
+        let Some(mut state) = self.state.try_lock() else { return false };
+        if !state.leases.iter().all(|lease| self.may_close(&lease.layers)) {
+            return false;
+        }
+        let Some(export) = self.entry().and_then(|entry| entry.take_idle()) else { return false };
+        drop(export);
+        *self.account.write() = ExportAccount::at_rest(&self.config);
+        self.release(std::mem::take(&mut state.leases));
+        true
+    }
+
+    /// Closes the export for good; returns it with the uses of its sessions, so that its drafts can
+    /// be published before these are released.
+    pub(super) fn retire(&self) -> (Option<Arc<Export>>, Vec<SessionLease>) {
+        let mut state = self.state.lock();
+        state.is_retired = true;
+        let export = self.entry().and_then(|entry| entry.take_open());
+        (export, std::mem::take(&mut state.leases))
+    }
+
+    /// Whether a session has nothing to do and would be the same after it is opened again.
+    fn may_close(&self, layers: &SessionLayers) -> bool {
+        let overlay = &layers.overlay;
+        // After a failed write, or if its file was removed, it stays open for reads.
+        let is_broken = !layers.read_only && overlay.refuses_changes();
+        if is_broken
+            || overlay.is_base_stuck()
+            || overlay.is_writer_stuck()
+            || self.parts.is_in_use(&layers.session)
+        {
+            return false;
+        }
+        let pending = self.parts.runtime.block_on(overlay.pending_copies());
+        pending.is_ok_and(|left| left.files == 0)
+    }
+
+    /// When a call last used the export, if it is open; `now` if one came since the last time.
+    pub(super) fn last_use(&self, now: Instant) -> Option<Instant> {
+        let entry = self.entry()?;
+        entry.current()?;
+        let mut last_use = self.last_use.lock();
+        if entry.take_used() {
+            *last_use = now;
+        }
+        Some(*last_use)
+    }
+
+    /// Starts an opening, or joins the one in progress.
+    fn begin(&self, purpose: OpenPurpose) -> std::result::Result<watch::Receiver<Outcome>, FsError> {
+        let mut opening = self.opening.lock();
+        if let Some(opening) = &*opening {
+            return Ok(opening.clone());
+        }
+        let is_early = |last: &Failure| last.at.elapsed() < last.wait;
+        if purpose == OpenPurpose::Call && self.last_failure.lock().as_ref().is_some_and(is_early) {
+            return Err(FsError::TryLater);
+        }
+        let source = self.this.upgrade().ok_or(FsError::TryLater)?;
+        let (sender, receiver) = watch::channel(None);
+        *opening = Some(receiver.clone());
+        self.parts.runtime.spawn(source.open_in_turn(purpose, sender));
+        Ok(receiver)
+    }
+
+    /// Opens the export on a thread of its own, once a permit is free.
+    async fn open_in_turn(self: Arc<Self>, purpose: OpenPurpose, opened: watch::Sender<Outcome>) {
+        // The semaphore is never closed.
+        let permit = Arc::clone(&self.parts.turns).acquire_owned().await;
+        let source = Arc::clone(&self);
+        let mut work = tokio::task::spawn_blocking(move || {
+            source.parts.make_room(source.sessions.len())?;
+            source.open_now(purpose)
+        });
+        let done = match tokio::time::timeout(STUCK_OPENING, &mut work).await {
+            Ok(done) => done,
+            Err(_) => {
+                let stuck = self.parts.stuck_turns.try_acquire();
+                // Without a further permit, it keeps its own.
+                let _kept = if stuck.is_ok() { None } else { Some(permit) };
+                work.await
+            }
+        };
+        let outcome = match done {
+            Ok(Ok(export)) => {
+                *self.last_failure.lock() = None;
+                Ok(export)
+            }
+            Ok(Err(error)) => {
+                self.note_failure(&error);
+                Err(FsError::TryLater)
+            }
+            // The thread panicked, which is logged.
+            Err(_) => Err(FsError::TryLater),
+        };
+        *self.opening.lock() = None;
+        opened.send_replace(Some(outcome));
+    }
+
+    /// Logs a failure, unless it is that of the last attempt.
+    fn note_failure(&self, error: &Error) {
+        let mut last = self.last_failure.lock();
+        let (text, at) = (error.to_string(), Instant::now());
+        let wait = last.as_ref().map_or(FIRST_RETRY, |last| MAX_RETRY.min(last.wait * 2));
+        if last.as_ref().is_none_or(|last| last.text != text) {
+            tracing::error!(export = %self.config.name, %error, "the export cannot be opened");
+        }
+        *last = Some(Failure { text, at, wait });
+    }
+}
+
+impl OpenExport for ExportSource {
+    fn open(&self, purpose: OpenPurpose) -> OpenFuture<'_> {
+        Box::pin(async move {
+            let mut opening = self.begin(purpose)?;
+            let done = tokio::time::timeout(OPEN_WAIT, opening.wait_for(Option::is_some)).await;
+            match done {
+                Ok(Ok(outcome)) => outcome.clone().unwrap_or(Err(FsError::TryLater)),
+                // The opening takes longer, or its thread panicked.
+                Ok(Err(_)) | Err(_) => Err(FsError::TryLater),
+            }
+        })
+    }
+}
+
+/// Reads from session files what identifies exports; each file once.
+#[derive(Default)]
+pub(super) struct Identities(HashMap<PathBuf, Option<([u8; 16], u64)>>);
+
+impl Identities {
+    /// The identity of an export; `None` if one of its sessions does not exist.
+    ///
+    /// # Errors
+    /// A session cannot be read.
+    pub(super) fn of(
+        &mut self,
+        config: &ExportConfig,
+        sessions: &[NeededSession],
+    ) -> Result<Option<ExportIdentity>> {
+        let mut mounts = Vec::with_capacity(sessions.len());
+        for (mount, session) in config.mounts.iter().zip(sessions) {
+            let known = match self.0.get(&session.file) {
+                Some(known) => *known,
+                None => {
+                    let read = layers::identity(&session.file)?;
+                    self.0.insert(session.file.clone(), read);
+                    read
+                }
+            };
+            let Some((handle_key, session_fsid)) = known else { return Ok(None) };
+            let (at, subtree) = (mount.at.as_str(), mount.subtree.as_str());
+            mounts.push(MountKeys { at, subtree, handle_key, session_fsid });
+        }
+        let path = config.path.as_ref().ok_or(Error::NoExport)?;
+        Ok(Some(ExportIdentity::new(path.as_str().as_bytes(), &mounts)))
+    }
+}

@@ -1,0 +1,176 @@
+//! What all exports of a server share.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, RwLock};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+
+use super::error::{Error, Result};
+use super::idle::OpenBounds;
+use super::layers::{ListingMemory, SessionLayers};
+use super::memory::MemoryDir;
+use super::on_demand::ExportSource;
+use super::open_sessions::{OpenSessions, SessionLease};
+use super::running::RunningSession;
+use crate::delta::PendingCopies;
+use crate::export::Exports;
+use crate::validation::GuardResources;
+use crate::worker::ThreadWatch;
+
+/// Exports that are opened at once, each on a thread of its own.
+const MAX_OPENING: usize = 8;
+
+/// Openings over bases that hang, in addition.
+const MAX_STUCK: usize = 32;
+
+/// Learns of the sessions that are opened and closed while a server runs.
+pub trait SessionObserver: Send + Sync {
+    /// The session is open.
+    fn opened(&self, layers: &Arc<SessionLayers>);
+
+    /// Whether anything but calls of clients uses the session now: then it is not closed.
+    fn is_in_use(&self, session: &Path) -> bool;
+
+    /// The session is to be closed; returns once nothing but calls of clients uses it.
+    fn closing(&self, session: &Path) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+/// What all exports of a server share.
+pub(super) struct SharedParts {
+    pub(super) strict: bool,
+    pub(super) runtime: Handle,
+    pub(super) watch: Arc<ThreadWatch>,
+    pub(super) exports: Exports,
+    pub(super) sessions: OpenSessions,
+    /// Limits on large listings that all sessions share.
+    pub(super) listings: Arc<ListingMemory>,
+    /// Resources that the guards of all exports share.
+    pub(super) resources: Arc<GuardResources>,
+    /// Permits for exports that are being opened.
+    pub(super) turns: Arc<Semaphore>,
+    /// Permits for openings that are stuck.
+    pub(super) stuck_turns: Semaphore,
+    /// How many sessions may be open, and how long.
+    pub(super) bounds: RwLock<OpenBounds>,
+    /// The sources of the exports in the table.
+    pub(super) sources: RwLock<Vec<Weak<ExportSource>>>,
+    /// Files that no base may show: all sessions, the exports file and its tokens.
+    hidden: RwLock<BTreeSet<PathBuf>>,
+    memory: Mutex<Option<MemoryDir>>,
+    observer: RwLock<Option<Arc<dyn SessionObserver>>>,
+}
+
+impl SharedParts {
+    pub(super) fn new(
+        strict: bool,
+        runtime: Handle,
+        watch: Arc<ThreadWatch>,
+        resources: Arc<GuardResources>,
+    ) -> Self {
+        Self {
+            strict,
+            runtime,
+            watch,
+            exports: Exports::default(),
+            sessions: OpenSessions::default(),
+            listings: Arc::default(),
+            resources,
+            turns: Arc::new(Semaphore::new(MAX_OPENING)),
+            stuck_turns: Semaphore::new(MAX_STUCK),
+            bounds: RwLock::default(),
+            sources: RwLock::default(),
+            hidden: RwLock::default(),
+            memory: Mutex::default(),
+            observer: RwLock::default(),
+        }
+    }
+
+    /// Informs `observer` of all sessions from now on, first of those that are open.
+    pub(super) fn observe(&self, observer: Arc<dyn SessionObserver>) {
+        let mut place = self.observer.write();
+        self.sessions.all().iter().for_each(|layers| observer.opened(layers));
+        *place = Some(observer);
+    }
+
+    /// Starts an open session.
+    pub(super) fn begin(&self, layers: SessionLayers) -> RunningSession {
+        let running = RunningSession::begin(layers, &self.runtime);
+        if let Some(observer) = &*self.observer.read() {
+            observer.opened(&running.layers);
+        }
+        running
+    }
+
+    /// Whether a command uses a session.
+    pub(super) fn is_in_use(&self, session: &Path) -> bool {
+        self.observer.read().as_ref().is_some_and(|observer| observer.is_in_use(session))
+    }
+
+    /// Ends the use of a session, and closes it if that was the last one. Blocks.
+    pub(super) fn release(&self, lease: SessionLease) -> Result<()> {
+        self.sessions.release(lease, |running| self.end(running))
+    }
+
+    fn end(&self, running: RunningSession) -> Result<()> {
+        let session = running.layers.session.clone();
+        let observer = self.observer.read().clone();
+        let left = |PendingCopies { files, bytes }| {
+            let mib = bytes.div_ceil(1 << 20);
+            tracing::info!(session = %session.display(), files, mib, "finishing copies");
+        };
+        self.runtime.block_on(async {
+            if let Some(observer) = observer {
+                observer.closing(&session).await;
+            }
+            running.end(left).await.map(drop)
+        })
+    }
+
+    /// Hides these files in all bases, in addition to those that are hidden already.
+    pub(super) fn hide(&self, files: BTreeSet<PathBuf>) {
+        for layers in self.sessions.all() {
+            layers.hide(&within(&files, &layers));
+        }
+        self.hidden.write().extend(files);
+    }
+
+    /// Hides in a session's base what no base may show.
+    pub(super) fn hide_in(&self, layers: &SessionLayers) {
+        let files = within(&self.hidden.read(), layers);
+        layers.hide(&files);
+    }
+
+    /// The path of a session in memory, by a name that is unique in the exports file.
+    pub(super) fn memory_file(&self, name: &str) -> Result<PathBuf> {
+        let mut memory = self.memory.lock();
+        let dir = match &mut *memory {
+            Some(dir) => dir,
+            none => none.insert(MemoryDir::make().map_err(Error::Memory)?),
+        };
+        Ok(dir.path().join(name))
+    }
+
+    /// Removes a closed session, if it is in memory.
+    pub(super) fn forget(&self, session: &Path) {
+        if let Some(memory) = &*self.memory.lock() {
+            memory.forget(session);
+        }
+    }
+
+    /// Removes the sessions in memory, all of them closed.
+    pub(super) fn forget_memory(&self) {
+        *self.memory.lock() = None;
+    }
+}
+
+/// Those of `files` that are in the base of a session.
+fn within(files: &BTreeSet<PathBuf>, layers: &SessionLayers) -> Vec<PathBuf> {
+    let Some(base) = &layers.base else { return Vec::new() };
+    // Paths are ordered by their components, so those below a directory follow each other.
+    files.range(base.clone()..).take_while(|file| file.starts_with(base)).cloned().collect()
+}

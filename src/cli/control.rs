@@ -76,9 +76,8 @@ impl Control {
             }
         };
         let connections = bound.as_ref().map(Listener::connections);
-        let serve = |listener: Listener| {
-            tokio::spawn(listener.serve(Arc::clone(overlay), about, stopped))
-        };
+        let serve =
+            |listener: Listener| tokio::spawn(listener.serve(Arc::clone(overlay), about, stopped));
         let listening = bound.map(serve);
         let registered = Registered::enter(session);
         if let Err(error) = &registered {

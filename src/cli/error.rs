@@ -285,7 +285,13 @@ impl From<WorkspaceError> for CliError {
             WorkspaceError::TooManyOpen { .. } => {
                 Self::new(&error).with_hint("raise max_open in the exports file")
             }
+            WorkspaceError::Registry(_) => Self::new(&error).with_hint(
+                "it holds nothing that the sessions do not say: remove the file \
+                 EXPORTS.toml.instances, and start the server again",
+            ),
             WorkspaceError::Store { .. }
+            | WorkspaceError::Place { .. }
+            | WorkspaceError::Gone { .. }
             | WorkspaceError::Close { .. }
             | WorkspaceError::Memory(_)
             | WorkspaceError::Quota { .. }

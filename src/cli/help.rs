@@ -34,6 +34,17 @@ const EXAMPLES: &[(&[&str], &str)] = &[
   acetate serve --config exports.toml",
     ),
     (
+        &["config", "check"],
+        "Examples:
+  acetate config check exports.toml
+  acetate config check exports.toml --path /chat/u1/c1",
+    ),
+    (
+        &["config", "token"],
+        "Example:
+  acetate config token exports.toml /chat/u1/c1",
+    ),
+    (
         &["mount"],
         "Example:
   sudo acetate mount work.db /mnt/agent --base ~/project",

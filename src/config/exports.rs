@@ -1,9 +1,10 @@
 //! `[[export]]`: checks the values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
-use toml::Spanned;
+use toml::{Spanned, Value};
 
 use super::clients::{self, ClientNetworks};
 use super::error::{ConfigError, Result};
@@ -19,10 +20,6 @@ use crate::pattern::{Pattern, PatternSet};
 /// Checks all exports. Exports with a token have no path yet.
 pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<ExportConfig>> {
     source.at_most("exports", &file.export, MAX_EXPORTS)?;
-    if file.export.is_empty() {
-        let hint = "add [[export]] with a path, and [[export.mount]] with at = \"/\"";
-        return Err(ConfigError::of_file(source.file, "there are no exports").with_hint(hint));
-    }
     let checked = file.export.iter().map(|export| check_one(source, export));
     let mut exports = checked.collect::<Result<Vec<_>>>()?;
     unique(source, &exports, "name", |export| Some(export.name.clone()))?;
@@ -33,8 +30,69 @@ pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<Expo
 
 fn check_one(source: &SourceText<'_>, export: &Spanned<ExportToml>) -> Result<ExportConfig> {
     let written = export.get_ref();
-    let is_secret = written.token.as_ref().is_some_and(|token| *token.get_ref());
-    let (name, path) = place(source, export, is_secret)?;
+    reject_template_keys(source, written)?;
+    let is_secret = match written.token.as_ref().map(|token| (token.span(), token.get_ref())) {
+        None => false,
+        Some((_, Value::Boolean(is_secret))) => *is_secret,
+        Some((span, _)) => {
+            let hint = "\"derived\" is for [[template]]";
+            return Err(source.wrong(&span, "token is true or false").with_hint(hint));
+        }
+    };
+    let place = place(source, export, is_secret)?;
+    check_rest(source, export, place, is_secret)
+}
+
+/// Checks a template as an export with its parameters as they are written; also returns whether its
+/// paths end with tokens.
+pub(super) fn check_template(
+    source: &SourceText<'_>,
+    template: &Spanned<ExportToml>,
+) -> Result<(ExportConfig, bool)> {
+    let written = template.get_ref();
+    let has_token = match written.token.as_ref().map(|token| (token.span(), token.get_ref())) {
+        None | Some((_, Value::Boolean(false))) => false,
+        Some((_, Value::String(text))) if text == "derived" => true,
+        Some((span, _)) => {
+            let what = "the token of a template is \"derived\": each path has its own";
+            return Err(source.wrong(&span, what));
+        }
+    };
+    let Some(path) = &written.path else {
+        return Err(source.wrong(&template.span(), "a template needs a path"));
+    };
+    let path = mounts::tree_path(source, path)?;
+    let name = match &written.name {
+        Some(name) => check_name(source, name)?,
+        None if has_token => {
+            let hint = "the key of its tokens is stored under that name";
+            let what = "a template with tokens needs a name";
+            return Err(source.wrong(&template.span(), what).with_hint(hint));
+        }
+        None => path.as_str().trim_start_matches('/').to_owned(),
+    };
+    Ok((check_rest(source, template, (name, Some(path)), has_token)?, has_token))
+}
+
+/// Rejects what only a template may have.
+fn reject_template_keys(source: &SourceText<'_>, written: &ExportToml) -> Result<()> {
+    let shared = written.mount.iter().find_map(|mount| mount.get_ref().shared.as_ref());
+    let (key, span) = match (written.allow.keys().next(), &written.create, shared) {
+        (Some(allow), ..) => ("allow", allow.span()),
+        (_, Some(create), _) => ("create", create.span()),
+        (.., Some(shared)) => ("shared", shared.span()),
+        (None, None, None) => return Ok(()),
+    };
+    Err(source.wrong(&span, format_args!("`{key}` is for [[template]]")))
+}
+
+fn check_rest(
+    source: &SourceText<'_>,
+    export: &Spanned<ExportToml>,
+    (name, path): (String, Option<TreePath>),
+    is_secret: bool,
+) -> Result<ExportConfig> {
+    let written = export.get_ref();
     let options = options::check(source, &written.options)?;
     let is_squashed = options.squash == SquashMode::Root;
     let clients = match &written.clients {
@@ -132,6 +190,18 @@ pub(super) fn unique(
         }
     }
     Ok(())
+}
+
+/// Rejects a name under which two tokens or keys would be stored.
+pub(super) fn check_token_names(file: &Path, names: &[&str]) -> Result<()> {
+    let mut known = BTreeSet::new();
+    match names.iter().find(|name| !known.insert(**name)) {
+        Some(name) => {
+            let what = format!("two tokens would be stored under the name {name}");
+            Err(ConfigError::of_file(file, what).with_hint("give each another `name`"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Sets the tokens of exports, and the paths that contain them.

@@ -11,6 +11,12 @@ pub const MAX_TOKENS_BYTES: u64 = 1 << 20;
 /// Exports per file.
 pub const MAX_EXPORTS: usize = 16_384;
 
+/// Templates per file.
+pub const MAX_TEMPLATES: usize = 256;
+
+/// Memory for the compiled expression of a parameter's `allow`, in bytes.
+pub const MAX_ALLOW_BYTES: usize = 1 << 20;
+
 /// The default of `max_open`: sessions that may be open at once.
 pub const DEFAULT_MAX_OPEN: usize = 2048;
 

@@ -9,15 +9,18 @@ mod error;
 mod exports;
 mod guards;
 mod ids;
+mod instances;
 mod keep_checkpoints;
 pub mod limits;
 mod model;
 mod mounts;
 mod open_bounds;
 mod options;
+mod parameters;
 mod path;
 mod quota;
 mod shared;
+mod template;
 mod tokens;
 mod written;
 
@@ -38,6 +41,7 @@ pub use options::{ExportOptions, SquashMode};
 pub use path::{PathError, TreePath};
 pub use quota::parse_bytes;
 pub use shared::real_path;
+pub use template::TemplateConfig;
 pub use tokens::{Token, tokens_file};
 
 use limits::MAX_FILE_BYTES;
@@ -63,22 +67,30 @@ pub fn read(file: &Path, missing: Missing) -> Result<Config> {
     let absolute =
         std::path::absolute(file).map_err(|error| ConfigError::of_file(file, words(&error)))?;
     let folder = absolute.parent().map(Path::to_owned).unwrap_or_else(|| PathBuf::from("/"));
-    let source = SourceText { file, folder, text: &text };
+    let source = SourceText::new(file, folder, &text);
     let parsed = source.parse()?;
     let max_open = open_bounds::check_max_open(&source, parsed.max_open.as_ref())?;
     let idle_close = open_bounds::check_idle_close(&source, parsed.idle_close.as_ref())?;
     let mut all = exports::check(&source, &parsed)?;
+    let mut templates = template::check(&source, &parsed)?;
+    if all.is_empty() && templates.is_empty() {
+        let hint = "add [[export]] with a path, and [[export.mount]] with at = \"/\"";
+        return Err(ConfigError::of_file(file, "there are no exports").with_hint(hint));
+    }
     let secret = all.iter().filter(|export| export.is_secret);
-    let names: Vec<&str> = secret.map(|export| export.name.as_str()).collect();
+    let mut names: Vec<&str> = secret.map(|export| export.name.as_str()).collect();
+    names.extend(template::names_with_token(&templates));
+    exports::check_token_names(file, &names)?;
     if !names.is_empty() {
         let tokens = match missing {
             Missing::Leave => tokens::read(file)?,
             Missing::Make => tokens::make(file, &names)?,
         };
         exports::put_tokens(&mut all, &tokens);
+        template::put_keys(&mut templates, &tokens);
         exports::unique(&source, &all, "path", |export| Some(export.path.as_ref()?.to_string()))?;
     }
-    Ok(Config { exports: all, max_open, idle_close })
+    Ok(Config { exports: all, templates, max_open, idle_close })
 }
 
 /// The text of the file, at most [`MAX_FILE_BYTES`].

@@ -11,14 +11,17 @@ use super::ids::IdMap;
 use super::keep_checkpoints::KeepCheckpointsConfig;
 use super::options::ExportOptions;
 use super::path::TreePath;
+use super::template::TemplateConfig;
 use super::tokens::Token;
 use crate::pattern::{Pattern, PatternSet};
 
 /// An exports file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The exports, in the file's order; at least one.
+    /// The exports, in the file's order.
     pub exports: Vec<ExportConfig>,
+    /// The templates, in the file's order; at least one if there are no exports.
+    pub templates: Vec<TemplateConfig>,
     /// Sessions that may be open at once.
     pub max_open: usize,
     /// Time without calls after which an export is closed.
@@ -86,6 +89,9 @@ pub struct MountConfig {
     pub subtree: TreePath,
     /// Whether the mount or its export is read-only.
     pub is_read_only: bool,
+    /// Whether several instances of a template have the session; its content does not count against
+    /// their quotas.
+    pub is_shared: bool,
     /// Position in the file.
     pub position: Position,
 }

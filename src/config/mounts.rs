@@ -107,6 +107,7 @@ fn check_one(
         keep_checkpoints,
         subtree,
         is_read_only,
+        is_shared: mount.shared.as_ref().is_some_and(|shared| *shared.get_ref()),
         position: source.position(&span),
     })
 }

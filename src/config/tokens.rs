@@ -11,6 +11,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use siphasher::sip128::{Hasher128, SipHasher24};
+
 use super::error::{ConfigError, Position, Result};
 use super::limits::MAX_TOKENS_BYTES;
 
@@ -47,6 +49,22 @@ impl Token {
     /// The token itself: a capability to mount.
     pub fn secret(&self) -> &str {
         &self.0
+    }
+
+    /// The token of a path, if this token is the key: its SipHash-2-4-128.
+    pub(super) fn derived(&self, path: &str) -> Self {
+        let key = u128::from_str_radix(&self.0, 16).unwrap_or_default();
+        let mut hasher = SipHasher24::new_with_key(&key.to_be_bytes());
+        hasher.write(path.as_bytes());
+        Self(format!("{:032x}", hasher.finish128().as_u128()))
+    }
+
+    /// Whether a text is this token. Takes the same time for every text that has the form of a
+    /// token.
+    pub(super) fn is_equal(&self, text: &str) -> bool {
+        let number = |text: &str| u128::from_str_radix(text, 16).ok();
+        // An integer comparison takes constant time.
+        Self::parse(text).is_some() && number(&self.0) == number(text)
     }
 
     /// Eight hex digits of a hash: identifies the token in the audit log without revealing it.

@@ -1,5 +1,6 @@
 //! The structure of an exports file in TOML, before its values are checked.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -16,14 +17,16 @@ pub(super) struct FileToml {
     pub idle_close: Option<Spanned<Value>>,
     #[serde(default)]
     pub export: Vec<Spanned<ExportToml>>,
+    #[serde(default)]
+    pub template: Vec<Spanned<ExportToml>>,
 }
 
-/// `[[export]]`.
+/// `[[export]]`, or `[[template]]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExportToml {
     pub path: Option<Spanned<String>>,
-    pub token: Option<Spanned<bool>>,
+    pub token: Option<Spanned<Value>>,
     pub name: Option<Spanned<String>>,
     #[serde(default)]
     pub options: Vec<Spanned<String>>,
@@ -40,6 +43,11 @@ pub(super) struct ExportToml {
     pub mount: Vec<Spanned<MountToml>>,
     #[serde(default)]
     pub guard: Vec<Spanned<Guard>>,
+    /// Only of a template.
+    #[serde(default)]
+    pub allow: BTreeMap<Spanned<String>, Spanned<String>>,
+    /// Only of a template.
+    pub create: Option<Spanned<bool>>,
 }
 
 /// A range in `map_uids` or `map_gids`.
@@ -69,6 +77,8 @@ pub(super) struct MountToml {
     pub ephemeral: Option<Spanned<bool>>,
     pub base: Option<Spanned<String>>,
     pub subtree: Option<Spanned<String>>,
+    /// Only of a template.
+    pub shared: Option<Spanned<bool>>,
     #[serde(default)]
     pub options: Vec<Spanned<String>>,
     pub chunk_size: Option<Spanned<u64>>,
@@ -121,9 +131,18 @@ pub(super) struct SourceText<'a> {
     pub folder: PathBuf,
     /// The text of the file.
     pub text: &'a str,
+    /// Where its lines begin, in bytes.
+    lines: Vec<usize>,
 }
 
-impl SourceText<'_> {
+impl<'a> SourceText<'a> {
+    /// The text of `file`, whose folder is `folder`.
+    pub fn new(file: &'a Path, folder: PathBuf, text: &'a str) -> Self {
+        let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let lines = std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect();
+        Self { file, folder, text, lines }
+    }
+
     /// Parses the TOML.
     pub fn parse(&self) -> Result<FileToml> {
         toml::from_str(self.text).map_err(|error| {
@@ -137,7 +156,10 @@ impl SourceText<'_> {
 
     /// The start of `span`.
     pub fn position(&self, span: &Range<usize>) -> Position {
-        Position::of(self.text, span.start)
+        let before = self.lines.partition_point(|begin| *begin <= span.start);
+        let begin = before.checked_sub(1).map_or(0, |line| self.lines[line]);
+        let column = self.text.get(begin..span.start).map_or(0, |text| text.chars().count());
+        Position { line: before.max(1), column: column + 1 }
     }
 
     /// A fault at `span`.

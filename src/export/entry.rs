@@ -39,16 +39,22 @@ pub trait OpenExport: Send + Sync {
     fn open(&self, purpose: OpenPurpose) -> OpenFuture<'_>;
 }
 
+/// Makes exports that are not in the table.
+pub trait FindExport: Send + Sync {
+    /// The export that a client mounts at this path, closed; `None` if there is none.
+    fn find(&self, path: &[u8]) -> Option<Arc<ExportEntry>>;
+}
+
 /// What stays the same of an export however often it is closed and opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportIdentity {
     fsid: u64,
-    mounts: Box<[MountIdentity]>,
+    mounts: Box<[IdentityOfMount]>,
 }
 
 /// The part of an [`ExportIdentity`] that belongs to one mount.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct MountIdentity {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IdentityOfMount {
     /// The tag in the mount's handles.
     pub(super) tag: u16,
     pub(super) codec: HandleCodec,
@@ -74,7 +80,7 @@ impl ExportIdentity {
     pub fn new(path: &[u8], mounts: &[MountKeys<'_>]) -> Self {
         let identity = |mount: &MountKeys<'_>| {
             let (tag, codec) = handles::codec(mount.handle_key, path, mount.at, mount.subtree);
-            MountIdentity { tag, codec, session_fsid: mount.session_fsid }
+            IdentityOfMount { tag, codec, session_fsid: mount.session_fsid }
         };
         let root = mounts.iter().find(|mount| mount.at == "/");
         Self {
@@ -93,7 +99,7 @@ impl ExportIdentity {
         NonZeroU64::new(self.fsid).unwrap_or(NonZeroU64::MIN)
     }
 
-    pub(super) fn mounts(&self) -> &[MountIdentity] {
+    pub(super) fn mounts(&self) -> &[IdentityOfMount] {
         &self.mounts
     }
 }

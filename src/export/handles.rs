@@ -28,7 +28,7 @@ impl Handles<MountedObject> for Exports {
             if let Some(mount) = entry.identity().and_then(|known| known.mounts().get(*index))
                 && let Ok(at) = mount.codec.decode(handle)
             {
-                return Ok(MountedObject::new(entry, *index, at));
+                return Ok(MountedObject::new(entry, (*index, *mount), at));
             }
         }
         unknown(FsError::BadHandle)

@@ -31,7 +31,9 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 
 pub use credentials::{Admission, Refused, Squash};
-pub use entry::{ExportEntry, ExportIdentity, MountKeys, OpenExport, OpenFuture, OpenPurpose};
+pub use entry::{
+    ExportEntry, ExportIdentity, FindExport, MountKeys, OpenExport, OpenFuture, OpenPurpose,
+};
 pub use guard_checks::GuardedView;
 pub use guarding::Guarding;
 pub use object::MountedObject;
@@ -50,6 +52,8 @@ struct ExportTable {
     /// Candidates for a handle's tag: the export, and the index of the mount in it.
     by_tag: HashMap<u16, Vec<(Arc<ExportEntry>, usize)>>,
     unavailable: HashMap<Bytes, Unavailable>,
+    /// Makes exports that are not here.
+    finder: Option<Arc<dyn FindExport>>,
 }
 
 /// A configured export that cannot be served now.
@@ -69,7 +73,8 @@ impl ExportTable {
         let mounts = entry.identity().map(ExportIdentity::mounts).unwrap_or_default();
         for (index, mount) in mounts.iter().enumerate() {
             let tagged = self.by_tag.entry(mount.tag).or_default();
-            let is_there = |it: &(Arc<ExportEntry>, usize)| it.1 == index && Arc::ptr_eq(&it.0, entry);
+            let is_there =
+                |it: &(Arc<ExportEntry>, usize)| it.1 == index && Arc::ptr_eq(&it.0, entry);
             if !tagged.iter().any(is_there) {
                 tagged.push((Arc::clone(entry), index));
             }
@@ -90,10 +95,17 @@ impl ExportTable {
 impl Exports {
     /// Replaces all exports. Handles of exports that stay remain valid; handles of removed exports
     /// become stale. Mounting an unavailable export fails with a server fault; while there is one,
-    /// an unknown handle may be its, so the client is asked to retry.
-    pub fn replace(&self, exports: Vec<Arc<ExportEntry>>, unavailable: Vec<Unavailable>) {
+    /// an unknown handle may be its, so the client gets JUKEBOX.
+    ///
+    /// `finder` makes the others.
+    pub fn replace(
+        &self,
+        exports: Vec<Arc<ExportEntry>>,
+        unavailable: Vec<Unavailable>,
+        finder: Option<Arc<dyn FindExport>>,
+    ) {
         let unavailable = unavailable.into_iter().map(|it| (it.path.clone(), it)).collect();
-        let mut table = ExportTable { unavailable, ..ExportTable::default() };
+        let mut table = ExportTable { unavailable, finder, ..ExportTable::default() };
         for export in exports {
             table.index(&export);
             table.by_path.insert(export.path().clone(), export);
@@ -109,6 +121,14 @@ impl Exports {
         table.unavailable.remove(export.path());
         table.index(&export);
         table.by_path.insert(export.path().clone(), export);
+    }
+
+    /// Removes an export from the table, if it is there.
+    pub fn remove(&self, export: &Arc<ExportEntry>) {
+        let mut table = self.table.write();
+        if table.by_path.get(export.path()).is_some_and(|known| Arc::ptr_eq(known, export)) {
+            table.remove(export.path());
+        }
     }
 
     /// Accepts the handles of an export whose identity became known.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::entry::{ExportEntry, MountIdentity, OpenPurpose};
+use super::entry::{ExportEntry, IdentityOfMount, OpenPurpose};
 use super::tree::{Export, Mount};
 use crate::vfs::{Attr, FileId, FileKind, FsError, Locator, Wcc};
 
@@ -12,6 +12,7 @@ use crate::vfs::{Attr, FileId, FileKind, FsError, Locator, Wcc};
 pub struct MountedObject {
     entry: Arc<ExportEntry>,
     mount: usize,
+    identity: IdentityOfMount,
     /// The object in the mount's overlay.
     pub(super) at: Locator,
 }
@@ -24,9 +25,12 @@ pub(super) struct OpenObject {
 }
 
 impl MountedObject {
-    /// An object of a mount, whose identity is known.
-    pub(super) fn new(entry: &Arc<ExportEntry>, mount: usize, at: Locator) -> Self {
-        Self { entry: Arc::clone(entry), mount, at }
+    pub(super) fn new(
+        entry: &Arc<ExportEntry>,
+        (mount, identity): (usize, IdentityOfMount),
+        at: Locator,
+    ) -> Self {
+        Self { entry: Arc::clone(entry), mount, identity, at }
     }
 
     pub(super) fn entry(&self) -> &Arc<ExportEntry> {
@@ -34,10 +38,8 @@ impl MountedObject {
     }
 
     /// What identifies the object's mount.
-    pub(super) fn identity(&self) -> &MountIdentity {
-        const UNKNOWN: &str = "an object exists only of an export whose identity is known";
-        let known = self.entry.identity().and_then(|known| known.mounts().get(self.mount));
-        known.unwrap_or_else(|| unreachable!("{UNKNOWN}"))
+    pub(super) fn identity(&self) -> &IdentityOfMount {
+        &self.identity
     }
 
     /// Opens the export, if it is closed.
@@ -52,7 +54,8 @@ impl OpenObject {
     pub(super) fn root(entry: &Arc<ExportEntry>, export: Arc<Export>) -> Self {
         let mount = export.root();
         let at = export.mounts()[mount].root.clone();
-        Self { export, object: MountedObject::new(entry, mount, at) }
+        let identity = export.identity().mounts()[mount];
+        Self { export, object: MountedObject::new(entry, (mount, identity), at) }
     }
 
     pub(super) fn export(&self) -> &Arc<Export> {
@@ -77,17 +80,19 @@ impl OpenObject {
     /// reloaded in between.
     pub(super) fn is_in_mount_of(&self, other: &Self) -> bool {
         self.object.entry.path() == other.object.entry.path()
-            && self.object.identity().codec == other.object.identity().codec
+            && self.object.identity.codec == other.object.identity.codec
     }
 
     /// Another object of this mount.
     pub(super) fn sibling(&self, at: Locator) -> MountedObject {
-        MountedObject::new(&self.object.entry, self.object.mount, at)
+        let MountedObject { entry, mount, identity, .. } = &self.object;
+        MountedObject::new(entry, (*mount, *identity), at)
     }
 
     /// An object of another mount of this export.
     fn elsewhere(&self, mount: usize, at: Locator) -> Self {
-        let object = MountedObject::new(&self.object.entry, mount, at);
+        let identity = self.export.identity().mounts()[mount];
+        let object = MountedObject::new(&self.object.entry, (mount, identity), at);
         Self { export: Arc::clone(&self.export), object }
     }
 

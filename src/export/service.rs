@@ -107,13 +107,19 @@ impl OpenObject {
 }
 
 impl Exports {
+    /// The export that a template has for a path which is not in the table.
+    fn make(&self, path: &[u8]) -> Option<Arc<ExportEntry>> {
+        let finder = self.table.read().finder.clone();
+        finder?.find(path)
+    }
+
     /// Opens the export with this path for a mount.
     async fn open_to_mount(
         &self,
         caller: &Caller,
         path: &[u8],
     ) -> Result<(Arc<ExportEntry>, Arc<Export>), FsError> {
-        let Some(entry) = self.find(path) else {
+        let Some(entry) = self.find(path).or_else(|| self.make(path)) else {
             let table = self.table.read();
             let unavailable = table.unavailable.get(path).ok_or(FsError::NotFound)?;
             return match unavailable.admission.admit(caller) {
@@ -280,8 +286,9 @@ impl Vfs for Exports {
             Ok(entered) => entered,
             Err(error) => return error.into(),
         };
-        object
-                .show_change(object.overlay().write(&object.caller, object.at(), offset, data, stability).await)
+        object.show_change(
+            object.overlay().write(&object.caller, object.at(), offset, data, stability).await,
+        )
     }
 
     async fn create(

@@ -23,7 +23,6 @@ pub struct Accounts {
 /// The account of an export, which is replaced when the export is opened and closed.
 pub(super) type SharedAccount = Arc<RwLock<ExportAccount>>;
 
-
 /// The account of one export.
 pub(super) struct ExportAccount {
     name: String,
@@ -78,7 +77,8 @@ impl Accounts {
     /// A session cannot be read.
     pub fn usage(&self) -> Result<ExportsUsage> {
         let accounts = Arc::clone(&self.of.read());
-        let exports = accounts.iter().map(|account| account.read().usage()).collect::<Result<_>>()?;
+        let exports =
+            accounts.iter().map(|account| account.read().usage()).collect::<Result<_>>()?;
         Ok(ExportsUsage { file: Some(self.file.clone()), exports })
     }
 
@@ -131,7 +131,8 @@ impl ExportAccount {
     pub(super) fn add(&mut self, mount: &MountConfig, source: UsageSource) {
         let session = mount.session().map(|file| real_path(file));
         let is_there = |part: &&mut AccountPart| session.is_some() && part.session == session;
-        let (at, is_counted) = (mount.at.to_string(), !mount.is_read_only);
+        let is_counted = !mount.is_read_only && !mount.is_shared;
+        let at = mount.at.to_string();
         match self.parts.iter_mut().find(is_there) {
             Some(part) => {
                 part.at.push(at);

@@ -114,7 +114,8 @@ fn mount_parts(
         let bytes = Some(MAX_MEMORY_BYTES);
         Arc::new(Group::new(Limits { bytes, ..Limits::default() }))
     });
-    for group in group.into_iter().chain(&memory).filter(|_| !mount.is_read_only) {
+    let is_counted = !mount.is_read_only && !mount.is_shared;
+    for group in group.filter(|_| is_counted).into_iter().chain(&memory) {
         let joined = parts.runtime.block_on(overlay.join(group));
         joined.map_err(|source| Error::Quota { session: file.clone(), source })?;
     }

@@ -135,6 +135,23 @@ pub enum Error {
         /// Name of the export.
         export: String,
     },
+    /// The sessions of an export that a template made no longer exist.
+    #[error("export {export}: its sessions are gone")]
+    Gone {
+        /// Name of the export.
+        export: String,
+    },
+    /// The registry of instances cannot be used.
+    #[error("the registry of exports that templates made: {0}")]
+    Registry(StoreError),
+    /// A place that a template names cannot be used.
+    #[error("{}: {}", .path.display(), words(.source))]
+    Place {
+        /// The path.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
     /// An export is not opened, because the sessions of others are all in use.
     #[error("{sessions} sessions are open, as many as may be, and all are in use")]
     TooManyOpen {

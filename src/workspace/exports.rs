@@ -13,14 +13,17 @@ use super::accounts::Accounts;
 use super::error::{Error, Result};
 use super::idle::IDLE_LOOK_INTERVAL;
 use super::layers::{self, SessionLayers};
-use super::on_demand::{ExportSource, Identities, NeededSession};
+use super::on_demand::{ExportSource, Identities, NeededSession, SourceKind, identity_of};
 use super::open_sessions::SessionLease;
 use super::running::until;
 use super::shared_parts::SharedParts;
+use super::templates::{Templates, known, rebuild, registry_file};
 use super::unavailable::FailedExport;
-use crate::config::{Config, ExportConfig, MountConfig, StoreConfig, real_path, tokens_file};
-use crate::delta::sqlite::session_files;
-use crate::export::{Export, ExportEntry, Exports, OpenPurpose};
+use crate::config::{
+    Config, ExportConfig, MountConfig, StoreConfig, TemplateConfig, real_path, tokens_file,
+};
+use crate::delta::sqlite::{InstanceRegistry, SessionKeys, session_files};
+use crate::export::{Export, ExportEntry, Exports, FindExport, OpenPurpose};
 use crate::overlay::Overlay;
 use crate::server::RpcProgram;
 use crate::validation::{GuardLimits, GuardResources, ValidatorCommand};
@@ -40,8 +43,6 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);
 pub struct ServedExports {
     file: PathBuf,
     pub(super) parts: Arc<SharedParts>,
-    sources: Vec<Arc<ExportSource>>,
-    accounts: Accounts,
     /// Whether exports that cannot be opened are skipped.
     is_lenient: bool,
     /// Exports that cannot be served.
@@ -53,6 +54,15 @@ pub struct ServedExports {
 /// Sessions that exports no longer use; those that no export uses are still open.
 #[must_use]
 pub struct DroppedSessions(Vec<SessionLease>);
+
+/// An export that is to be served.
+struct WantedExport {
+    config: ExportConfig,
+    /// The sessions of its mounts.
+    sessions: Vec<NeededSession>,
+    /// The template of an instance, and the keys of its sessions.
+    instance: Option<(Arc<TemplateConfig>, Vec<SessionKeys>)>,
+}
 
 /// An export of a file that is being loaded.
 struct LoadedExport {
@@ -70,12 +80,10 @@ impl ServedExports {
         validators: Option<ValidatorCommand>,
     ) -> Self {
         let resources = GuardResources::new(GuardLimits::default(), validators);
-        let watch = layers::watch(&runtime);
+        let (watch, accounts) = (layers::watch(&runtime), Accounts::new(file));
         Self {
             file: file.to_owned(),
-            parts: Arc::new(SharedParts::new(strict, runtime, watch, resources)),
-            sources: Vec::new(),
-            accounts: Accounts::new(file),
+            parts: Arc::new(SharedParts::new(strict, runtime, watch, resources, accounts)),
             is_lenient: false,
             failed: Vec::new(),
             closing: None,
@@ -112,7 +120,7 @@ impl ServedExports {
 
     /// Quota usage of the exports.
     pub fn accounts(&self) -> Accounts {
-        self.accounts.clone()
+        self.parts.accounts.clone()
     }
 
     /// Serves the exports of `config` from now on. Handles of exports that stay remain valid.
@@ -131,28 +139,29 @@ impl ServedExports {
     /// something impossible.
     pub fn load(&mut self, config: &Config) -> Result<DroppedSessions> {
         *self.parts.bounds.write() = OpenBounds::of(config);
-        let sessions = self.sessions_of(config)?;
-        self.parts.hide(self.files_to_hide(&sessions));
+        let templates: Vec<_> = config.templates.iter().cloned().map(Arc::new).collect();
+        let wanted = self.wanted(config, &templates)?;
+        self.parts.hide(self.files_to_hide(&wanted, &templates));
+        let open = self.open_paths();
+        let before = self.parts.sources();
         let mut loaded = Vec::new();
-        let failed = match self.open_all(config, &sessions, &mut loaded) {
+        let failed = match self.open_all(wanted, &open, &mut loaded) {
             Ok(failed) => failed,
             Err(error) => {
                 let opened = loaded.iter().flat_map(|it| it.source.retire().1).collect();
-                self.share_sources();
+                let _loaded = self.parts.replace_sources(before);
                 self.close(DroppedSessions(opened));
                 return Err(error);
             }
         };
         let shown = failed.iter().map(|it| it.shown.clone()).collect();
-        let entries = loaded.iter().map(|it| Arc::clone(&it.entry)).collect();
-        let before = std::mem::replace(
-            &mut self.sources,
-            loaded.into_iter().map(|it| it.source).collect(),
-        );
         let replaced = self.parts.exports.all();
-        self.parts.exports.replace(entries, shown);
+        let (sources, entries) = loaded.into_iter().map(|it| (it.source, it.entry)).unzip();
+        let finder = (!templates.is_empty())
+            .then(|| Arc::new(Templates::new(&self.parts, templates)) as Arc<dyn FindExport>);
+        self.parts.exports.replace(entries, shown, finder);
+        let _all = self.parts.replace_sources(sources);
         self.failed = failed;
-        self.share_sources();
         self.begin_closing();
         Ok(self.retire(before, replaced))
     }
@@ -166,10 +175,8 @@ impl ServedExports {
             closing.abort();
         }
         let replaced = self.parts.exports.all();
-        self.parts.exports.replace(Vec::new(), Vec::new());
-        self.parts.sources.write().clear();
-        self.accounts.replace(Vec::new());
-        let before = std::mem::take(&mut self.sources);
+        self.parts.exports.replace(Vec::new(), Vec::new(), None);
+        let before = self.parts.replace_sources(Vec::new());
         let DroppedSessions(leases) = self.retire(before, replaced);
         // Closes all concurrently: a base that hangs delays no other session.
         let ended = std::thread::scope(|scope| {
@@ -186,6 +193,7 @@ impl ServedExports {
             ended.into_iter().filter_map(std::result::Result::ok).collect()
         });
         self.parts.forget_memory();
+        self.parts.keep_registry(None);
         ended
     }
 
@@ -197,7 +205,7 @@ impl ServedExports {
                 tracing::error!(%error, "a session was not closed cleanly");
             }
             let is_needed = |source: &Arc<ExportSource>| source.needs(&file);
-            if !self.sources.iter().any(is_needed) {
+            if !self.parts.sources().iter().any(is_needed) {
                 self.parts.forget(&file);
             }
         }
@@ -251,73 +259,100 @@ impl ServedExports {
         });
     }
 
+    /// What `config` asks for: its exports, and the instances of templates that were ever made.
+    fn wanted(
+        &self,
+        config: &Config,
+        templates: &[Arc<TemplateConfig>],
+    ) -> Result<Vec<WantedExport>> {
+        let sessions = self.sessions_of(config)?;
+        let mut wanted: Vec<_> = config
+            .exports
+            .iter()
+            .cloned()
+            .zip(sessions)
+            .map(|(config, sessions)| WantedExport { config, sessions, instance: None })
+            .collect();
+        if templates.is_empty() {
+            self.parts.keep_registry(None);
+            return Ok(wanted);
+        }
+        if self.parts.with_registry(|_| ()).is_none() {
+            let (registry, is_new) =
+                InstanceRegistry::open(&registry_file(&self.file)).map_err(Error::Registry)?;
+            if is_new {
+                rebuild(&registry, templates)?;
+            }
+            self.parts.keep_registry(Some(registry));
+        }
+        let known = self.parts.with_registry(|registry| known(registry, templates));
+        for (template, config, keys) in known.unwrap_or_else(|| Ok(Vec::new()))? {
+            let sessions = sessions_of_one(&self.parts, &config)?;
+            wanted.push(WantedExport { config, sessions, instance: Some((template, keys)) });
+        }
+        Ok(wanted)
+    }
+
     /// The sessions of each export's mounts.
     pub(super) fn sessions_of(&self, config: &Config) -> Result<Vec<Vec<NeededSession>>> {
-        let mut sessions = Vec::with_capacity(config.exports.len());
-        for export in &config.exports {
-            let session = |mount: &MountConfig| {
-                let file = self.session_of(export, mount)?;
-                Ok(NeededSession { file, read_only: mount.is_read_only })
-            };
-            sessions.push(export.mounts.iter().map(session).collect::<Result<Vec<_>>>()?);
-        }
+        let sessions = config.exports.iter().map(|export| sessions_of_one(&self.parts, export));
+        let mut sessions = sessions.collect::<Result<Vec<_>>>()?;
         // A session with any writable mount is opened once, read-write.
         let all = sessions.iter().flatten();
         let changed: BTreeSet<PathBuf> =
             all.filter(|it| !it.read_only).map(|it| it.file.clone()).collect();
         for session in sessions.iter_mut().flatten() {
             session.read_only &= !changed.contains(&session.file);
-            // A session that is open read-write stays so; read-only mounts refuse changes
-            // themselves.
-            session.read_only &= !self.parts.sessions.is_open_to_change(&session.file);
         }
         Ok(sessions)
     }
 
-    fn session_of(&self, export: &ExportConfig, mount: &MountConfig) -> Result<PathBuf> {
-        match &mount.store {
-            StoreConfig::Session { file, .. } => Ok(real_path(file)),
-            StoreConfig::Memory => {
-                let place = [export.name.as_bytes(), mount.at.as_str().as_bytes()].join(&0);
-                let name = format!("{:016x}.db", layers::digest(b"memory", &place));
-                self.parts.memory_file(&name)
-            }
-        }
-    }
-
-    /// Files that no base may show: all sessions, the exports file and its tokens.
-    fn files_to_hide(&self, sessions: &[Vec<NeededSession>]) -> BTreeSet<PathBuf> {
-        let tokens = tokens_file(&self.file);
-        let mut files: BTreeSet<PathBuf> =
-            [&self.file, &tokens].iter().map(|file| real_path(file)).collect();
-        files.extend(sessions.iter().flatten().flat_map(|session| session_files(&session.file)));
+    /// Files and directories that no base may show: all sessions, the exports file and what the
+    /// server keeps beside it.
+    fn files_to_hide(
+        &self,
+        wanted: &[WantedExport],
+        templates: &[Arc<TemplateConfig>],
+    ) -> BTreeSet<PathBuf> {
+        let registry = registry_file(&self.file);
+        let own = [self.file.clone(), tokens_file(&self.file)];
+        let mut files: BTreeSet<PathBuf> = own.iter().map(|file| real_path(file)).collect();
+        files.extend(session_files(&real_path(&registry)));
+        let written = wanted.iter().filter(|wanted| wanted.instance.is_none());
+        let sessions = written.flat_map(|wanted| &wanted.sessions);
+        files.extend(sessions.flat_map(|session| session_files(&session.file)));
+        files.extend(templates.iter().flat_map(|it| it.session_dirs()).map(|dir| real_path(&dir)));
         files
     }
 
-    /// Makes the exports of `config`, and opens those that are to be open; returns those that
+    /// Makes the exports that are wanted, and opens those that are to be open; returns those that
     /// cannot be served.
     fn open_all(
         &self,
-        config: &Config,
-        sessions: &[Vec<NeededSession>],
+        wanted: Vec<WantedExport>,
+        open: &BTreeSet<Vec<u8>>,
         loaded: &mut Vec<LoadedExport>,
     ) -> Result<Vec<FailedExport>> {
-        let open: BTreeSet<_> = self.open_paths();
         let mut identities = Identities::default();
-        let mut failed = Vec::new();
-        for (index, (export, sessions)) in config.exports.iter().zip(sessions).enumerate() {
-            let path = export.path.as_ref().ok_or(Error::NoExport)?;
+        let (mut failed, mut at_start) = (Vec::new(), 0);
+        let is_any_wanted = !wanted.is_empty();
+        for wanted in wanted {
+            let path = wanted.config.path.as_ref().ok_or(Error::NoExport)?;
             let is_open = open.contains(path.as_str().as_bytes());
-            let opens = index < OPEN_AT_START || is_open || !self.is_lenient;
-            match self.load_one(export, sessions, &mut identities, opens) {
+            let is_written = wanted.instance.is_none();
+            at_start += usize::from(is_written);
+            let opens = is_open || is_written && (at_start <= OPEN_AT_START || !self.is_lenient);
+            match self.load_one(&wanted, &mut identities, opens) {
                 Ok(export) => loaded.push(export),
-                Err(error) if self.is_lenient && error.is_of_one_export() => {
-                    failed.push(FailedExport::new(export, error)?);
+                Err(error) if !is_written && !opens => return Err(error),
+                Err(error) if (self.is_lenient || !is_written) && error.is_of_one_export() => {
+                    failed.push(FailedExport::new(&wanted.config, error)?);
                 }
                 Err(error) => return Err(error),
             }
         }
         if loaded.is_empty()
+            && is_any_wanted
             && let Some(error) = failed.pop().and_then(|failed| failed.error)
         {
             return Err(error);
@@ -327,18 +362,25 @@ impl ServedExports {
 
     fn load_one(
         &self,
-        export: &ExportConfig,
-        sessions: &[NeededSession],
+        wanted: &WantedExport,
         identities: &mut Identities,
         opens: bool,
     ) -> Result<LoadedExport> {
-        let identity = if opens { None } else { identities.of(export, sessions)? };
-        let made = ExportSource::new(&self.parts, export.clone(), sessions.to_owned(), identity);
-        let (source, entry) = made?;
+        let WantedExport { config, sessions, instance } = wanted;
+        let (identity, kind) = match instance {
+            Some((template, keys)) => {
+                let kind = SourceKind::Instance(Arc::clone(template));
+                (Some(identity_of(config, keys)?), kind)
+            }
+            None if opens => (None, SourceKind::Written),
+            None => (identities.of(config, sessions)?, SourceKind::Written),
+        };
+        let (config, sessions) = (config.clone(), sessions.clone());
+        let (source, entry) = ExportSource::new(&self.parts, config, sessions, identity, kind)?;
         // Known before the load ends, so that room can be made for the next ones.
-        self.parts.sources.write().push(Arc::downgrade(&source));
+        self.parts.add(Arc::clone(&source));
         if opens {
-            self.parts.make_room(sessions.len())?;
+            self.parts.make_room(wanted.sessions.len())?;
             source.open_now(OpenPurpose::Mount)?;
         }
         Ok(LoadedExport { source, entry })
@@ -346,29 +388,48 @@ impl ServedExports {
 
     /// Opens and serves an export that could not be served.
     pub(super) fn serve_again(
-        &mut self,
+        &self,
         export: &ExportConfig,
         sessions: &[NeededSession],
     ) -> Result<()> {
-        let LoadedExport { source, entry } =
-            self.load_one(export, sessions, &mut Identities::default(), true)?;
-        self.sources.push(source);
+        let (config, sessions) = (export.clone(), sessions.to_owned());
+        let wanted = WantedExport { config, sessions, instance: None };
+        let LoadedExport { entry, .. } =
+            self.load_one(&wanted, &mut Identities::default(), true)?;
         self.parts.exports.put(entry);
-        self.share_sources();
         Ok(())
-    }
-
-    /// Makes the sources known to all who close idle exports or show their usage.
-    fn share_sources(&self) {
-        *self.parts.sources.write() = self.sources.iter().map(Arc::downgrade).collect();
-        self.accounts.replace(self.sources.iter().map(|it| it.account()).collect());
     }
 
     /// The paths of the exports that are open.
     fn open_paths(&self) -> BTreeSet<Vec<u8>> {
-        let entries = self.sources.iter().filter_map(|source| source.entry());
-        let open = entries.filter(|entry| entry.current().is_some());
+        let entries = self.parts.exports.all();
+        let open = entries.iter().filter(|entry| entry.current().is_some());
         open.map(|entry| entry.path().to_vec()).collect()
+    }
+}
+
+/// The sessions of an export's mounts, in their order.
+pub(super) fn sessions_of_one(
+    parts: &SharedParts,
+    export: &ExportConfig,
+) -> Result<Vec<NeededSession>> {
+    let session = |mount: &MountConfig| {
+        let file = session_of(parts, export, mount)?;
+        // A session that is open read-write stays so; read-only mounts refuse changes themselves.
+        let may_change = mount.is_shared || parts.sessions.is_open_to_change(&file);
+        Ok(NeededSession { file, read_only: mount.is_read_only && !may_change })
+    };
+    export.mounts.iter().map(session).collect()
+}
+
+fn session_of(parts: &SharedParts, export: &ExportConfig, mount: &MountConfig) -> Result<PathBuf> {
+    match &mount.store {
+        StoreConfig::Session { file, .. } => Ok(real_path(file)),
+        StoreConfig::Memory => {
+            let place = [export.name.as_bytes(), mount.at.as_str().as_bytes()].join(&0);
+            let name = format!("{:016x}.db", layers::digest(b"memory", &place));
+            parts.memory_file(&name)
+        }
     }
 }
 

@@ -71,8 +71,7 @@ impl SharedParts {
 
     /// The open exports, the least recently used first.
     fn by_last_use(&self, now: Instant) -> Vec<(Instant, Arc<ExportSource>)> {
-        let sources: Vec<_> = self.sources.read().iter().filter_map(|it| it.upgrade()).collect();
-        let open = sources.into_iter().filter_map(|it| Some((it.last_use(now)?, it)));
+        let open = self.sources().into_iter().filter_map(|it| Some((it.last_use(now)?, it)));
         let mut open: Vec<_> = open.collect();
         open.sort_by_key(|(last_use, _)| *last_use);
         open

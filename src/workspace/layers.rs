@@ -12,7 +12,9 @@ use super::error::{Error, Result};
 use super::opening::{OpenedSession, open_session, union};
 pub use super::opening::{check_base, record_moved_base, remember_hidden};
 use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingLock};
-use crate::delta::sqlite::{ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session};
+use crate::delta::sqlite::{
+    ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session, SessionKeys,
+};
 use crate::delta::{CheckpointKeep, Store};
 use crate::inspect::opened::{below, host, open_session as open_to_inspect};
 use crate::nfs::{HandleCodec, Handles, MountProgram, Nfs, Nlm};
@@ -144,6 +146,11 @@ impl SessionLayers {
         programs(Arc::clone(&self.overlay), handles)
     }
 
+    /// What identifies the session in handles.
+    pub(super) fn keys(&self) -> SessionKeys {
+        (self.handle_key, self.overlay.fsid())
+    }
+
     /// Hides these host files, as far as they are in the base.
     pub fn hide(&self, files: &[PathBuf]) {
         if let (Some(host_dir), Some(base)) = (&self.host_dir, &self.base) {
@@ -237,7 +244,7 @@ pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<Sessi
 ///
 /// # Errors
 /// The file is not a session, or cannot be read.
-pub(super) fn identity(file: &Path) -> Result<Option<([u8; 16], u64)>> {
+pub(super) fn identity(file: &Path) -> Result<Option<SessionKeys>> {
     if file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
         return Ok(None);
     }

@@ -48,6 +48,7 @@ mod quotas;
 mod serving;
 mod session_file;
 mod shared_parts;
+mod templates;
 
 #[cfg(feature = "internals")]
 pub mod accounts;

@@ -13,13 +13,15 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use super::accounts::{ExportAccount, SharedAccount};
-use super::assembling::{assemble, check_same_settings, layer_options};
+use super::assembling::{ReadyExport, assemble, check_same_settings, layer_options};
 use super::error::{Error, Result};
 use super::layers::{self, SessionLayers};
 use super::open_sessions::SessionLease;
 use super::shared_parts::SharedParts;
+use super::templates::check_places;
 use super::unavailable::{FIRST_RETRY, MAX_RETRY};
-use crate::config::ExportConfig;
+use crate::config::{ExportConfig, TemplateConfig};
+use crate::delta::sqlite::{OpenError, SessionKeys};
 use crate::export::{
     Admission, Export, ExportEntry, ExportIdentity, MountKeys, OpenExport, OpenFuture, OpenPurpose,
 };
@@ -32,12 +34,13 @@ const OPEN_WAIT: Duration = Duration::from_secs(2);
 const STUCK_OPENING: Duration = Duration::from_secs(2);
 
 /// The result of an opening, once it is known.
-type Outcome = Option<std::result::Result<Arc<Export>, FsError>>;
+type OpenOutcome = Option<std::result::Result<Arc<Export>, FsError>>;
 
 /// Opens and closes one export of the exports file.
 pub(super) struct ExportSource {
     parts: Arc<SharedParts>,
     pub(super) config: ExportConfig,
+    kind: SourceKind,
     /// The sessions of its mounts, in their order.
     sessions: Vec<NeededSession>,
     /// Identifies the export's drafts: they survive no reload.
@@ -47,12 +50,20 @@ pub(super) struct ExportSource {
     /// Locked while the export is opened or closed.
     state: Mutex<SourceState>,
     /// The opening in progress.
-    opening: Mutex<Option<watch::Receiver<Outcome>>>,
-    last_failure: Mutex<Option<Failure>>,
+    opening: Mutex<Option<watch::Receiver<OpenOutcome>>>,
+    last_failure: Mutex<Option<OpenFailure>>,
     /// The usage of its sessions.
     account: SharedAccount,
     /// When a call was last seen.
     last_use: Mutex<Instant>,
+}
+
+/// Where an export is from.
+pub(super) enum SourceKind {
+    /// The exports file has it.
+    Written,
+    /// A template made it for a client's mount.
+    Instance(Arc<TemplateConfig>),
 }
 
 #[derive(Default)]
@@ -73,7 +84,7 @@ pub(super) struct NeededSession {
 }
 
 /// Why the last opening failed.
-struct Failure {
+struct OpenFailure {
     text: String,
     at: Instant,
     /// The time until the next attempt.
@@ -88,6 +99,7 @@ impl ExportSource {
         config: ExportConfig,
         sessions: Vec<NeededSession>,
         identity: Option<ExportIdentity>,
+        kind: SourceKind,
     ) -> Result<(Arc<Self>, Arc<ExportEntry>)> {
         let path = config.path.as_ref().ok_or(Error::NoExport)?.to_string();
         let boot = getrandom::u64().map_err(|error| Error::Random(std::io::Error::other(error)))?;
@@ -95,6 +107,7 @@ impl ExportSource {
         let source = Arc::new_cyclic(|this| Self {
             parts: Arc::clone(parts),
             config,
+            kind,
             sessions,
             boot,
             this: Weak::clone(this),
@@ -109,8 +122,13 @@ impl ExportSource {
         Ok((source, entry))
     }
 
-    fn entry_at(self: &Arc<Self>, path: String, identity: Option<ExportIdentity>) -> Arc<ExportEntry> {
-        let (shown, admission) = ((path.into(), self.config.is_secret), Admission::new(&self.config));
+    fn entry_at(
+        self: &Arc<Self>,
+        path: String,
+        identity: Option<ExportIdentity>,
+    ) -> Arc<ExportEntry> {
+        let (shown, admission) =
+            ((path.into(), self.config.is_secret), Admission::new(&self.config));
         let opener = Arc::clone(self) as Arc<dyn OpenExport>;
         let entry = Arc::new(ExportEntry::new(shown, admission, identity, opener));
         let _first = self.entry.set(Arc::downgrade(&entry));
@@ -139,29 +157,80 @@ impl ExportSource {
         if let Some(export) = entry.current() {
             return Ok(export);
         }
-        // Handles of an export whose identity is known are of sessions that exist.
-        let existing = purpose == OpenPurpose::Call || entry.identity().is_some();
         let mut taken = Vec::new();
-        let made = self
-            .take_sessions(existing, &mut taken)
-            .and_then(|()| assemble(&self.parts, &self.config, &taken, self.boot));
-        let (export, account) = match made {
+        let opened = self.open_sessions(purpose, &entry, &mut taken);
+        let (export, account) = match opened {
             Ok(made) => made,
             Err(error) => {
                 self.release(taken);
-                return Err(error);
+                let is_gone = matches!(
+                    error,
+                    Error::Replaced { .. } | Error::Open(OpenError::Missing { .. })
+                );
+                return Err(if is_gone { self.end_instance(&entry, error) } else { error });
             }
         };
-        if !entry.put_open(Arc::clone(&export)) {
-            drop(export);
-            self.release(taken);
-            return Err(Error::Replaced { export: self.config.name.clone() });
-        }
         state.leases = taken;
         *self.last_use.lock() = Instant::now();
         *self.account.write() = account;
         self.parts.exports.identify(&entry);
         Ok(export)
+    }
+
+    /// Opens the sessions, and the export over them.
+    fn open_sessions(
+        &self,
+        purpose: OpenPurpose,
+        entry: &Arc<ExportEntry>,
+        taken: &mut Vec<SessionLease>,
+    ) -> Result<ReadyExport> {
+        let is_known = entry.identity().is_some();
+        let creates = match &self.kind {
+            SourceKind::Written => true,
+            SourceKind::Instance(template) => template.creates,
+        };
+        // Handles of an export whose identity is known are of sessions that exist.
+        let existing = purpose == OpenPurpose::Call || is_known || !creates;
+        if let SourceKind::Instance(template) = &self.kind {
+            check_places(template, &self.config, !existing)?;
+        }
+        self.take_sessions(existing, taken)?;
+        let (export, account) = assemble(&self.parts, &self.config, taken, self.boot)?;
+        if let (SourceKind::Instance(_), false) = (&self.kind, is_known) {
+            let keys: Vec<_> = taken.iter().map(|it| it.layers.keys()).collect();
+            self.parts.record_instance(&self.own_path(), &keys)?;
+        }
+        if !entry.put_open(Arc::clone(&export)) {
+            return Err(Error::Replaced { export: self.config.name.clone() });
+        }
+        if let (SourceKind::Instance(_), false) = (&self.kind, is_known) {
+            let this = self.this.upgrade().ok_or(Error::NoExport)?;
+            self.parts.add(this);
+            self.parts.exports.put(Arc::clone(entry));
+        }
+        Ok((export, account))
+    }
+
+    /// Forgets an instance without its sessions: the next mount makes it, and its handles are
+    /// stale. An export of the file stays, as its sessions may come back.
+    fn end_instance(&self, entry: &Arc<ExportEntry>, error: Error) -> Error {
+        let SourceKind::Instance(template) = &self.kind else { return error };
+        // Else it may be that a filesystem is not mounted.
+        if entry.identity().is_none() || !template.session_dirs().all(|dir| is_filled(&dir)) {
+            return error;
+        }
+        tracing::warn!(export = %self.config.name, %error, "its sessions are gone, and so is it");
+        self.parts.exports.remove(entry);
+        self.parts.remove(self);
+        match self.parts.forget_instance(&self.own_path()) {
+            Ok(()) => Error::Gone { export: self.config.name.clone() },
+            Err(error) => error,
+        }
+    }
+
+    /// The path without its token.
+    fn own_path(&self) -> String {
+        format!("/{}", self.config.name)
     }
 
     /// Opens the sessions of all mounts; with `existing`, none is created.
@@ -250,12 +319,15 @@ impl ExportSource {
     }
 
     /// Starts an opening, or joins the one in progress.
-    fn begin(&self, purpose: OpenPurpose) -> std::result::Result<watch::Receiver<Outcome>, FsError> {
+    fn begin(
+        &self,
+        purpose: OpenPurpose,
+    ) -> std::result::Result<watch::Receiver<OpenOutcome>, FsError> {
         let mut opening = self.opening.lock();
         if let Some(opening) = &*opening {
             return Ok(opening.clone());
         }
-        let is_early = |last: &Failure| last.at.elapsed() < last.wait;
+        let is_early = |last: &OpenFailure| last.at.elapsed() < last.wait;
         if purpose == OpenPurpose::Call && self.last_failure.lock().as_ref().is_some_and(is_early) {
             return Err(FsError::TryLater);
         }
@@ -267,7 +339,11 @@ impl ExportSource {
     }
 
     /// Opens the export on a thread of its own, once a permit is free.
-    async fn open_in_turn(self: Arc<Self>, purpose: OpenPurpose, opened: watch::Sender<Outcome>) {
+    async fn open_in_turn(
+        self: Arc<Self>,
+        purpose: OpenPurpose,
+        opened: watch::Sender<OpenOutcome>,
+    ) {
         // The semaphore is never closed.
         let permit = Arc::clone(&self.parts.turns).acquire_owned().await;
         let source = Arc::clone(&self);
@@ -289,6 +365,7 @@ impl ExportSource {
                 *self.last_failure.lock() = None;
                 Ok(export)
             }
+            Ok(Err(Error::Gone { .. })) => Err(FsError::Stale),
             Ok(Err(error)) => {
                 self.note_failure(&error);
                 Err(FsError::TryLater)
@@ -308,7 +385,7 @@ impl ExportSource {
         if last.as_ref().is_none_or(|last| last.text != text) {
             tracing::error!(export = %self.config.name, %error, "the export cannot be opened");
         }
-        *last = Some(Failure { text, at, wait });
+        *last = Some(OpenFailure { text, at, wait });
     }
 }
 
@@ -326,9 +403,14 @@ impl OpenExport for ExportSource {
     }
 }
 
+/// Whether a directory has entries.
+fn is_filled(dir: &Path) -> bool {
+    std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
+}
+
 /// Reads from session files what identifies exports; each file once.
 #[derive(Default)]
-pub(super) struct Identities(HashMap<PathBuf, Option<([u8; 16], u64)>>);
+pub(super) struct Identities(HashMap<PathBuf, Option<SessionKeys>>);
 
 impl Identities {
     /// The identity of an export; `None` if one of its sessions does not exist.
@@ -340,21 +422,38 @@ impl Identities {
         config: &ExportConfig,
         sessions: &[NeededSession],
     ) -> Result<Option<ExportIdentity>> {
-        let mut mounts = Vec::with_capacity(sessions.len());
-        for (mount, session) in config.mounts.iter().zip(sessions) {
-            let known = match self.0.get(&session.file) {
+        let files: Vec<_> = sessions.iter().map(|session| session.file.clone()).collect();
+        self.keys(&files)?.map(|keys| identity_of(config, &keys)).transpose()
+    }
+
+    /// The keys of sessions; `None` if one of them does not exist.
+    ///
+    /// # Errors
+    /// A session cannot be read.
+    pub(super) fn keys(&mut self, files: &[PathBuf]) -> Result<Option<Vec<SessionKeys>>> {
+        let mut keys = Vec::with_capacity(files.len());
+        for file in files {
+            let known = match self.0.get(file) {
                 Some(known) => *known,
                 None => {
-                    let read = layers::identity(&session.file)?;
-                    self.0.insert(session.file.clone(), read);
+                    let read = layers::identity(file)?;
+                    self.0.insert(file.clone(), read);
                     read
                 }
             };
-            let Some((handle_key, session_fsid)) = known else { return Ok(None) };
-            let (at, subtree) = (mount.at.as_str(), mount.subtree.as_str());
-            mounts.push(MountKeys { at, subtree, handle_key, session_fsid });
+            let Some(known) = known else { return Ok(None) };
+            keys.push(known);
         }
-        let path = config.path.as_ref().ok_or(Error::NoExport)?;
-        Ok(Some(ExportIdentity::new(path.as_str().as_bytes(), &mounts)))
+        Ok(Some(keys))
     }
+}
+
+/// The identity of an export whose mounts are of sessions with these keys.
+pub(super) fn identity_of(config: &ExportConfig, keys: &[SessionKeys]) -> Result<ExportIdentity> {
+    let mounts = config.mounts.iter().zip(keys).map(|(mount, &(handle_key, session_fsid))| {
+        let (at, subtree) = (mount.at.as_str(), mount.subtree.as_str());
+        MountKeys { at, subtree, handle_key, session_fsid }
+    });
+    let path = config.path.as_ref().ok_or(Error::NoExport)?;
+    Ok(ExportIdentity::new(path.as_str().as_bytes(), &mounts.collect::<Vec<_>>()))
 }

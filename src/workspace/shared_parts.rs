@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use super::accounts::Accounts;
 use super::error::{Error, Result};
 use super::idle::OpenBounds;
 use super::layers::{ListingMemory, SessionLayers};
@@ -18,6 +19,7 @@ use super::on_demand::ExportSource;
 use super::open_sessions::{OpenSessions, SessionLease};
 use super::running::RunningSession;
 use crate::delta::PendingCopies;
+use crate::delta::sqlite::{InstanceRegistry, SessionKeys};
 use crate::export::Exports;
 use crate::validation::GuardResources;
 use crate::worker::ThreadWatch;
@@ -57,8 +59,12 @@ pub(super) struct SharedParts {
     pub(super) stuck_turns: Semaphore,
     /// How many sessions may be open, and how long.
     pub(super) bounds: RwLock<OpenBounds>,
-    /// The sources of the exports in the table.
-    pub(super) sources: RwLock<Vec<Weak<ExportSource>>>,
+    /// The sources of the exports in the table. They refer to this, until the server ends.
+    sources: RwLock<Vec<Arc<ExportSource>>>,
+    /// The usage of these exports.
+    pub(super) accounts: Accounts,
+    /// The instances of templates that were ever made; `None` without templates.
+    registry: RwLock<Option<InstanceRegistry>>,
     /// Files that no base may show: all sessions, the exports file and its tokens.
     hidden: RwLock<BTreeSet<PathBuf>>,
     memory: Mutex<Option<MemoryDir>>,
@@ -71,6 +77,7 @@ impl SharedParts {
         runtime: Handle,
         watch: Arc<ThreadWatch>,
         resources: Arc<GuardResources>,
+        accounts: Accounts,
     ) -> Self {
         Self {
             strict,
@@ -84,6 +91,8 @@ impl SharedParts {
             stuck_turns: Semaphore::new(MAX_STUCK),
             bounds: RwLock::default(),
             sources: RwLock::default(),
+            accounts,
+            registry: RwLock::default(),
             hidden: RwLock::default(),
             memory: Mutex::default(),
             observer: RwLock::default(),
@@ -95,6 +104,62 @@ impl SharedParts {
         let mut place = self.observer.write();
         self.sessions.all().iter().for_each(|layers| observer.opened(layers));
         *place = Some(observer);
+    }
+
+    /// The sources of the exports in the table.
+    pub(super) fn sources(&self) -> Vec<Arc<ExportSource>> {
+        self.sources.read().clone()
+    }
+
+    /// Replaces the sources; returns those that were there.
+    pub(super) fn replace_sources(
+        &self,
+        sources: Vec<Arc<ExportSource>>,
+    ) -> Vec<Arc<ExportSource>> {
+        let mut place = self.sources.write();
+        let before = std::mem::replace(&mut *place, sources);
+        self.share(&place);
+        before
+    }
+
+    /// Adds a source.
+    pub(super) fn add(&self, source: Arc<ExportSource>) {
+        let mut sources = self.sources.write();
+        sources.push(source);
+        self.share(&sources);
+    }
+
+    /// Removes a source, if it is there.
+    pub(super) fn remove(&self, source: &ExportSource) {
+        let mut sources = self.sources.write();
+        sources.retain(|known| !std::ptr::eq(Arc::as_ptr(known), source));
+        self.share(&sources);
+    }
+
+    fn share(&self, sources: &[Arc<ExportSource>]) {
+        self.accounts.replace(sources.iter().map(|source| source.account()).collect());
+    }
+
+    /// Uses this registry from now on.
+    pub(super) fn keep_registry(&self, registry: Option<InstanceRegistry>) {
+        *self.registry.write() = registry;
+    }
+
+    /// Runs `read` on the registry; `None` if there is none.
+    pub(super) fn with_registry<T>(&self, read: impl FnOnce(&InstanceRegistry) -> T) -> Option<T> {
+        self.registry.read().as_ref().map(read)
+    }
+
+    /// Records an instance, with the keys of its mounts' sessions.
+    pub(super) fn record_instance(&self, path: &str, keys: &[SessionKeys]) -> Result<()> {
+        let recorded = self.with_registry(|registry| registry.record(path, keys));
+        recorded.unwrap_or(Ok(())).map_err(Error::Registry)
+    }
+
+    /// Removes an instance from the registry.
+    pub(super) fn forget_instance(&self, path: &str) -> Result<()> {
+        let removed = self.with_registry(|registry| registry.remove(path));
+        removed.unwrap_or(Ok(())).map_err(Error::Registry)
     }
 
     /// Starts an open session.

@@ -115,6 +115,9 @@ exports.toml: sound
 
 /// All keys that there are, each with a value that is nowhere else.
 const WHOLE: &str = r#"
+idle_close = "5min"
+max_open = 7
+
 [[export]]
 path = "/mounted"
 name = "called"
@@ -166,6 +169,20 @@ token = true
   [[export.mount]]
   at = "/"
   session = "other.db"
+
+[[template]]
+name = "chats"
+path = "/chat/{user}/{chat}"
+allow = { user = "[a-z]+", chat = "[0-9]+" }
+token = "derived"
+create = false
+  [[template.mount]]
+  at = "/"
+  session = "chats/{user}/{chat}.db"
+  [[template.mount]]
+  at = "/.user"
+  session = "users/{user}.db"
+  shared = true
 "#;
 
 #[test]
@@ -205,10 +222,35 @@ fn all_that_the_file_says_is_shown() {
   clients  127.0.0.0/8, ::1/128
   options  rw, secure, root_squash, sec=sys
   at       /  other.db
+template /chat/{user}/{chat}/TOKEN
+  clients  127.0.0.0/8, ::1/128
+  options  rw, secure, root_squash, sec=sys
+  at       /       chats/{user}/{chat}.db
+  at       /.user  users/{user}.db, shared
+  allow    user = [a-z]+
+  allow    chat = [0-9]+
+  create   no: its sessions exist
+server
+  idle_close 300 s
+  max_open 7
 exports.toml: sound
 ";
     assert_eq!(said, expected);
     assert_eq!(code, Some(0));
+
+    let output = run(dir.path(), &["config", "token", "exports.toml", "/chat/u/1"]);
+    let mounted = String::from_utf8(output.stdout).unwrap();
+    let token = mounted.trim().strip_prefix("/chat/u/1/").unwrap();
+    assert_eq!(token.len(), 32);
+    for path in ["/chat/u/1", mounted.trim()] {
+        let output = run(dir.path(), &["config", "check", "exports.toml", "--path", path]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.starts_with(&mounted) && said.contains("chats/u/1.db"), "{said}");
+        assert!(!said.contains("template") && !said.contains("/mounted"), "{said}");
+    }
+    let check = ["config", "check", "exports.toml", "--path", "/chat/u/x"];
+    let error = failure(dir.path(), &check);
+    assert!(error.contains("no export has the path /chat/u/x, and no template"), "{error}");
 
     let output = run(dir.path(), &["config", "check", "exports.toml", "--json"]);
     let first = output.stdout.split(|byte| *byte == b'\n').next().unwrap();

@@ -24,3 +24,17 @@ fn the_example_of_the_reference_is_right() {
     assert_eq!((xyz.options.squash, xyz.options.anon_uid), (SquashMode::All, 1000));
     assert_eq!(xyz.mounts[1].session(), abc.mounts[1].session());
 }
+
+#[test]
+fn the_example_of_a_template_is_right() {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/EXPORTS.md");
+    let document = fs::read_to_string(document).unwrap();
+    let example = document.split("```toml\n").nth(2).unwrap().split("```").next().unwrap();
+    let folder = Folder::new(example);
+    let config = folder.read(Missing::Make).unwrap();
+    let mounted = config.templates[0].mounted_path("/chat/u1/c1234567").unwrap();
+    assert_eq!(mounted.len(), "/chat/u1/c1234567/".len() + 32);
+    let export = config.templates[0].instance(mounted.as_bytes()).unwrap();
+    assert!(export.mounts[0].session().unwrap().ends_with("chats/u1/c1234567.db"));
+    assert_eq!(config.idle_close.as_secs(), 300);
+}

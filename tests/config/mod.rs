@@ -5,6 +5,7 @@ mod example;
 mod exports;
 mod guards;
 mod mounts;
+mod templates;
 mod tokens;
 
 use std::fs;

@@ -159,7 +159,15 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("rmcp", &["src/cli/mcp"]),
     ("base64", &["src/cli/mcp"]),
     ("percent_encoding", &["src/cli/mcp"]),
-    ("regex", &["src/inspect/search.rs"]),
+    (
+        "regex",
+        &[
+            "src/config/instances.rs",
+            "src/config/parameters.rs",
+            "src/config/template.rs",
+            "src/inspect/search.rs",
+        ],
+    ),
     ("nix", &["src/delta/sqlite/file"]),
     ("landlock", &["src/mounting/sandbox"]),
     ("toml", &["src/config"]),

@@ -9,7 +9,7 @@ use super::show;
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
 use crate::cli::{Ending, text};
-use crate::config::{self, Missing};
+use crate::config::{self, Config, ExportConfig, Missing};
 
 /// Check an exports file, and show what clients mount.
 ///
@@ -24,6 +24,10 @@ pub(super) struct Args {
     #[arg(value_name = "EXPORTS.toml")]
     file: PathBuf,
 
+    /// Show only what a client gets that mounts this path, with its token or without.
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
+
     /// Print a JSON object for each export and each finding, and one for the file.
     #[arg(long)]
     json: bool,
@@ -31,7 +35,11 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let config = config::read(&args.file, Missing::Leave)?;
+    let mut config = config::read(&args.file, Missing::Leave)?;
+    if let Some(path) = &args.path {
+        let export = export_at(&config, path).ok_or_else(|| super::no_such_path(path))?;
+        (config.exports, config.templates) = (vec![export], Vec::new());
+    }
     let findings = look(&config);
     let mut out = Out::new();
     for export in &config.exports {
@@ -42,6 +50,21 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
                     out.line(format_args!("{line}"))?;
                 }
             }
+        }
+    }
+    for template in &config.templates {
+        match args.json {
+            true => out.json(show::template_json(template))?,
+            false => {
+                for line in show::template_lines(template) {
+                    out.line(format_args!("{line}"))?;
+                }
+            }
+        }
+    }
+    if !args.json {
+        for line in show::server_lines(&config) {
+            out.line(format_args!("{line}"))?;
         }
     }
     for finding in &findings {
@@ -55,7 +78,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         }
     }
     match args.json {
-        true => out.json(summary(args, config.exports.len(), findings.len()))?,
+        true => out.json(summary(args, &config, findings.len()))?,
         false => {
             let count = match findings.len() {
                 0 => "sound".to_owned(),
@@ -69,6 +92,20 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(if findings.is_empty() { Ending::Done } else { Ending::Findings })
 }
 
+/// What a client gets that mounts a path.
+fn export_at(config: &Config, path: &str) -> Option<ExportConfig> {
+    let is_it =
+        |export: &&ExportConfig| export.path.as_ref().is_some_and(|known| known.as_str() == path);
+    let written = config.exports.iter().find(is_it).cloned();
+    let templates = &config.templates;
+    let with_token = || templates.iter().find_map(|it| it.instance(path.as_bytes()));
+    let without = || {
+        let mounted = templates.iter().find_map(|it| it.mounted_path(path))?;
+        templates.iter().find_map(|it| it.instance(mounted.as_bytes()))
+    };
+    written.or_else(with_token).or_else(without)
+}
+
 fn json(finding: &ConfigFinding) -> Map<String, Value> {
     let mut object = text::json("config_finding");
     object.insert("line".to_owned(), finding.position.line.into());
@@ -77,11 +114,14 @@ fn json(finding: &ConfigFinding) -> Map<String, Value> {
     object
 }
 
-fn summary(args: &Args, exports: usize, findings: usize) -> Map<String, Value> {
+fn summary(args: &Args, config: &Config, findings: usize) -> Map<String, Value> {
     let mut object = text::json("config");
     text::put_path(&mut object, "file", args.file.as_os_str().as_encoded_bytes());
     object.insert("is_sound".to_owned(), (findings == 0).into());
-    object.insert("exports".to_owned(), exports.into());
+    object.insert("exports".to_owned(), config.exports.len().into());
+    object.insert("templates".to_owned(), config.templates.len().into());
+    object.insert("idle_close".to_owned(), config.idle_close.as_secs().into());
+    object.insert("max_open".to_owned(), config.max_open.into());
     object.insert("findings".to_owned(), findings.into());
     object
 }

@@ -27,13 +27,16 @@ pub(super) struct ConfigFinding {
 pub(super) fn look(config: &Config) -> Vec<ConfigFinding> {
     let mut looker = HostChecker::default();
     for export in &config.exports {
+        for mount in &export.mounts {
+            looker.mount(export, mount);
+        }
+    }
+    let written = config.exports.iter();
+    for export in written.chain(config.templates.iter().map(|template| &template.export)) {
         if export.clients.are_all()
             && let Some(what) = exposure::impersonation_risk(export)
         {
             looker.find(export.position, format!("{what}; {}", exposure::HINT));
-        }
-        for mount in &export.mounts {
-            looker.mount(export, mount);
         }
         for guard in &export.guards {
             let faults = [guards::fault(guard).map(|fault| fault.to_string())];

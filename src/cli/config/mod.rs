@@ -4,9 +4,11 @@ mod check;
 mod files;
 mod host_check;
 mod show;
+mod token;
 
 use super::Ending;
 use super::error::CliError;
+use super::text;
 
 /// Check the exports file of `acetate serve --config`.
 #[derive(Debug, clap::Args)]
@@ -18,11 +20,20 @@ pub(super) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum ConfigCommand {
     Check(check::Args),
+    Token(token::Args),
 }
 
 /// Runs the subcommand.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     match &args.command {
         ConfigCommand::Check(args) => check::run(args),
+        ConfigCommand::Token(args) => token::run(args),
     }
+}
+
+/// The error of a path that no export has.
+fn no_such_path(path: &str) -> CliError {
+    let path = text::name(path.as_bytes());
+    CliError::new(format!("no export has the path {path}, and no template matches it"))
+        .with_hint("`acetate config check` shows the exports and templates of the file")
 }

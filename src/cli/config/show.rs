@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use crate::cli::checkpoint::{keep_json, keep_words};
 use crate::cli::text;
 use crate::config::{
-    ClientNetworks, ExportConfig, ExportOptions, GuardConfig, GuardRule, IdMap, IdRange,
-    MountConfig, QuotaConfig, SquashMode, StoreConfig,
+    ClientNetworks, Config, ExportConfig, ExportOptions, GuardConfig, GuardRule, IdMap, IdRange,
+    MountConfig, QuotaConfig, SquashMode, StoreConfig, TemplateConfig, limits,
 };
 use crate::pattern::{Pattern, PatternSet};
 use crate::vfs::Caller;
@@ -65,6 +65,44 @@ pub(super) fn lines(export: &ExportConfig) -> Vec<String> {
     lines
 }
 
+/// The path of a template, and a line for each property.
+pub(super) fn template_lines(template: &TemplateConfig) -> Vec<String> {
+    let mut lines = lines(&template.export);
+    let path = text::name(template.to_string().as_bytes());
+    let token = if template.has_token { "/TOKEN" } else { "" };
+    lines[0] = format!("template {path}{token}");
+    for (name, allow) in template.allowed() {
+        lines.push(format!("  {:<8} {name} = {}", "allow", text::line(allow.as_bytes())));
+    }
+    if !template.creates {
+        lines.push(format!("  {:<8} no: its sessions exist", "create"));
+    }
+    lines
+}
+
+/// What the file says of the whole server, if it says anything.
+pub(super) fn server_lines(config: &Config) -> Vec<String> {
+    let Config { exports: _, templates: _, max_open, idle_close } = config;
+    if (*max_open, *idle_close) == (limits::DEFAULT_MAX_OPEN, limits::DEFAULT_IDLE_CLOSE) {
+        return Vec::new();
+    }
+    vec![
+        "server".to_owned(),
+        format!("  idle_close {} s", idle_close.as_secs()),
+        format!("  max_open {max_open}"),
+    ]
+}
+
+/// The template as JSON.
+pub(super) fn template_json(template: &TemplateConfig) -> Map<String, Value> {
+    let mut object = json(&template.export);
+    object.insert("type".to_owned(), "template_config".into());
+    let allow = template.allowed().map(|(name, allow)| (name.to_owned(), allow.into()));
+    object.insert("allow".to_owned(), Value::Object(allow.collect()));
+    object.insert("create".to_owned(), template.creates.into());
+    object
+}
+
 /// A range of an id map: ids of the client and of the server.
 fn range(range: &IdRange) -> String {
     let IdRange { client, server, count } = *range;
@@ -81,7 +119,7 @@ fn source(mount: &MountConfig) -> String {
     #[rustfmt::skip]
     let MountConfig {
         at: _, store, base, hide: _, keep_originals, keep_log, checkpoints: mode,
-        keep_checkpoints, subtree, is_read_only, position: _,
+        keep_checkpoints, subtree, is_read_only, is_shared, position: _,
     } = mount;
     let path = |path: &Path| text::name(path.as_os_str().as_encoded_bytes());
     let (mut description, chunk_size) = match store {
@@ -115,6 +153,9 @@ fn source(mount: &MountConfig) -> String {
     }
     if *is_read_only {
         description.push_str(", read-only");
+    }
+    if *is_shared {
+        description.push_str(", shared");
     }
     description
 }
@@ -221,6 +262,7 @@ fn mount_json(mount: &MountConfig) -> Value {
     let keep = mount.keep_checkpoints.map(|keep| keep_json(checkpoints::keep_of(keep)));
     object.insert("keep_checkpoints".to_owned(), keep.into());
     object.insert("read_only".to_owned(), mount.is_read_only.into());
+    object.insert("shared".to_owned(), mount.is_shared.into());
     Value::Object(object)
 }
 

@@ -17,8 +17,8 @@ use crate::cli::error::CliError;
 use crate::cli::{choosing, hiding, output, text};
 use crate::config::{self, Config, ExportConfig, Missing};
 use crate::pattern::PatternSet;
-use crate::server::rpcbind::Registration;
 use crate::server::ServerOptions;
+use crate::server::rpcbind::Registration;
 use crate::validation::ValidatorCommand;
 use crate::workspace::exports::{self, ServedExports};
 use crate::workspace::layers::SessionLayers;
@@ -146,10 +146,7 @@ fn begin(
 }
 
 /// Tries again to open exports that could not be opened.
-fn begin_retry(
-    config: Config,
-    served: &Arc<Mutex<ServedExports>>,
-) -> Reload {
+fn begin_retry(config: Config, served: &Arc<Mutex<ServedExports>>) -> Reload {
     let served = Arc::clone(served);
     tokio::task::spawn_blocking(move || {
         // Waits for a base that hangs before the lock is taken.

@@ -33,6 +33,7 @@ pub use tools::check::{
 };
 pub use tools::checkpoints::ListedCheckpoint;
 pub use tools::copied_up::{CopiedFileId, CopiedUp};
+pub use tools::instances::{InstanceRegistry, SessionKeys};
 pub use tools::kv::{KvKey, KvRow};
 pub use tools::log_keep::LogKeep;
 pub use tools::migrate::{MigrateOptions, Migrated, MigrationStep};

@@ -78,6 +78,14 @@ max_file_bytes = "1MiB"
   at = "/"
   session = "odd.db"
   base = "missing"
+
+[[template]]
+path = "/of/{user}"
+allow = { user = "[a-z]+" }
+
+  [[template.mount]]
+  at = "/"
+  session = "users/{user}.db"
 "#;
 
 fn exports(seen: &mut Seen) {
@@ -86,5 +94,6 @@ fn exports(seen: &mut Seen) {
     fs::create_dir(dir.join("base")).unwrap();
     fs::write(dir.join("exports.toml"), EXPORTS).unwrap();
     seen.run(dir, 1, &["config", "check", "exports.toml"]);
+    seen.run(dir, 0, &["config", "token", "exports.toml", "/of/u"]);
     seen.run(dir, 0, &["quota", "--config", "exports.toml"]);
 }

@@ -13,7 +13,7 @@ use super::guard::{INVAL, OLD, OLD_BYTES, commit, content, guarded, piece, size,
 /// The session `g.db`, with the mark of a checkpoint.
 fn overlay(site: &Site) -> std::sync::Arc<Overlay> {
     let served = &site.running.as_ref().unwrap().served;
-    let mut sessions = served.sessions();
+    let sessions = served.sessions();
     let found = sessions.iter().find(|layers| layers.session.ends_with("g.db")).unwrap();
     std::sync::Arc::clone(&found.overlay)
 }

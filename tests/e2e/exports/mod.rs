@@ -9,6 +9,7 @@ mod reload;
 mod scopes;
 mod shares;
 mod slow_checks;
+mod templates;
 mod tree;
 mod who;
 

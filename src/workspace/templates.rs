@@ -1,0 +1,179 @@
+//! The instances of templates: exports that a mount makes.
+//!
+//! An instance that was ever opened is in the registry, so that its handles are known after a
+//! restart. A path that no client could open leaves nothing.
+
+use std::collections::HashMap;
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::error::{Error, Result};
+use super::exports::sessions_of_one;
+use super::on_demand::{ExportSource, Identities, SourceKind};
+use super::shared_parts::SharedParts;
+use crate::config::{ExportConfig, TemplateConfig, real_path};
+use crate::delta::sqlite::{InstanceRegistry, SessionKeys};
+use crate::export::{ExportEntry, FindExport};
+
+/// Suffix of the registry's name, after that of the exports file.
+const REGISTRY_SUFFIX: &str = ".instances";
+
+/// Mode of directories that are made for sessions.
+const DIR_MODE: u32 = 0o700;
+
+/// The registry of the exports file `file`.
+pub(super) fn registry_file(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(REGISTRY_SUFFIX);
+    name.into()
+}
+
+/// Makes the exports that clients mount and that are not in the table.
+pub(super) struct Templates {
+    parts: Weak<SharedParts>,
+    templates: Vec<Arc<TemplateConfig>>,
+    /// Exports that are being opened for the first time.
+    new: Mutex<HashMap<Bytes, Weak<ExportEntry>>>,
+}
+
+impl Templates {
+    pub(super) fn new(parts: &Arc<SharedParts>, templates: Vec<Arc<TemplateConfig>>) -> Self {
+        Self { parts: Arc::downgrade(parts), templates, new: Mutex::default() }
+    }
+
+    fn make(&self, path: &[u8]) -> Option<Arc<ExportEntry>> {
+        let parts = self.parts.upgrade()?;
+        let made = self.templates.iter().find_map(|it| Some((it, it.instance(path)?)));
+        let (template, config) = made?;
+        let entry = instance(&parts, template, config).map(|(_, entry)| entry);
+        entry.inspect_err(|error| tracing::error!(%error, "an export cannot be made")).ok()
+    }
+}
+
+impl FindExport for Templates {
+    fn find(&self, path: &[u8]) -> Option<Arc<ExportEntry>> {
+        let mut new = self.new.lock();
+        if let Some(entry) = new.get(path).and_then(Weak::upgrade) {
+            return Some(entry);
+        }
+        let entry = self.make(path)?;
+        // Bounded by the calls in progress.
+        new.retain(|_, entry| entry.strong_count() > 0);
+        new.insert(entry.path().clone(), Arc::downgrade(&entry));
+        Some(entry)
+    }
+}
+
+/// The source of an instance, and the export, closed.
+pub(super) fn instance(
+    parts: &Arc<SharedParts>,
+    template: &Arc<TemplateConfig>,
+    config: ExportConfig,
+) -> Result<(Arc<ExportSource>, Arc<ExportEntry>)> {
+    let sessions = sessions_of_one(parts, &config)?;
+    ExportSource::new(parts, config, sessions, None, SourceKind::Instance(Arc::clone(template)))
+}
+
+/// The instances in the registry that a template still matches, with the keys of their sessions.
+pub(super) fn known(
+    registry: &InstanceRegistry,
+    templates: &[Arc<TemplateConfig>],
+) -> Result<Vec<(Arc<TemplateConfig>, ExportConfig, Vec<SessionKeys>)>> {
+    let rows = registry.all().map_err(Error::Registry)?;
+    let instance = |(path, keys): (String, Vec<SessionKeys>)| {
+        templates.iter().find_map(|template| {
+            let mounted = template.mounted_path(&path)?;
+            let config = template.instance(mounted.as_bytes())?;
+            let is_whole = config.mounts.len() == keys.len();
+            is_whole.then(|| (Arc::clone(template), config, keys.clone()))
+        })
+    };
+    Ok(rows.into_iter().filter_map(instance).collect())
+}
+
+/// Records the instances whose sessions exist, in an empty registry.
+///
+/// # Errors
+/// A directory of sessions or a session cannot be read.
+pub(super) fn rebuild(
+    registry: &InstanceRegistry,
+    templates: &[Arc<TemplateConfig>],
+) -> Result<()> {
+    let mut identities = Identities::default();
+    for template in templates {
+        for own in
+            template.existing_paths().map_err(|(path, source)| Error::Place { path, source })?
+        {
+            let mounted = template.mounted_path(&own);
+            let config = mounted.and_then(|path| template.instance(path.as_bytes()));
+            let Some(config) = config else { continue };
+            let files = config.mounts.iter().filter_map(|mount| mount.session());
+            let files: Vec<_> = files.map(|file| real_path(file)).collect();
+            // Changes in memory are gone, and so are the handles.
+            let is_whole = files.len() == config.mounts.len();
+            if is_whole && let Some(keys) = identities.keys(&files)? {
+                registry.record(&own, &keys).map_err(Error::Registry)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks that nothing below the fixed directories of a template is a symbolic link, and makes the
+/// missing directories of sessions if `creates`.
+///
+/// # Errors
+/// There is a symbolic link, or a directory cannot be made.
+pub(super) fn check_places(
+    template: &TemplateConfig,
+    config: &ExportConfig,
+    creates: bool,
+) -> Result<()> {
+    for (written, mount) in template.export.mounts.iter().zip(&config.mounts) {
+        if let (Some(written), Some(base)) = (&written.base, &mount.base) {
+            walk(written, base, false)?;
+        }
+        if let (Some(written), Some(file)) = (written.session(), mount.session()) {
+            walk(written, file, creates)?;
+        }
+    }
+    Ok(())
+}
+
+/// Walks the components of `path` from the first one that differs from the template's.
+fn walk(written: &Path, path: &Path, creates: bool) -> Result<()> {
+    let (mut at, mut is_fixed) = (PathBuf::new(), true);
+    let mut parts = path.components().zip(written.components()).peekable();
+    while let Some((part, written)) = parts.next() {
+        at.push(part);
+        is_fixed &= part == written && matches!(part, Component::RootDir | Component::Normal(_));
+        let is_last = parts.peek().is_none();
+        if is_fixed && !(creates && !is_last) {
+            continue;
+        }
+        let failed = |source: std::io::Error| Error::Place { path: at.clone(), source };
+        match at.symlink_metadata() {
+            Ok(found) if found.is_symlink() && !is_fixed => {
+                return Err(failed(ErrorKind::NotADirectory.into()));
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound && creates && !is_last => {
+                match DirBuilder::new().mode(DIR_MODE).create(&at) {
+                    Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                        return Err(failed(error));
+                    }
+                    _ => {}
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(())
+}

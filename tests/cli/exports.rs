@@ -307,3 +307,18 @@ fn content_is_checked_in_a_child_that_ends_with_the_server() {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+#[test]
+fn a_template_is_announced_and_its_instances_are_known_by_their_sessions() {
+    let template = "idle_close = \"1s\"\n[[template]]\npath = \"/chat/{id}\"\n\
+        allow = { id = \"[a-z0-9]+\" }\n[[template.mount]]\nat = \"/\"\n\
+        session = \"chats/{id}.db\"\n";
+    let (dir, server) = start(template);
+    let said = server.said.join("\n");
+    assert!(said.contains("serving 0 exports of exports.toml\ntemplate /chat/{id}: "), "{said}");
+    assert!(!dir.path().join("chats").exists(), "nothing is made before a mount");
+    assert!(dir.path().join("exports.toml.instances").exists());
+    server.signal("TERM");
+    let (status, _) = server.end();
+    assert!(status.success());
+}

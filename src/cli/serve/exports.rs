@@ -237,6 +237,10 @@ fn announce(
         }
     }
     let sessions = served.sessions();
+    let templates: Vec<String> = config.templates.iter().map(ToString::to_string).collect();
+    for template in &templates {
+        output::line(format_args!("template {template}: mounting such a path makes its export"));
+    }
     let created = sessions.iter().filter(|layers| layers.is_new && layers.memory.is_none());
     let created: BTreeSet<&Path> = created.map(|layers| layers.session.as_path()).collect();
     created.into_iter().for_each(choosing::tell_created);
@@ -247,6 +251,7 @@ fn announce(
         let shown = exports.iter().filter(|export| !export.is_secret());
         let shown = shown.map(|export| String::from_utf8_lossy(export.path()).into_owned());
         object.insert("exports".to_owned(), shown.collect::<Vec<_>>().into());
+        object.insert("templates".to_owned(), templates.into());
         output::json(object);
     }
     super::warnings::tell_of_exports(file, config, addresses);

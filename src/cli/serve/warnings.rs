@@ -39,7 +39,9 @@ pub(super) fn tell_of_exports(file: &Path, config: &Config, addresses: &[SocketA
         return;
     }
     let file = text::name(file.as_os_str().as_encoded_bytes());
-    for export in config.exports.iter().filter(|export| export.clients.are_beyond_loopback()) {
+    let templates = config.templates.iter().map(|template| &template.export);
+    let exports = config.exports.iter().chain(templates);
+    for export in exports.filter(|export| export.clients.are_beyond_loopback()) {
         if let Some(what) = exposure::impersonation_risk(export) {
             output::line(format_args!("warning: {file}:{}: {what}", export.position));
             output::line(format_args!("hint: {}", exposure::HINT));

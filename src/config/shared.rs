@@ -22,16 +22,17 @@ struct SharedSettings {
     keep_checkpoints: Option<(KeepCheckpointsConfig, Position)>,
 }
 
-/// The real path of a file. If the file does not exist, only the symbolic links in its folder are
-/// resolved.
+/// The real path of a file. If the file does not exist, the symbolic links in those of its folders
+/// that exist are resolved: it has the same path once it is made.
 pub fn real_path(path: &Path) -> PathBuf {
-    if let Ok(real) = fs::canonicalize(path) {
-        return real;
+    for folder in path.ancestors().filter(|folder| !folder.as_os_str().is_empty()) {
+        if let Ok(real) = fs::canonicalize(folder) {
+            // Equal for the path itself, whose rest is empty.
+            let rest = path.strip_prefix(folder).unwrap_or(Path::new(""));
+            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        }
     }
-    match (path.parent().map(fs::canonicalize), path.file_name()) {
-        (Some(Ok(folder)), Some(name)) => folder.join(name),
-        _ => path.to_owned(),
-    }
+    path.to_owned()
 }
 
 /// Applies the settings of each session to all its mounts; an error if two mounts contradict each

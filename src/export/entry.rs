@@ -8,8 +8,8 @@ use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU64;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -60,6 +60,15 @@ pub(super) struct IdentityOfMount {
     pub(super) codec: HandleCodec,
     /// The session's fsid, for the keys of locks.
     pub(super) session_fsid: u64,
+    /// The export's fsid.
+    export_fsid: u64,
+}
+
+impl IdentityOfMount {
+    /// The export's fsid as the number of a tenant.
+    pub(super) fn export_number(&self) -> NonZeroU64 {
+        NonZeroU64::new(self.export_fsid).unwrap_or(NonZeroU64::MIN)
+    }
 }
 
 /// What identifies a mount, as its session and the exports file say it.
@@ -78,25 +87,28 @@ pub struct MountKeys<'a> {
 impl ExportIdentity {
     /// The identity of the export at `path` with these mounts, in the order of the exports file.
     pub fn new(path: &[u8], mounts: &[MountKeys<'_>]) -> Self {
+        let root = mounts.iter().find(|mount| mount.at == "/");
+        let fsid = numbers::fsid(root.map_or(0, |mount| mount.session_fsid), path);
         let identity = |mount: &MountKeys<'_>| {
             let (tag, codec) = handles::codec(mount.handle_key, path, mount.at, mount.subtree);
-            IdentityOfMount { tag, codec, session_fsid: mount.session_fsid }
+            let session_fsid = mount.session_fsid;
+            IdentityOfMount { tag, codec, session_fsid, export_fsid: fsid }
         };
-        let root = mounts.iter().find(|mount| mount.at == "/");
-        Self {
-            fsid: numbers::fsid(root.map_or(0, |mount| mount.session_fsid), path),
-            mounts: mounts.iter().map(identity).collect(),
-        }
+        Self { fsid, mounts: mounts.iter().map(identity).collect() }
+    }
+
+    /// Whether both are of the same sessions, apart from the mounts whose sessions may be others.
+    fn is_same(&self, other: &Self, may_differ: &[bool]) -> bool {
+        let same = |(index, (one, other)): (usize, (&IdentityOfMount, &IdentityOfMount))| {
+            may_differ.get(index) == Some(&true) || one.codec == other.codec
+        };
+        self.mounts.len() == other.mounts.len()
+            && self.mounts.iter().zip(&other.mounts).enumerate().all(same)
     }
 
     /// The fsid that clients see; stable across restarts.
     pub(super) fn fsid(&self) -> u64 {
         self.fsid
-    }
-
-    /// The fsid as the number of a tenant.
-    pub(super) fn number(&self) -> NonZeroU64 {
-        NonZeroU64::new(self.fsid).unwrap_or(NonZeroU64::MIN)
     }
 
     pub(super) fn mounts(&self) -> &[IdentityOfMount] {
@@ -110,7 +122,7 @@ pub struct ExportEntry {
     is_secret: bool,
     admission: Admission,
     /// Unknown while a session does not exist: then no handle exists either.
-    identity: OnceLock<ExportIdentity>,
+    identity: RwLock<Option<Arc<ExportIdentity>>>,
     open: RwLock<Option<Arc<Export>>>,
     /// Whether a call came since [`Self::take_used`].
     is_used: AtomicBool,
@@ -129,7 +141,7 @@ impl ExportEntry {
             path,
             is_secret,
             admission,
-            identity: identity.map(OnceLock::from).unwrap_or_default(),
+            identity: RwLock::new(identity.map(Arc::new)),
             open: RwLock::default(),
             is_used: AtomicBool::new(false),
             opener,
@@ -152,8 +164,8 @@ impl ExportEntry {
     }
 
     /// What identifies it; `None` if it was never open.
-    pub fn identity(&self) -> Option<&ExportIdentity> {
-        self.identity.get()
+    pub fn identity(&self) -> Option<Arc<ExportIdentity>> {
+        self.identity.read().clone()
     }
 
     /// The export, if it is open.
@@ -161,16 +173,22 @@ impl ExportEntry {
         self.open.read().clone()
     }
 
-    /// Records that the export is open from now on. `false` if its sessions have been replaced by
-    /// others since its identity was recorded: its handles are stale, and it stays closed.
+    /// Records that the export is open from now on; returns whether it is. It is not if its sessions
+    /// have been replaced by others since its identity was recorded, apart from those that
+    /// `may_differ`, by the index of the mount.
     #[must_use]
-    pub fn put_open(&self, export: Arc<Export>) -> bool {
-        let is_same = self.identity.get_or_init(|| export.identity().clone()) == export.identity();
-        if is_same {
-            self.is_used.store(true, Ordering::Relaxed);
-            *self.open.write() = Some(export);
+    pub fn put_open(&self, export: Arc<Export>, may_differ: &[bool]) -> bool {
+        let mut identity = self.identity.write();
+        let new = export.identity();
+        if identity.as_ref().is_some_and(|known| !known.is_same(new, may_differ)) {
+            return false;
         }
-        is_same
+        if identity.as_deref() != Some(new) {
+            *identity = Some(Arc::new(new.clone()));
+        }
+        self.is_used.store(true, Ordering::Relaxed);
+        *self.open.write() = Some(export);
+        true
     }
 
     /// Closes the export for new calls if no call uses it, and returns it.

@@ -10,7 +10,7 @@ use crate::validation::NotAccepted;
 use crate::vfs::FsError;
 
 use super::Exports;
-use super::entry::{ExportIdentity, OpenPurpose};
+use super::entry::OpenPurpose;
 use super::tree::Export;
 
 /// A mount with guards that shows a session.
@@ -31,8 +31,9 @@ impl Exports {
     pub async fn guarded_views(&self, session: &Overlay) -> Result<Vec<GuardedView>, FsError> {
         let mut views = Vec::new();
         for entry in self.all() {
-            let mounts = entry.identity().map(ExportIdentity::mounts).unwrap_or_default();
-            if !mounts.iter().any(|mount| mount.session_fsid == session.fsid()) {
+            let identity = entry.identity();
+            let mut mounts = identity.iter().flat_map(|identity| identity.mounts());
+            if !mounts.any(|mount| mount.session_fsid == session.fsid()) {
                 continue;
             }
             let export = entry.open(OpenPurpose::Call).await?;

@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use bytes::BytesMut;
 use siphasher::sip::SipHasher24;
 
-use super::{Exports, MountedObject};
+use super::{Exports, MountedObject, TaggedMount};
 use crate::nfs::{FileHandle, HandleCodec, Handles};
 use crate::vfs::FsError;
 
@@ -24,11 +24,9 @@ impl Handles<MountedObject> for Exports {
             false => Err(FsError::TryLater),
         };
         let Some(tagged) = table.by_tag.get(&tag) else { return unknown(FsError::Stale) };
-        for (entry, index) in tagged {
-            if let Some(mount) = entry.identity().and_then(|known| known.mounts().get(*index))
-                && let Ok(at) = mount.codec.decode(handle)
-            {
-                return Ok(MountedObject::new(entry, (*index, *mount), at));
+        for TaggedMount { entry, index, identity } in tagged {
+            if let Ok(at) = identity.codec.decode(handle) {
+                return Ok(MountedObject::new(entry, (*index, *identity), at));
             }
         }
         unknown(FsError::BadHandle)

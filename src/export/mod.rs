@@ -31,6 +31,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 
 pub use credentials::{Admission, Refused, Squash};
+use entry::IdentityOfMount;
 pub use entry::{
     ExportEntry, ExportIdentity, FindExport, MountKeys, OpenExport, OpenFuture, OpenPurpose,
 };
@@ -49,11 +50,19 @@ pub struct Exports {
 #[derive(Default)]
 struct ExportTable {
     by_path: HashMap<Bytes, Arc<ExportEntry>>,
-    /// Candidates for a handle's tag: the export, and the index of the mount in it.
-    by_tag: HashMap<u16, Vec<(Arc<ExportEntry>, usize)>>,
+    /// Candidates for a handle's tag.
+    by_tag: HashMap<u16, Vec<TaggedMount>>,
     unavailable: HashMap<Bytes, Unavailable>,
     /// Makes exports that are not here.
     finder: Option<Arc<dyn FindExport>>,
+}
+
+/// A mount that handles with its tag may be of.
+struct TaggedMount {
+    entry: Arc<ExportEntry>,
+    /// Index of the mount in the export.
+    index: usize,
+    identity: IdentityOfMount,
 }
 
 /// A configured export that cannot be served now.
@@ -68,27 +77,26 @@ pub struct Unavailable {
 }
 
 impl ExportTable {
-    /// Adds the tags of an export whose identity is known; those that are there already are kept.
-    fn index(&mut self, entry: &Arc<ExportEntry>) {
-        let mounts = entry.identity().map(ExportIdentity::mounts).unwrap_or_default();
-        for (index, mount) in mounts.iter().enumerate() {
-            let tagged = self.by_tag.entry(mount.tag).or_default();
-            let is_there =
-                |it: &(Arc<ExportEntry>, usize)| it.1 == index && Arc::ptr_eq(&it.0, entry);
-            if !tagged.iter().any(is_there) {
-                tagged.push((Arc::clone(entry), index));
-            }
+    /// Adds an export, with its tags if its identity is known.
+    fn add(&mut self, entry: &Arc<ExportEntry>) {
+        let identity = entry.identity();
+        let mounts = identity.iter().flat_map(|identity| identity.mounts()).enumerate();
+        for (index, identity) in mounts {
+            let tagged = self.by_tag.entry(identity.tag).or_default();
+            let (entry, identity) = (Arc::clone(entry), *identity);
+            tagged.push(TaggedMount { entry, index, identity });
         }
+        self.by_path.insert(entry.path().clone(), Arc::clone(entry));
     }
 
     /// Removes an export and its tags.
     fn remove(&mut self, path: &[u8]) {
         let Some(entry) = self.by_path.remove(path) else { return };
-        for mount in entry.identity().map(ExportIdentity::mounts).unwrap_or_default() {
-            if let Some(tagged) = self.by_tag.get_mut(&mount.tag) {
-                tagged.retain(|(tagged, _)| !Arc::ptr_eq(tagged, &entry));
-            }
-        }
+        // Not by its identity, which may be another one than when it was added.
+        self.by_tag.retain(|_, tagged| {
+            tagged.retain(|tagged| !Arc::ptr_eq(&tagged.entry, &entry));
+            !tagged.is_empty()
+        });
     }
 }
 
@@ -106,10 +114,7 @@ impl Exports {
     ) {
         let unavailable = unavailable.into_iter().map(|it| (it.path.clone(), it)).collect();
         let mut table = ExportTable { unavailable, finder, ..ExportTable::default() };
-        for export in exports {
-            table.index(&export);
-            table.by_path.insert(export.path().clone(), export);
-        }
+        exports.iter().for_each(|export| table.add(export));
         let before = std::mem::replace(&mut *self.table.write(), table);
         drop(before);
     }
@@ -119,8 +124,7 @@ impl Exports {
         let mut table = self.table.write();
         table.remove(export.path());
         table.unavailable.remove(export.path());
-        table.index(&export);
-        table.by_path.insert(export.path().clone(), export);
+        table.add(&export);
     }
 
     /// Removes an export from the table, if it is there.
@@ -131,12 +135,13 @@ impl Exports {
         }
     }
 
-    /// Accepts the handles of an export whose identity became known.
+    /// Accepts the handles of an export whose identity became known, or changed.
     pub fn identify(&self, export: &Arc<ExportEntry>) {
         let mut table = self.table.write();
         // Another reload may have replaced it.
         if table.by_path.get(export.path()).is_some_and(|known| Arc::ptr_eq(known, export)) {
-            table.index(export);
+            table.remove(export.path());
+            table.add(export);
         }
     }
 

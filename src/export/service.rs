@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::entry::{ExportEntry, ExportIdentity, OpenPurpose};
+use super::entry::{ExportEntry, OpenPurpose};
 use super::listing::Lister;
 use super::object::{MountedObject, OpenObject};
 use super::tree::Export;
@@ -183,7 +183,7 @@ impl Vfs for Exports {
     }
 
     fn export_number(&self, object: &MountedObject) -> NonZeroU64 {
-        object.entry().identity().map_or(NonZeroU64::MIN, ExportIdentity::number)
+        object.identity().export_number()
     }
 
     fn lock_key(&self, object: &MountedObject) -> LockKey {

@@ -281,7 +281,7 @@ impl ServedExports {
             let (registry, is_new) =
                 InstanceRegistry::open(&registry_file(&self.file)).map_err(Error::Registry)?;
             if is_new {
-                rebuild(&registry, templates)?;
+                rebuild(&self.parts, &registry, templates)?;
             }
             self.parts.keep_registry(Some(registry));
         }
@@ -342,10 +342,17 @@ impl ServedExports {
             let is_written = wanted.instance.is_none();
             at_start += usize::from(is_written);
             let opens = is_open || is_written && (at_start <= OPEN_AT_START || !self.is_lenient);
-            match self.load_one(&wanted, &mut identities, opens) {
+            let opened = match self.load_one(&wanted, &mut identities, opens) {
+                // The next call on it tries again.
+                Err(error) if !is_written && error.is_of_one_export() => {
+                    tracing::warn!(%error, "an export that was open is closed");
+                    self.load_one(&wanted, &mut identities, false)
+                }
+                opened => opened,
+            };
+            match opened {
                 Ok(export) => loaded.push(export),
-                Err(error) if !is_written && !opens => return Err(error),
-                Err(error) if (self.is_lenient || !is_written) && error.is_of_one_export() => {
+                Err(error) if self.is_lenient && error.is_of_one_export() => {
                     failed.push(FailedExport::new(&wanted.config, error)?);
                 }
                 Err(error) => return Err(error),

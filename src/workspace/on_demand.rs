@@ -20,7 +20,7 @@ use super::open_sessions::SessionLease;
 use super::shared_parts::SharedParts;
 use super::templates::check_places;
 use super::unavailable::{FIRST_RETRY, MAX_RETRY};
-use crate::config::{ExportConfig, TemplateConfig};
+use crate::config::{ExportConfig, StoreConfig, TemplateConfig};
 use crate::delta::sqlite::{OpenError, SessionKeys};
 use crate::export::{
     Admission, Export, ExportEntry, ExportIdentity, MountKeys, OpenExport, OpenFuture, OpenPurpose,
@@ -173,7 +173,6 @@ impl ExportSource {
         state.leases = taken;
         *self.last_use.lock() = Instant::now();
         *self.account.write() = account;
-        self.parts.exports.identify(&entry);
         Ok(export)
     }
 
@@ -189,8 +188,10 @@ impl ExportSource {
             SourceKind::Written => true,
             SourceKind::Instance(template) => template.creates,
         };
-        // Handles of an export whose identity is known are of sessions that exist.
+        // Handles of an export whose identity is known are of sessions that exist, or were in memory.
         let existing = purpose == OpenPurpose::Call || is_known || !creates;
+        let in_memory: Vec<bool> =
+            self.config.mounts.iter().map(|mount| mount.store == StoreConfig::Memory).collect();
         if let SourceKind::Instance(template) = &self.kind {
             check_places(template, &self.config, !existing)?;
         }
@@ -200,13 +201,16 @@ impl ExportSource {
             let keys: Vec<_> = taken.iter().map(|it| it.layers.keys()).collect();
             self.parts.record_instance(&self.own_path(), &keys)?;
         }
-        if !entry.put_open(Arc::clone(&export)) {
+        let before = entry.identity();
+        if !entry.put_open(Arc::clone(&export), &in_memory) {
             return Err(Error::Replaced { export: self.config.name.clone() });
         }
         if let (SourceKind::Instance(_), false) = (&self.kind, is_known) {
             let this = self.this.upgrade().ok_or(Error::NoExport)?;
             self.parts.add(this);
             self.parts.exports.put(Arc::clone(entry));
+        } else if before != entry.identity() {
+            self.parts.exports.identify(entry);
         }
         Ok((export, account))
     }
@@ -237,7 +241,8 @@ impl ExportSource {
     fn take_sessions(&self, existing: bool, taken: &mut Vec<SessionLease>) -> Result<()> {
         for (mount, session) in self.config.mounts.iter().zip(&self.sessions) {
             let NeededSession { file, read_only } = session;
-            let how = (*read_only, existing);
+            // What was in memory of another run is gone: it begins empty.
+            let how = (*read_only, existing && mount.store != StoreConfig::Memory);
             let open = || {
                 let wanted = layer_options(&self.parts, &self.config, mount, file, how);
                 // A failed opening may have created the file.
@@ -422,17 +427,21 @@ impl Identities {
         config: &ExportConfig,
         sessions: &[NeededSession],
     ) -> Result<Option<ExportIdentity>> {
-        let files: Vec<_> = sessions.iter().map(|session| session.file.clone()).collect();
-        self.keys(&files)?.map(|keys| identity_of(config, &keys)).transpose()
+        self.keys(config, sessions)?.map(|keys| identity_of(config, &keys)).transpose()
     }
 
-    /// The keys of sessions; `None` if one of them does not exist.
+    /// The keys of an export's sessions; `None` if one of them does not exist. Those in memory have
+    /// keys of their own if they do not exist: their handles are of an earlier run.
     ///
     /// # Errors
     /// A session cannot be read.
-    pub(super) fn keys(&mut self, files: &[PathBuf]) -> Result<Option<Vec<SessionKeys>>> {
-        let mut keys = Vec::with_capacity(files.len());
-        for file in files {
+    pub(super) fn keys(
+        &mut self,
+        config: &ExportConfig,
+        sessions: &[NeededSession],
+    ) -> Result<Option<Vec<SessionKeys>>> {
+        let mut keys = Vec::with_capacity(sessions.len());
+        for (mount, NeededSession { file, .. }) in config.mounts.iter().zip(sessions) {
             let known = match self.0.get(file) {
                 Some(known) => *known,
                 None => {
@@ -441,11 +450,22 @@ impl Identities {
                     read
                 }
             };
-            let Some(known) = known else { return Ok(None) };
-            keys.push(known);
+            match known {
+                Some(known) => keys.push(known),
+                None if mount.store == StoreConfig::Memory => keys.push(random_keys()?),
+                None => return Ok(None),
+            }
         }
         Ok(Some(keys))
     }
+}
+
+/// The keys of a session that does not exist.
+pub(super) fn random_keys() -> Result<SessionKeys> {
+    let failed = |error| Error::Random(std::io::Error::other(error));
+    let mut key = [0; 16];
+    getrandom::fill(&mut key).map_err(failed)?;
+    Ok((key, getrandom::u64().map_err(failed)?))
 }
 
 /// The identity of an export whose mounts are of sessions with these keys.

@@ -54,28 +54,30 @@ impl OpenSessions {
         open: impl FnOnce() -> Result<RunningSession>,
         check: impl FnOnce(&SessionLayers) -> Result<()>,
     ) -> Result<SessionLease> {
-        let mut slot = self.slot(file);
-        // A slot that was removed while this thread waited for it is replaced.
-        while slot.state.lock().is_removed {
-            slot = self.slot(file);
+        loop {
+            let slot = self.slot(file);
+            let mut state = slot.state.lock();
+            if state.is_removed {
+                // It was closed while this thread waited for it.
+                continue;
+            }
+            let layers = match &state.running {
+                Some(running) => {
+                    check(&running.layers)?;
+                    Arc::clone(&running.layers)
+                }
+                None => {
+                    let opened = open().inspect_err(|_| self.remove(&slot, &mut state))?;
+                    let layers = Arc::clone(&opened.layers);
+                    *slot.layers.write() = Some(Arc::clone(&layers));
+                    state.running = Some(opened);
+                    layers
+                }
+            };
+            state.users += 1;
+            drop(state);
+            return Ok(SessionLease { slot, layers });
         }
-        let mut state = slot.state.lock();
-        let layers = match &state.running {
-            Some(running) => {
-                check(&running.layers)?;
-                Arc::clone(&running.layers)
-            }
-            None => {
-                let opened = open().inspect_err(|_| self.remove(&slot, &mut state))?;
-                let layers = Arc::clone(&opened.layers);
-                *slot.layers.write() = Some(Arc::clone(&layers));
-                state.running = Some(opened);
-                layers
-            }
-        };
-        state.users += 1;
-        drop(state);
-        Ok(SessionLease { slot, layers })
     }
 
     /// Ends a use; `close` closes the session if it was the last one. Blocks until it is closed.

@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 
 use super::error::{Error, Result};
 use super::exports::sessions_of_one;
-use super::on_demand::{ExportSource, Identities, SourceKind};
+use super::on_demand::{ExportSource, Identities, SourceKind, random_keys};
 use super::shared_parts::SharedParts;
-use crate::config::{ExportConfig, TemplateConfig, real_path};
+use crate::config::{ExportConfig, StoreConfig, TemplateConfig};
 use crate::delta::sqlite::{InstanceRegistry, SessionKeys};
 use crate::export::{ExportEntry, FindExport};
 
@@ -86,15 +86,23 @@ pub(super) fn known(
     templates: &[Arc<TemplateConfig>],
 ) -> Result<Vec<(Arc<TemplateConfig>, ExportConfig, Vec<SessionKeys>)>> {
     let rows = registry.all().map_err(Error::Registry)?;
-    let instance = |(path, keys): (String, Vec<SessionKeys>)| {
-        templates.iter().find_map(|template| {
+    let mut known = Vec::with_capacity(rows.len());
+    for (path, mut keys) in rows {
+        let found = templates.iter().find_map(|template| {
             let mounted = template.mounted_path(&path)?;
-            let config = template.instance(mounted.as_bytes())?;
-            let is_whole = config.mounts.len() == keys.len();
-            is_whole.then(|| (Arc::clone(template), config, keys.clone()))
-        })
-    };
-    Ok(rows.into_iter().filter_map(instance).collect())
+            Some((Arc::clone(template), template.instance(mounted.as_bytes())?))
+        });
+        let Some((template, config)) = found.filter(|it| it.1.mounts.len() == keys.len()) else {
+            continue;
+        };
+        for (mount, keys) in config.mounts.iter().zip(&mut keys) {
+            if mount.store == StoreConfig::Memory {
+                *keys = random_keys()?;
+            }
+        }
+        known.push((template, config, keys));
+    }
+    Ok(known)
 }
 
 /// Records the instances whose sessions exist, in an empty registry.
@@ -102,6 +110,7 @@ pub(super) fn known(
 /// # Errors
 /// A directory of sessions or a session cannot be read.
 pub(super) fn rebuild(
+    parts: &SharedParts,
     registry: &InstanceRegistry,
     templates: &[Arc<TemplateConfig>],
 ) -> Result<()> {
@@ -113,11 +122,8 @@ pub(super) fn rebuild(
             let mounted = template.mounted_path(&own);
             let config = mounted.and_then(|path| template.instance(path.as_bytes()));
             let Some(config) = config else { continue };
-            let files = config.mounts.iter().filter_map(|mount| mount.session());
-            let files: Vec<_> = files.map(|file| real_path(file)).collect();
-            // Changes in memory are gone, and so are the handles.
-            let is_whole = files.len() == config.mounts.len();
-            if is_whole && let Some(keys) = identities.keys(&files)? {
+            let sessions = sessions_of_one(parts, &config)?;
+            if let Some(keys) = identities.keys(&config, &sessions)? {
                 registry.record(&own, &keys).map_err(Error::Registry)?;
             }
         }

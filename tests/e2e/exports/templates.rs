@@ -87,6 +87,32 @@ fn handles_of_instances_outlive_the_server_and_a_lost_registry() {
 }
 
 #[test]
+fn a_mount_in_memory_is_empty_after_a_restart_and_the_others_stay() {
+    let memory = "[[template.mount]]\nat = \"/skills\"\nbase = \"base\"\nephemeral = true\n";
+    let mut site = Site::start_lenient(BASE, &format!("{TEMPLATE}{memory}"));
+    let mut peer = site.peer("/chat/u1/c1");
+    let root = peer.root.clone();
+    let (file, lost) = site.wait(async {
+        let file = peer.put(&root, "file", "kept").await;
+        let skills = peer.at("skills").await;
+        (file, peer.put(&skills, "lost", "in memory").await)
+    });
+    site.stop();
+    site.run();
+    let mut peer = site.peer("/chat/u2/c9");
+    site.wait(async {
+        assert_eq!(peer.read(&file, 0, 100).await, Ok(b"kept".to_vec()));
+        let skills = peer.lookup(&root, "skills").await.unwrap();
+        assert_eq!(peer.ls(&skills).await, ["base-file"]);
+        let stale = peer.read(&lost, 0, 100).await.unwrap_err();
+        assert!(matches!(stale, nfsstat3::NFS3ERR_STALE | nfsstat3::NFS3ERR_BADHANDLE));
+        // New handles of the mount in memory are good.
+        peer.put(&skills, "new", "again").await;
+    });
+    site.stop();
+}
+
+#[test]
 fn a_session_that_is_gone_ends_its_instance_and_the_next_mount_begins_another() {
     let mut site = Site::start_lenient(BASE, &format!("idle_close = \"1s\"\n{TEMPLATE}"));
     let (mut peer, mut other) = (site.peer("/chat/u1/c1"), site.peer("/chat/u1/c2"));

@@ -14,6 +14,7 @@
 //! ```text
 //!         cli                    parse, print, exit code
 //!          │  \
+//!          │   admin             figures and health over HTTP
 //!          │   mounting          mounts, unmounts, starts servers: never prints
 //!          │
 //!       workspace                all of it combined: start here
@@ -33,7 +34,8 @@
 //! ```
 //!
 //! [`json`], `escape` (text for a terminal), `system_error` (words for errors of the system),
-//! [`pattern`] (globs of paths) and `run_queue` (woken calls) belong to no layer.
+//! [`pattern`] (globs of paths), `run_queue` (woken calls), `counters` and `request_id` belong to
+//! no layer.
 
 // What is public for the tests alone is unused without it.
 #![cfg_attr(not(feature = "internals"), allow(unused_imports))]
@@ -43,14 +45,20 @@ pub mod cli;
 pub mod inspect;
 pub mod workspace;
 
+mod counters;
 mod escape;
 mod mounting;
+mod request_id;
 mod run_queue;
 mod system_error;
 mod wal_shim;
 
 // Public for tests and benchmarks alone: without the feature the compiler finds what the program
 // does not use. No macro declares them, because rustfmt would not find them.
+#[cfg(feature = "internals")]
+pub mod admin;
+#[cfg(not(feature = "internals"))]
+mod admin;
 #[cfg(feature = "internals")]
 pub mod base;
 #[cfg(not(feature = "internals"))]

@@ -1,6 +1,7 @@
 //! Hermetic tests: no root, no kernel mount, loopback only. One folder per layer.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod admin;
 mod base;
 mod cli;
 mod config;

@@ -137,6 +137,12 @@ impl CliError {
         }
     }
 
+    /// `--admin` cannot listen at `address`.
+    pub(super) fn bind_admin(address: std::net::SocketAddr, error: &std::io::Error) -> Self {
+        Self::caused(format!("cannot listen at {address} for --admin"), error)
+            .with_hint("choose another address or port: --admin 127.0.0.1:9469")
+    }
+
     /// An address that the server cannot bind.
     pub(super) fn bind(error: &BindError) -> Self {
         let address = error.address;

@@ -31,7 +31,8 @@ const EXAMPLES: &[(&[&str], &str)] = &[
         "Examples:
   acetate serve work.db --base ~/project
   acetate serve work.db --listen 2050
-  acetate serve --config exports.toml",
+  acetate serve --config exports.toml
+  acetate serve work.db --admin 9469         figures at http://127.0.0.1:9469/metrics",
     ),
     (
         &["config", "check"],

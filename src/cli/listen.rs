@@ -41,9 +41,39 @@ pub(super) fn parse(text: &str) -> Result<SocketAddr, String> {
     best.copied().ok_or_else(|| format!("{name}: has no address"))
 }
 
+/// As [`parse`], but the port is needed: figures have no port of their own.
+///
+/// # Errors
+/// As [`parse`], or there is no port.
+pub(super) fn parse_admin(text: &str) -> Result<SocketAddr, String> {
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    // The last group of an IPv6 address without brackets is no port.
+    let has_port = match text.rsplit_once(':') {
+        None => is_port(text),
+        Some((host, port)) => is_port(port) && (!host.contains(':') || host.ends_with(']')),
+    };
+    match has_port {
+        true => parse(text),
+        false => Err("expected ADDR:PORT, or a port alone (of 127.0.0.1)".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{parse, parse_admin};
+
+    #[test]
+    fn figures_need_a_port() {
+        for (text, address) in
+            [("9469", "127.0.0.1:9469"), ("[::1]:7", "[::1]:7"), ("0.0.0.0:0", "0.0.0.0:0")]
+        {
+            let parsed = parse_admin(text).map(|address| address.to_string());
+            assert_eq!(parsed, Ok(address.into()), "{text}");
+        }
+        for text in ["127.0.0.1", "::1", "[::1]", "localhost", "", "localhost:"] {
+            assert!(parse_admin(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn addresses_need_not_be_whole() {

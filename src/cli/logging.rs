@@ -4,22 +4,25 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use parking_lot::Mutex;
 use tracing::callsite::Identifier;
 use tracing::field::Field;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
-use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::field::{MakeExt, RecordFields};
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
-use super::text;
+use super::log_json::{self, JsonLines};
+use super::{output, text};
+use crate::request_id;
 
 /// The default filter of commands that serve.
 pub(super) const OF_SERVERS: &str = "warn";
@@ -38,21 +41,54 @@ const MAX_LINES: u32 = 60;
 /// The interval in which lines are counted.
 const INTERVAL: Duration = Duration::from_secs(60);
 
+/// `--log-format`: the format of lines on stderr.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(super) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// A JSON object in each line.
+    Json,
+}
+
 /// Starts logging to stderr with this filter.
-pub(super) fn start(filter: &str) {
-    let lines = lines()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        // By default, tracing reports a failed write by a print that panics. A closed stderr or a
-        // full disk must not end the server.
-        .log_internal_errors(false);
+pub(super) fn start(filter: &str, format: LogFormat) {
+    // By default, tracing reports a failed write by a print that panics. A closed stderr or a full
+    // disk must not end the server.
+    let lines = lines().with_writer(std::io::stderr).log_internal_errors(false);
+    let lines = match format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => {
+            log_json::turn_on();
+            // The default hook writes several lines.
+            std::panic::set_hook(Box::new(|panic| output::line(format_args!("error: {panic}"))));
+            lines.event_format(JsonLines).with_ansi(false).boxed()
+        }
+    };
     let registry = tracing_subscriber::registry().with(EnvFilter::new(filter));
     registry.with(RateLimit::default()).with(lines).init();
 }
 
 /// The format of lines.
-fn lines<S>() -> fmt::Layer<S, impl for<'w> fmt::FormatFields<'w> + 'static> {
-    fmt::layer().with_target(false).fmt_fields(debug_fn(field).delimited(" "))
+fn lines<S>() -> fmt::Layer<S, impl for<'w> fmt::FormatFields<'w> + Send + Sync + 'static> {
+    fmt::layer().with_target(false).fmt_fields(WithRequest(debug_fn(field).delimited(" ")))
+}
+
+/// Adds the number of the call that a line is about.
+struct WithRequest<F>(F);
+
+impl<'w, F: for<'a> fmt::FormatFields<'a>> fmt::FormatFields<'w> for WithRequest<F> {
+    fn format_fields<R: RecordFields>(
+        &self,
+        mut writer: Writer<'w>,
+        fields: R,
+    ) -> std::fmt::Result {
+        self.0.format_fields(writer.by_ref(), fields)?;
+        match request_id::current() {
+            Some(id) => write!(writer, " request={id}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Writes a field, with control characters escaped: paths and messages of other programs must not
@@ -116,12 +152,10 @@ impl<S: Subscriber> Layer<S> for RateLimit {
         let verdict = kind.or_insert(LineKind { since: now, lines: 0 }).count(now);
         drop(kinds);
         if verdict == Verdict::Last {
-            // A failed write to stderr cannot be reported.
-            let _said = writeln!(
-                std::io::stderr(),
+            output::line(format_args!(
                 "note: {MAX_LINES} lines like the last one of {} in a minute; others are left out",
                 event.metadata().target(),
-            );
+            ));
         }
         verdict == Verdict::Say
     }
@@ -129,6 +163,7 @@ impl<S: Subscriber> Layer<S> for RateLimit {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::sync::Arc;
 
     use super::*;
@@ -164,6 +199,49 @@ mod tests {
             text,
             " WARN cannot \\u{2066}open path=/a\\u{1b}[2J\\u{9b}\\u{202e}b\\nWARN forged count=2\n"
         );
+    }
+
+    #[test]
+    fn a_line_about_a_call_has_its_number() {
+        let written = Lines::default();
+        let writer = written.clone();
+        let layer = lines().without_time().with_ansi(false).with_writer(move || writer.clone());
+        let subscriber = tracing_subscriber::registry().with(layer);
+        let id = request_id::next();
+        tracing::subscriber::with_default(subscriber, || {
+            request_id::within(id, || tracing::warn!(step = "a", "of a call"));
+            tracing::warn!("of none");
+        });
+        let text = String::from_utf8(written.0.lock().clone()).unwrap();
+        let id = id.unwrap();
+        assert_eq!(text, format!(" WARN of a call step=\"a\" request={id}\n WARN of none\n"));
+    }
+
+    #[test]
+    fn a_line_of_json_has_each_field_with_its_type() {
+        let written = Lines::default();
+        let writer = written.clone();
+        let layer = lines().event_format(JsonLines).with_writer(move || writer.clone());
+        let subscriber = tracing_subscriber::registry().with(layer);
+        let id = request_id::next();
+        tracing::subscriber::with_default(subscriber, || {
+            let path = std::path::Path::new("/a\u{1b}[2J\u{202e}\n");
+            request_id::within(id, || {
+                let shown = path.display();
+                tracing::warn!(target: "t", path = %shown, n = 7, is = true, "cannot {}", "go");
+            });
+        });
+        let text = String::from_utf8(written.0.lock().clone()).unwrap();
+        assert!(text.ends_with('\n') && !text.trim_end().contains(char::is_control), "{text}");
+        assert!(!text.contains('\u{202e}'), "{text}");
+        let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(object["level"], "WARN");
+        assert_eq!(object["target"], "t");
+        assert_eq!(object["message"], "cannot go");
+        let fields = serde_json::json!({
+            "path": "/a\u{1b}[2J\u{202e}\n", "n": 7, "is": true, "request": id.unwrap().get()
+        });
+        assert_eq!(object["fields"], fields);
     }
 
     /// The lines of a slow base and of a full disk with a filter.

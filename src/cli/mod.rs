@@ -44,6 +44,7 @@ mod links;
 mod listen;
 mod ln;
 mod log;
+mod log_json;
 mod logging;
 mod lost_dirs;
 mod ls;
@@ -117,6 +118,11 @@ struct Cli {
     /// takes.
     #[arg(long, global = true, value_name = "LEVEL", value_parser = parse_filter)]
     log: Option<String>,
+
+    /// The format of lines on stderr; `json` is an object in each line.
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value = "text")]
+    #[arg(hide_short_help = true)]
+    log_format: logging::LogFormat,
 
     #[command(subcommand)]
     command: Command,
@@ -231,7 +237,7 @@ pub fn run() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FAILED));
         }
     };
-    logging::start(cli.log.as_deref().unwrap_or(cli.command.default_log()));
+    logging::start(cli.log.as_deref().unwrap_or(cli.command.default_log()), cli.log_format);
     match cli.command.run() {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Findings) => ExitCode::from(FINDINGS),

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::{Map, Value};
 
 use super::pager::Pager;
-use super::{CliError, text};
+use super::{CliError, log_json, text};
 use crate::delta::MergedPath;
 
 /// The shortest interval between two updates of a progress line.
@@ -22,9 +22,14 @@ pub(super) fn error(error: &CliError) {
     }
 }
 
-/// Prints a line to stderr in one write, so that a reader gets it whole.
+/// Prints a line to stderr in one write, so that a reader gets it whole; as JSON with
+/// `--log-format json`.
 pub(super) fn line(text: std::fmt::Arguments<'_>) {
-    let _written = std::io::stderr().lock().write_all(printable_line(text).as_bytes());
+    let line = match log_json::is_on() {
+        true => log_json::printed(&text.to_string()),
+        false => printable_line(text),
+    };
+    let _written = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// Says on stderr what is not there because the base denies access to it.

@@ -67,6 +67,20 @@ pub trait Store: Send + Sync + 'static {
 
     /// Size and free space of the disk that holds the session.
     fn disk_usage(&self) -> Result<FsStat>;
+
+    /// Size of the WAL.
+    fn wal_size(&self) -> WalSize {
+        WalSize::default()
+    }
+}
+
+/// Size of a WAL, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WalSize {
+    /// Length of its file.
+    pub file_bytes: u64,
+    /// Its part that a checkpoint has yet to copy into the database.
+    pub left_bytes: u64,
 }
 
 /// A reading connection; each call sees one snapshot.

@@ -150,6 +150,11 @@ impl Exports {
         self.table.read().by_path.values().cloned().collect()
     }
 
+    /// The number of exports that cannot be served now.
+    pub fn unavailable(&self) -> usize {
+        self.table.read().unavailable.len()
+    }
+
     /// The export with this path.
     pub fn find(&self, path: &[u8]) -> Option<Arc<ExportEntry>> {
         self.table.read().by_path.get(path).cloned()

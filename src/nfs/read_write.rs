@@ -1,6 +1,7 @@
 //! READ, WRITE, COMMIT.
 
 use super::{HandlerResult, Handles, Nfs, reply_post_op, reply_wcc};
+use crate::counters::COUNTERS;
 use crate::vfs::{Caller, FsError, Stability, Vfs};
 use crate::wire::nfs3::{MAX_TRANSFER_BYTES, PostOpAttr, StableHow, WccData, args, results};
 
@@ -14,6 +15,9 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         let file = self.handles.decode(&args.file)?;
         let count = args.count.min(MAX_TRANSFER_BYTES);
         let outcome = self.vfs.read(caller, &file, args.offset, count).await;
+        if let Ok(read) = &outcome.result {
+            COUNTERS.read_bytes.add(read.data.len() as u64);
+        }
         Ok(reply_post_op(outcome, |read, attributes| results::ReadOk {
             attributes,
             eof: read.eof,
@@ -33,6 +37,9 @@ impl<V: Vfs, H: Handles<V::Object>> Nfs<V, H> {
         }
         let stability = stability(args.stable);
         let outcome = self.vfs.write(caller, &file, args.offset, args.data, stability).await;
+        if let Ok(written) = &outcome.result {
+            COUNTERS.written_bytes.add(written.count.into());
+        }
         Ok(reply_wcc(outcome, |written, wcc| results::WriteOk {
             wcc,
             count: written.count,

@@ -12,6 +12,7 @@ use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::{BasePath, Listing};
+use crate::counters::Cache;
 use crate::delta::Ino;
 use crate::vfs::{FileId, Name, PathDigest};
 use crate::worker::{CommitSequence, Version};
@@ -134,7 +135,7 @@ impl Caches {
     pub fn child(&self, at: Version, dir: DirId, name: &Name) -> Option<DeltaChild> {
         let mut children = lock(&self.children);
         let known = children.get(&(dir, name.clone())).copied();
-        known.filter(|_| self.is_at(at))
+        Cache::Children.count(known.filter(|_| self.is_at(at)))
     }
 
     pub fn add_child(&self, at: Version, dir: DirId, name: &Name, child: DeltaChild) {
@@ -146,7 +147,7 @@ impl Caches {
 
     pub fn place(&self, at: Version, dir: Ino) -> Option<Arc<DirPlace>> {
         let mut places = lock(&self.places);
-        places.get(&dir).filter(|_| self.is_at(at)).cloned()
+        Cache::Places.count(places.get(&dir).filter(|_| self.is_at(at)).cloned())
     }
 
     pub fn add_place(&self, at: Version, ino: Ino, place: &Arc<DirPlace>) {
@@ -159,7 +160,7 @@ impl Caches {
     /// As [`Self::place`], by the base directory that shows through.
     pub fn base_place(&self, at: Version, base: &BasePath) -> Option<Arc<DirPlace>> {
         let mut places = lock(&self.base_places);
-        places.get(base).filter(|_| self.is_at(at)).cloned()
+        Cache::Places.count(places.get(base).filter(|_| self.is_at(at)).cloned())
     }
 
     pub fn add_base_place(&self, at: Version, base: &BasePath, place: &Arc<DirPlace>) {
@@ -184,8 +185,8 @@ impl Caches {
     /// The path of a base object that is visible and that no session row affects.
     pub fn showing(&self, at: Version, id: FileId) -> Option<BasePath> {
         let mut locations = lock(&self.locations);
-        let known = locations.get(&id).filter(|known| known.shows == Some(at))?;
-        Some(known.path.clone())
+        let known = locations.get(&id).filter(|known| known.shows == Some(at));
+        Cache::Locations.count(known.map(|known| known.path.clone()))
     }
 
     /// Records that the base object at its cached location is visible and that no row affects it.
@@ -237,7 +238,7 @@ impl Caches {
 
     /// The search that did not find a base object.
     pub fn absent(&self, id: FileId, trail: &PathDigest) -> Option<Arc<SearchedDirs>> {
-        lock(&self.absent).get(&(id, *trail)).cloned()
+        Cache::Absent.count(lock(&self.absent).get(&(id, *trail)).cloned())
     }
 
     /// Adds or removes the negative entry of a base object.
@@ -250,6 +251,18 @@ impl Caches {
             }
             None => absent.pop(&(id, *trail)),
         }
+    }
+
+    /// The number of entries of each cache.
+    pub fn entries(&self) -> [(Cache, usize); 5] {
+        let places = lock(&self.places).len() + lock(&self.base_places).len();
+        [
+            (Cache::Children, lock(&self.children).len()),
+            (Cache::Places, places),
+            (Cache::Locations, lock(&self.locations).len()),
+            (Cache::Absent, lock(&self.absent).len()),
+            (Cache::Listings, self.listings.len()),
+        ]
     }
 
     /// Begins a page of a listing. Must be called before the snapshot is taken.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use crate::counters::COUNTERS;
 use crate::delta::{UnsavedContent, UsageDelta, WriteTxn};
 use crate::vfs::{Caller, FsError, Outcome};
 use crate::worker::{Committed, Cost, OpResult};
@@ -107,6 +108,7 @@ impl Overlay {
             }
             let (touched, removed) = (edit.invalidations, edit.removed);
             let wakes_copies = edit.wakes_copies;
+            let copy_ups = u64::from(edit.copied.is_some());
             let wakes_background = wakes_copies || !removed.is_empty();
             let is_unlimited = edit.is_unlimited;
             let is_made = outcome.result.is_ok();
@@ -121,6 +123,7 @@ impl Overlay {
             let core = core.clone();
             let after_commit = move || {
                 QuotaReservation::commit(charge);
+                COUNTERS.copy_ups.add(copy_ups);
                 core.caches.forget(&touched);
                 trial.committed();
                 core.removed.add(removed);

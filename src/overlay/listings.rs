@@ -15,6 +15,7 @@ use lru::LruCache;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::{ListingLock, ListingLockGuard};
+use crate::counters::Cache;
 use crate::vfs::{FileId, Name};
 
 use super::limits::{
@@ -99,6 +100,11 @@ impl ListingCache {
         Self { parts, large }
     }
 
+    /// The number of cached listings.
+    pub fn len(&self) -> usize {
+        lock(&self.parts).kept.len()
+    }
+
     /// Begins a page. Must be called before the read transaction of the page starts.
     pub fn begin(&self, dir: FileId) -> Page {
         lock(&self.parts).in_progress.entry(dir).or_default().pages += 1;
@@ -138,7 +144,7 @@ impl Page {
     /// The cached listing of the directory, which is in `state`.
     pub fn find(&self, state: &DirState) -> Option<FoundListing> {
         let mut parts = lock(&self.listings);
-        let kept = parts.kept.get_mut(&self.dir)?;
+        let kept = Cache::Listings.count(parts.kept.get_mut(&self.dir))?;
         let is_current = kept.snapshot.state() == *state;
         if is_current && kept.snapshot.is_certain {
             kept.as_of = kept.as_of.max(self.since);

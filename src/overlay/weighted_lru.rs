@@ -18,6 +18,11 @@ impl<K: Hash + Eq, V> WeightedLru<K, V> {
         Self { entries: LruCache::new(max_entries), cost: 0, max_weight }
     }
 
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub fn get(&mut self, key: &K) -> Option<&V> {
         self.entries.get(key).map(|(value, _)| value)
     }

@@ -54,6 +54,8 @@ pub(super) struct AddressPool {
     last: AtomicUsize,
     /// When contention between addresses ends, in milliseconds after `since`.
     contended_until: AtomicU64,
+    /// How often something had to wait.
+    waits: AtomicU64,
 }
 
 /// A part of a pool; released when dropped.
@@ -75,7 +77,18 @@ impl AddressPool {
             since: Instant::now(),
             last: AtomicUsize::new(0),
             contended_until: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
         }
+    }
+
+    /// What is taken, and the whole pool.
+    pub(super) fn used(&self) -> (usize, usize) {
+        (self.max.saturating_sub(self.permits.available_permits()), self.max)
+    }
+
+    /// How often something had to wait.
+    pub(super) fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
     }
 
     /// Whether no permit is taken.
@@ -116,6 +129,7 @@ impl AddressPool {
             return Some(portion);
         }
         let _counted = WaitCounter::new(waiting);
+        self.waits.fetch_add(1, Ordering::Relaxed);
         let own = address.of(self.kind);
         let _lock = own.turn.lock().await;
         loop {

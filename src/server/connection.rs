@@ -21,10 +21,12 @@ use super::dispatch::{DecodedCall, Disposition, RecordOrigin};
 use super::incoming::Incoming;
 use super::inline_task::run_inline;
 use super::liveness::ConnectionLiveness;
+use super::monitor::RecordRefusal;
 use super::outgoing::Outgoing;
 use super::peers::Peer;
 use super::reply_cache::ReplySegments;
 use super::{ServerShared, StopSignal};
+use crate::request_id;
 use crate::wire::record::RecordError;
 
 /// Why a connection ends.
@@ -136,31 +138,51 @@ async fn read_requests(
             Err(ending) => return ending,
         };
         connection.peer.count_call();
+        connection.shared.stats.received_bytes.add(record.len() as u64);
         let room = connection.share.take_request(&connection.shared.budget).await;
-        let reply = match connection.shared.dispatcher.prepare(&connection.origin, record) {
-            Disposition::Run(prepared) => {
-                connection.peer.note_tenant(|| prepared.tenant());
-                let work = Arc::clone(connection).answer(prepared, [bytes_room, room]);
-                run_inline(work);
-                continue;
-            }
-            Disposition::Ignore => {
-                connection.peer.reputation.refused();
-                continue;
-            }
-            Disposition::HangUp => return ConnectionEnd::Garbage,
-            Disposition::RefusePort(reply) => {
-                connection.shared.warn_of_port(connection.origin.peer);
-                reply
-            }
-            Disposition::Reply(reply) => reply,
-        };
-        connection.peer.reputation.refused();
-        run_inline(Arc::clone(connection).send_refusal(reply, [bytes_room, room]));
+        let begun =
+            request_id::within(request_id::next(), || connection.begin(record, [bytes_room, room]));
+        if let Err(ending) = begun {
+            return ending;
+        }
     }
 }
 
 impl ConnectionState {
+    /// Starts the call in `record`, or refuses it.
+    ///
+    /// # Errors
+    /// The stream is garbage.
+    fn begin(
+        self: &Arc<Self>,
+        record: Bytes,
+        room: [RequestPermit; 2],
+    ) -> Result<(), ConnectionEnd> {
+        let (refusal, reply) = match self.shared.dispatcher.prepare(&self.origin, record) {
+            Disposition::Run(prepared) => {
+                self.peer.note_tenant(|| prepared.tenant());
+                run_inline(Arc::clone(self).answer(prepared, room));
+                return Ok(());
+            }
+            Disposition::Ignore => (RecordRefusal::NotACall, None),
+            Disposition::HangUp => {
+                self.shared.stats.refused(RecordRefusal::Garbage);
+                return Err(ConnectionEnd::Garbage);
+            }
+            Disposition::RefusePort(reply) => {
+                self.shared.warn_of_port(self.origin.peer);
+                (RecordRefusal::Port, Some(reply))
+            }
+            Disposition::Reply(reply) => (RecordRefusal::Header, Some(reply)),
+        };
+        self.shared.stats.refused(refusal);
+        self.peer.reputation.refused();
+        if let Some(reply) = reply {
+            run_inline(Arc::clone(self).send_refusal(reply, room));
+        }
+        Ok(())
+    }
+
     /// Shuts the connection down in both directions and closes the socket. Its permit goes to
     /// another client while calls in flight run to their end.
     fn hang_up(&self, incoming: &Incoming) {
@@ -174,6 +196,7 @@ impl ConnectionState {
     /// Pauses after too many invalid calls: answering them costs more than sending them.
     async fn rest(&self) {
         if self.peer.reputation.is_throttled() {
+            self.shared.stats.paused.add(1);
             sleep(self.shared.limits.refusal_pause).await;
         }
     }
@@ -191,7 +214,7 @@ impl ConnectionState {
         let Some(answered) = self.shared.dispatcher.run(&self.origin, prepared).await else {
             return;
         };
-        match answered.is_refused || self.origin.untrusted_port {
+        match answered.is_refused() || self.origin.untrusted_port {
             true => self.peer.reputation.refused(),
             false if is_null => {}
             false => self.peer.reputation.answered(),
@@ -217,7 +240,9 @@ impl ConnectionState {
             // Put back after a complete write; an error or the timeout drops it, which closes it.
             let Some(mut writer) = place.take() else { return Ok(()) };
             let reputation = &self.peer.reputation;
-            reputation.took(writer.send(&reply, reputation.is_unproven()).await?);
+            let sent = writer.send(&reply, reputation.is_unproven()).await?;
+            reputation.took(sent);
+            self.shared.stats.sent_bytes.add(sent as u64);
             *place = Some(writer);
             io::Result::Ok(())
         };

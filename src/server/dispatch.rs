@@ -13,6 +13,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio::time::timeout_at;
 
+use super::call_stats::{ReplyKind, RpcStats};
 use super::limits::{EQUAL_CALL_WAIT, OWN_REPLY_BYTES};
 use super::liveness::ConnectionLiveness;
 use super::program::RpcProgram;
@@ -25,10 +26,14 @@ use crate::wire::rpc::{AuthStatus, Call, CallRejection, Credential, PROC_NULL, R
 /// cached reply would repeat the error for ever.
 const STATUS_JUKEBOX: [u8; 4] = 10_008_u32.to_be_bytes();
 
+/// Where the results begin: behind the header of an accepted reply.
+const RESULTS_AT: usize = 24;
+
 /// The programs to serve, and the reply cache.
 pub(super) struct Dispatcher {
     programs: Vec<Arc<dyn RpcProgram>>,
-    cache: ReplyCache,
+    cache: Arc<ReplyCache>,
+    stats: Arc<RpcStats>,
 }
 
 /// The source of a record.
@@ -57,13 +62,23 @@ pub(super) struct DecodedCall {
     call: Call,
     record: Bytes,
     program: Arc<dyn RpcProgram>,
+    /// The index of `program`.
+    program_at: usize,
+    /// When the request was complete.
+    began: Instant,
 }
 
 /// The outcome of a call.
 pub(super) struct CallResult {
     pub(super) reply: ReplySegments,
+    kind: ReplyKind,
+}
+
+impl CallResult {
     /// Whether the call was invalid: unknown procedure, undecodable arguments or weak credentials.
-    pub(super) is_refused: bool,
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self.kind, ReplyKind::Refused(status) if status != RpcStatus::SystemError)
+    }
 }
 
 /// What to do with a record.
@@ -123,7 +138,18 @@ impl DecodedCall {
 impl Dispatcher {
     /// Serves `programs`, which may contain several versions of one program.
     pub(super) fn new(programs: Vec<Arc<dyn RpcProgram>>, cache: ReplyCache) -> Self {
-        Self { programs, cache }
+        let stats = Arc::new(RpcStats::new(programs.iter().map(|program| program.names())));
+        Self { programs, cache: Arc::new(cache), stats }
+    }
+
+    /// The counts of calls.
+    pub(super) fn stats(&self) -> Arc<RpcStats> {
+        Arc::clone(&self.stats)
+    }
+
+    /// The reply cache.
+    pub(super) fn cache(&self) -> Arc<ReplyCache> {
+        Arc::clone(&self.cache)
     }
 
     /// Decodes the header of `record` and finds its program.
@@ -136,15 +162,15 @@ impl Dispatcher {
                 return Disposition::Reply(refuse(xid, status));
             }
         };
-        let program = match self.find(call.program, call.version) {
-            Ok(program) => program,
+        let (program_at, program) = match self.find(call.program, call.version) {
+            Ok(found) => found,
             Err(status) => return Disposition::Reply(refuse(call.xid, status)),
         };
         if origin.untrusted_port && call.procedure != PROC_NULL {
             let status = RpcStatus::AuthError(AuthStatus::TooWeak);
             return Disposition::RefusePort(refuse(call.xid, status));
         }
-        Disposition::Run(DecodedCall { call, record, program })
+        Disposition::Run(DecodedCall { call, record, program, program_at, began: Instant::now() })
     }
 
     /// Executes a call, or returns the reply to its first transmission. `None` if there is no reply
@@ -154,7 +180,17 @@ impl Dispatcher {
         origin: &RecordOrigin,
         prepared: DecodedCall,
     ) -> Option<CallResult> {
-        let DecodedCall { call, record, program } = prepared;
+        let DecodedCall { program_at, began, .. } = prepared;
+        let procedure = prepared.call.procedure;
+        let answered = self.answer(origin, prepared).await?;
+        let results = answered.reply.first().and_then(|head| head.get(RESULTS_AT..));
+        let (kind, results) = (answered.kind, results.unwrap_or_default());
+        self.stats.count(program_at, procedure, kind, results, began.elapsed());
+        Some(answered)
+    }
+
+    async fn answer(&self, origin: &RecordOrigin, prepared: DecodedCall) -> Option<CallResult> {
+        let DecodedCall { call, record, program, .. } = prepared;
         if !program.is_non_idempotent(call.procedure) {
             drop(record);
             return Some(carry_out(&*program, origin, call, None).await);
@@ -166,10 +202,10 @@ impl Dispatcher {
         match self.enter(key, &origin.liveness).await {
             CacheLookup::Done(reply) => {
                 tracing::debug!(client = %origin.peer, xid = call.xid, "replayed a reply");
-                Some(CallResult { reply, is_refused: false })
+                Some(CallResult { reply, kind: ReplyKind::Repeated })
             }
             CacheLookup::InProgress(waiting) => {
-                waiting.reply().await.map(|reply| CallResult { reply, is_refused: false })
+                waiting.reply().await.map(|reply| CallResult { reply, kind: ReplyKind::Repeated })
             }
             CacheLookup::New(slot) => {
                 let id = Some(key.digest());
@@ -201,12 +237,14 @@ impl Dispatcher {
         }
     }
 
-    fn find(&self, number: u32, version: u32) -> Result<Arc<dyn RpcProgram>, RpcStatus> {
+    /// The program with its index.
+    fn find(&self, number: u32, version: u32) -> Result<(usize, Arc<dyn RpcProgram>), RpcStatus> {
         let mut range: Option<(u32, u32)> = None;
-        for program in self.programs.iter().filter(|program| program.number() == number) {
+        let named = self.programs.iter().enumerate();
+        for (at, program) in named.filter(|(_, program)| program.number() == number) {
             let here = program.version();
             if here == version {
-                return Ok(Arc::clone(program));
+                return Ok((at, Arc::clone(program)));
             }
             let (low, high) = range.unwrap_or((here, here));
             range = Some((low.min(here), high.max(here)));
@@ -228,15 +266,16 @@ async fn carry_out(
     let caller = Caller { call: id, ..caller(origin, call.credential) };
     let (xid, procedure) = (call.xid, call.procedure);
     if program.is_too_weak(&caller, procedure, &call.args) {
-        let reply = refuse(xid, RpcStatus::AuthError(AuthStatus::TooWeak));
-        return CallResult { reply, is_refused: true };
+        let status = RpcStatus::AuthError(AuthStatus::TooWeak);
+        let reply = refuse(xid, status);
+        return CallResult { reply, kind: ReplyKind::Refused(status) };
     }
     let work = async { program.call(&caller, procedure, call.args).await };
     let status = match Contained(pin!(work)).await {
         Ok(Ok(results)) => {
             let mut reply = RpcStatus::Success.encode_header(xid);
             reply.append(results);
-            return CallResult { reply: reply.into_segments(), is_refused: false };
+            return CallResult { reply: reply.into_segments(), kind: ReplyKind::Results };
         }
         Ok(Err(CallError::GarbageArgs(_))) => RpcStatus::GarbageArgs,
         Ok(Err(CallError::ProcedureUnavailable)) => RpcStatus::ProcedureUnavailable,
@@ -246,7 +285,7 @@ async fn carry_out(
             RpcStatus::SystemError
         }
     };
-    CallResult { reply: refuse(xid, status), is_refused: status != RpcStatus::SystemError }
+    CallResult { reply: refuse(xid, status), kind: ReplyKind::Refused(status) }
 }
 
 /// The caller of a record. AUTH_NONE is the anonymous user; so is uid 0 of AUTH_SYS if root is
@@ -283,9 +322,8 @@ fn refuse(xid: u32, status: RpcStatus) -> ReplySegments {
     status.encode_header(xid).into_segments()
 }
 
-/// Whether the results begin with JUKEBOX; they follow the 24-byte header of an accepted reply.
+/// Whether the results begin with JUKEBOX.
 fn says_jukebox(reply: &ReplySegments) -> bool {
-    const RESULTS_AT: usize = 24;
     let status = reply.first().and_then(|head| head.get(RESULTS_AT..RESULTS_AT + 4));
     status == Some(&STATUS_JUKEBOX)
 }

@@ -15,10 +15,8 @@ use std::task::{Context, Wake, Waker};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle;
 
+use crate::request_id::OfRequest;
 use crate::run_queue::{self, WokenCall};
-
-/// The rest of a call.
-type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A suspended call. The owner of its waker must wake the call or drop the waker.
 struct InlineTask {
@@ -32,9 +30,9 @@ enum TaskState {
     /// A thread is polling the work, and it was woken since the poll began.
     Woken,
     /// The work is suspended.
-    Waiting(TaskFuture),
+    Waiting(OfRequest),
     /// The work was woken, and no thread polls it yet.
-    Queued(TaskFuture),
+    Queued(OfRequest),
     /// The work is finished, or was spawned as a task.
     Gone,
 }
@@ -44,14 +42,14 @@ enum TaskState {
 pub(super) fn run_inline(work: impl Future<Output = ()> + Send + 'static) {
     let inline_task =
         InlineTask { state: Mutex::new(TaskState::Running), runtime: Handle::current() };
-    Arc::new(inline_task).poll(Box::pin(work));
+    Arc::new(inline_task).poll(OfRequest::new(work));
 }
 
 impl InlineTask {
     /// Polls the work. The caller is in the context of the runtime.
-    fn poll(self: Arc<Self>, mut work: TaskFuture) {
+    fn poll(self: Arc<Self>, mut work: OfRequest) {
         let waker = Waker::from(Arc::clone(&self));
-        if work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+        if Pin::new(&mut work).poll(&mut Context::from_waker(&waker)).is_ready() {
             *self.state() = TaskState::Gone;
             return;
         }
@@ -80,7 +78,7 @@ impl InlineTask {
     }
 
     /// Takes the work of a call that has to run.
-    fn take(&self, next: TaskState) -> Option<TaskFuture> {
+    fn take(&self, next: TaskState) -> Option<OfRequest> {
         let mut state = self.state();
         match std::mem::replace(&mut *state, next) {
             TaskState::Queued(work) => Some(work),

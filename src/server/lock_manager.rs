@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::call_names::CallNames;
 use super::limits::{LOCK_WAIT, SMALL_REPLY_BYTES};
 use super::program::{CallFuture, RpcProgram};
 use crate::nfs::lock::{LockAnswer, LockWait};
@@ -72,6 +73,10 @@ impl<V: Vfs, H: Handles<V::Object>> RpcProgram for LockManager<V, H> {
 
     fn version(&self) -> u32 {
         nlm4::VERSION
+    }
+
+    fn names(&self) -> CallNames {
+        CallNames::NLM
     }
 
     fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {

@@ -11,6 +11,8 @@
 
 mod address_pool;
 mod busy_poll;
+mod call_names;
+mod call_stats;
 mod connection;
 mod connection_budget;
 mod dispatch;
@@ -21,6 +23,7 @@ pub mod limits;
 mod listeners;
 mod liveness;
 mod lock_manager;
+mod monitor;
 mod outgoing;
 mod peers;
 mod program;
@@ -44,15 +47,19 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use dispatch::Dispatcher;
 use limits::{Limits, WARNED_CLIENTS};
+use monitor::ServerStats;
 use record_buffers::RecordBufferPool;
 use server_budget::ServerBudget;
 
 use crate::vfs::Caller;
 
 pub use busy_poll::{BusyPoll, BusyPollPermit};
+pub use call_names::CallNames;
+pub use call_stats::ProcedureFigures;
 pub use listeners::{BindError, Listeners};
 pub use liveness::ConnectionLiveness;
 pub use lock_manager::LockManager;
+pub use monitor::{Monitor, PoolFigures, ServerFigures};
 pub use peers::{Peer, Peers};
 pub use program::{CallFuture, RpcProgram};
 pub use registry::{Registry, Service};
@@ -86,7 +93,8 @@ pub struct Server {
 /// State that all connections share.
 struct ServerShared {
     dispatcher: Dispatcher,
-    budget: ServerBudget,
+    budget: Arc<ServerBudget>,
+    stats: Arc<ServerStats>,
     record_buffers: Arc<RecordBufferPool>,
     busy_poll_permit: BusyPollPermit,
     peers: Arc<Peers>,
@@ -118,7 +126,8 @@ impl Server {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let shared = ServerShared {
             dispatcher: Dispatcher::new(programs, ReplyCache::new(&limits)),
-            budget: ServerBudget::new(&limits),
+            budget: Arc::new(ServerBudget::new(&limits)),
+            stats: Arc::default(),
             record_buffers: Arc::default(),
             busy_poll_permit: BusyPollPermit::new(processors),
             peers: Arc::default(),
@@ -135,6 +144,11 @@ impl Server {
     /// The open connections; the list changes while the server runs.
     pub fn peers(&self) -> Arc<Peers> {
         Arc::clone(&self.shared.peers)
+    }
+
+    /// Reads the figures of this server.
+    pub fn monitor(&self) -> Monitor {
+        Monitor::of(&self.shared)
     }
 
     /// Serves until `stop` is ready. Then the server accepts and reads nothing more, and returns
@@ -236,7 +250,10 @@ async fn serve_connection(
     place: OwnedSemaphorePermit,
 ) {
     tracing::debug!(client = %peer, "connected");
+    let stats = Arc::clone(&shared.stats);
+    stats.opened.add(1);
     let ending = connection::serve(stream, peer, shared, stop).await;
+    stats.ended(&ending);
     drop(place);
     tracing::debug!(client = %peer, reason = %ending, "connection ended");
 }

@@ -109,6 +109,11 @@ impl Peers {
         self.lock().peers.values().cloned().collect()
     }
 
+    /// The number of open connections.
+    pub(super) fn count(&self) -> usize {
+        self.lock().peers.len()
+    }
+
     pub(super) fn enter(self: &Arc<Self>, address: SocketAddr) -> PeerGuard {
         let mut open = self.lock();
         let at = open.addresses.entry(share_of(address.ip())).or_default();

@@ -6,6 +6,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 
+use super::call_names::CallNames;
 use super::limits::{OWN_REPLY_BYTES, SMALL_REPLY_BYTES};
 use crate::nfs::{CallError, Handles, MountProgram, Nfs};
 use crate::vfs::{Caller, Flavor, Vfs};
@@ -24,6 +25,11 @@ pub trait RpcProgram: Send + Sync + 'static {
 
     /// Program version.
     fn version(&self) -> u32;
+
+    /// How its calls are named in figures.
+    fn names(&self) -> CallNames {
+        CallNames::OTHER
+    }
 
     /// Identifies the tenant of a call, such as its export; the number has no meaning to the
     /// server. `None` if the arguments do not identify it. A client must not be able to choose the
@@ -71,6 +77,10 @@ impl<V: Vfs, H: Handles<V::Object>> RpcProgram for Nfs<V, H> {
 
     fn version(&self) -> u32 {
         nfs3::VERSION
+    }
+
+    fn names(&self) -> CallNames {
+        CallNames::NFS
     }
 
     fn tenant(&self, procedure: u32, args: &Bytes) -> Option<NonZeroU64> {
@@ -128,6 +138,10 @@ impl<V: Vfs, H: Handles<V::Object>> RpcProgram for MountProgram<V, H> {
 
     fn version(&self) -> u32 {
         mount3::VERSION
+    }
+
+    fn names(&self) -> CallNames {
+        CallNames::MOUNT
     }
 
     fn call<'a>(&'a self, caller: &'a Caller, procedure: u32, args: Bytes) -> CallFuture<'a> {

@@ -222,6 +222,12 @@ impl ReplyCache {
         }
     }
 
+    /// The number of replies, and their size in bytes.
+    pub fn size(&self) -> (usize, usize) {
+        let inner = self.lock();
+        (inner.done.len(), inner.bytes)
+    }
+
     /// Looks a call up, and records it as in progress if it is new.
     pub fn enter(
         &self,

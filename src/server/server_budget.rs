@@ -12,6 +12,7 @@ use super::limits::{
     Limits, MAX_CONNECTION_REPLY_BYTES, MAX_REPLY_BYTES, MAX_REQUEST_BYTES,
     MAX_UNPROVEN_REPLY_BYTES, MAX_UNVALIDATED_REQUEST_BYTES,
 };
+use super::monitor::PoolFigures;
 
 /// The requests and replies in flight on all connections together.
 #[derive(Debug)]
@@ -84,6 +85,38 @@ impl ServerBudget {
     pub(super) fn is_idle(&self) -> bool {
         self.requests.is_whole()
             && self.first_requests.available_permits() == self.max_first_requests
+    }
+
+    /// The number of requests in flight, and its limit.
+    pub(super) fn in_flight(&self) -> (usize, usize) {
+        let (used, max) = self.requests.used();
+        let first = self.max_first_requests.saturating_sub(self.first_requests.available_permits());
+        (used + first, max + self.max_first_requests)
+    }
+
+    /// The pools of bytes.
+    pub(super) fn pools(&self) -> Vec<PoolFigures> {
+        let pools = [
+            ("requests", &self.request_bytes),
+            ("unvalidated_requests", &self.unvalidated_bytes),
+            ("replies", &self.reply_bytes),
+            ("unproven_replies", &self.unproven_bytes),
+        ];
+        let figures = pools.into_iter().map(|(name, pool)| {
+            let (used, max) = pool.used();
+            PoolFigures { name, used, max }
+        });
+        figures.collect()
+    }
+
+    /// How often a request or a reply waited, or a reply was shortened, by reason.
+    pub(super) fn waits(&self) -> [(&'static str, u64); 4] {
+        [
+            ("requests", self.requests.waits()),
+            ("request_memory", self.request_bytes.waits() + self.unvalidated_bytes.waits()),
+            ("reply_memory", self.reply_bytes.waits() + self.unproven_bytes.waits()),
+            ("short_reply", self.reply_pressure.load(Ordering::Relaxed) as u64),
+        ]
     }
 
     /// Returns once no request is in flight; none can start afterwards.

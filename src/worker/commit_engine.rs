@@ -18,6 +18,8 @@ use super::batch::{AdmitMore, Batch, Jobs, SingleOperation};
 use super::job::{Job, UsageListener, WriteOperation, isolate};
 use super::limits::{MIN_OPS_TO_ADMIT, QUICK_SYNC, QUICK_SYNC_BYTES, SAVEPOINT_BATCHES};
 use super::{Committed, Limits, WorkError, WorkerStatus};
+use crate::counters::COUNTERS;
+use crate::request_id;
 
 /// The single writer of a session, and what it has yet to sync.
 pub(super) struct CommitEngine {
@@ -219,8 +221,10 @@ impl CommitEngine {
             let begun = Instant::now();
             match self.writer()?.commit() {
                 Ok(()) => {
-                    self.last_sync_took =
-                        if durable { Some(begun.elapsed()) } else { self.last_sync_took };
+                    if durable {
+                        self.note_sync_time(begun.elapsed());
+                    }
+                    COUNTERS.batches.observe(batch.len() as u64);
                     self.note_commit(durable);
                     return Ok(());
                 }
@@ -231,6 +235,12 @@ impl CommitEngine {
                 Err(error) => return Err(self.failed("commit", error, true)),
             }
         }
+    }
+
+    /// Records how long a sync took.
+    fn note_sync_time(&mut self, took: Duration) {
+        self.last_sync_took = Some(took);
+        COUNTERS.syncs.observe_time(took);
     }
 
     /// Records that a batch was committed.
@@ -354,7 +364,9 @@ impl CommitEngine {
         begun: Option<Instant>,
         outcome: Result<(), StoreError>,
     ) -> Result<(), WorkError> {
-        self.last_sync_took = begun.map(|begun| begun.elapsed()).or(self.last_sync_took);
+        if let Some(begun) = begun {
+            self.note_sync_time(begun.elapsed());
+        }
         match outcome {
             Ok(()) => {
                 self.clean = true;
@@ -455,5 +467,7 @@ fn run_with_savepoints(writer: &mut dyn Writer, batch: &mut dyn Batch) -> Result
 /// Runs one operation; returns whether it commits. A panic counts as a rejection; the operation
 /// then has no value and answers Panicked.
 fn run(operation: &mut dyn WriteOperation, writer: &mut dyn Writer) -> bool {
-    isolate("a write operation", || operation.run(writer.txn())).unwrap_or(false)
+    request_id::within(operation.request(), || {
+        isolate("a write operation", || operation.run(writer.txn())).unwrap_or(false)
+    })
 }

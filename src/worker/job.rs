@@ -8,6 +8,7 @@ use crate::delta::{Compacted, ReadTxn, UsageDelta, WriteTxn};
 use crate::vfs::WriteVerifier;
 
 use super::{Committed, OpResult, WorkError};
+use crate::request_id::{self, RequestId};
 
 /// The reply channel of a caller. A caller that dropped its end is not an error.
 pub(super) type JobReply<T> = oneshot::Sender<Result<T, WorkError>>;
@@ -37,6 +38,14 @@ impl Job {
     pub fn needs_sync(&self) -> bool {
         matches!(self, Self::Sync(_) | Self::Compact(_) | Self::Write { durable: true, .. })
     }
+
+    /// The call that the item is part of, if it is a change.
+    pub fn request(&mut self) -> RequestId {
+        match self {
+            Self::Write { operation, .. } => operation.operation().request(),
+            Self::Sync(_) | Self::Compact(_) | Self::Count(..) => None,
+        }
+    }
 }
 
 /// A change, with its result type erased.
@@ -51,6 +60,9 @@ pub(super) trait WriteOperation {
 
     /// Drops the hook of an operation without a commit, before the next operation runs.
     fn drop_hook(&mut self);
+
+    /// The call that the change is part of.
+    fn request(&self) -> RequestId;
 }
 
 /// A change with its reply channel.
@@ -72,6 +84,9 @@ pub(super) trait ReadOperation {
 
     /// Drops the value, so that the closure can run again.
     fn drop_value(&mut self);
+
+    /// The call that the read is part of.
+    fn request(&self) -> RequestId;
 }
 
 /// A read with its reply channel.
@@ -85,15 +100,17 @@ pub(super) trait QueuedRead: Send {
 
 /// A closure that makes a change.
 pub(super) struct WriteJob<T, F> {
+    request: RequestId,
     closure: Option<F>,
     value: Option<T>,
     hook: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl<T, F> WriteJob<T, F> {
-    /// Wraps `closure`.
+    /// Wraps `closure`, which is part of the current call.
     pub fn new(closure: F) -> Self {
-        Self { closure: Some(closure), value: None, hook: None }
+        let request = request_id::current();
+        Self { request, closure: Some(closure), value: None, hook: None }
     }
 
     /// The result for the caller, from the outcome of the commit.
@@ -125,12 +142,16 @@ where
 
     fn after_commit(&mut self) {
         if let Some(hook) = self.hook.take() {
-            hook();
+            request_id::within(self.request, hook);
         }
     }
 
     fn drop_hook(&mut self) {
         drop(self.hook.take());
+    }
+
+    fn request(&self) -> RequestId {
+        self.request
     }
 }
 
@@ -151,15 +172,16 @@ where
 
 /// A closure that reads.
 pub(super) struct ReadJob<T, F> {
+    request: RequestId,
     closure: F,
     has_run: bool,
     value: Option<T>,
 }
 
 impl<T, F> ReadJob<T, F> {
-    /// Wraps `closure`.
+    /// Wraps `closure`, which is part of the current call.
     pub fn new(closure: F) -> Self {
-        Self { closure, has_run: false, value: None }
+        Self { request: request_id::current(), closure, has_run: false, value: None }
     }
 
     /// The result for the caller.
@@ -181,6 +203,10 @@ impl<T, F: FnMut(&dyn ReadTxn) -> T> ReadOperation for ReadJob<T, F> {
 
     fn drop_value(&mut self) {
         (self.has_run, self.value) = (false, None);
+    }
+
+    fn request(&self) -> RequestId {
+        self.request
     }
 }
 

@@ -347,6 +347,11 @@ impl Worker {
         self.shared.status.read_only.load(Ordering::Acquire)
     }
 
+    /// Whether the writer thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.ended.borrow().is_some() || self.ended.has_changed().is_err()
+    }
+
     fn check_writable(&self) -> Result<(), WorkError> {
         match self.is_read_only() {
             false => Ok(()),

@@ -5,6 +5,7 @@
 //! other reads continue. Once the replacements are used up and all threads are stuck, reads are
 //! refused.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -14,11 +15,12 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::delta::{Reader, Store, StoreError};
 
-use super::job::{ReadOperation, isolate};
+use super::job::{QueuedRead, ReadOperation, isolate};
 use super::limits::{MAX_LOOK_GAP, MAX_REPLACED_OF_SESSION, SLOW_CHECK_INTERVAL, STUCK};
 use super::queue::{BatchSize, TakeOutcome};
 use super::thread_watch::Moment;
 use super::{WorkError, WorkerShared};
+use crate::request_id::{self, RequestId};
 use crate::run_queue::RunQueue;
 use crate::system_error::words;
 
@@ -36,12 +38,20 @@ pub(super) struct Activity {
     /// How long checks have seen that operation, in milliseconds.
     age: AtomicU64,
     is_stuck: AtomicBool,
+    /// The call that the operation is part of, if it is part of one; else 0.
+    request: AtomicU64,
 }
 
 impl Activity {
-    /// Records that an operation begins.
-    pub fn begin(&self, now: Moment) {
+    /// Records that an operation of the call `request` begins.
+    pub fn begin(&self, now: Moment, request: RequestId) {
+        self.request.store(request.map_or(0, NonZeroU64::get), Ordering::Relaxed);
         self.began.store(now, Ordering::SeqCst);
+    }
+
+    /// The call that the operation in progress is part of.
+    pub fn request(&self) -> RequestId {
+        NonZeroU64::new(self.request.load(Ordering::Relaxed))
     }
 
     /// Records that the operation ended; returns whether the thread counted as stuck.
@@ -143,7 +153,9 @@ impl ReaderThreads {
             if !thread.activity.look(now) {
                 continue;
             }
-            tracing::warn!(name = "acetate-read", "a thread is stuck in one operation");
+            request_id::within(thread.activity.request(), || {
+                tracing::warn!(name = "acetate-read", "a thread is stuck in one operation");
+            });
             if state.replaced < MAX_REPLACED_OF_SESSION && shared.watch.take_replacement() {
                 match state.start(shared, None) {
                     Ok(()) => {
@@ -228,14 +240,17 @@ impl RunningReader {
         let woken = RunQueue::open();
         let shared = &self.shared;
         shared.executor.open_readers(&place.store);
-        let mut taken = Vec::with_capacity(ONE.ops);
+        let mut taken: Vec<Box<dyn QueuedRead>> = Vec::with_capacity(ONE.ops);
         while let TakeOutcome::Items(cost) = shared.reads.take(&mut taken, ONE, None, |_, _| false)
         {
-            self.thread.activity.begin(shared.watch.now());
+            let request = taken.first_mut().and_then(|read| read.operation().request());
+            self.thread.activity.begin(shared.watch.now(), request);
             shared.watch.wake();
             for mut read in taken.drain(..) {
-                let outcome = place.read(read.operation());
-                isolate("answering a read", || read.answer(outcome));
+                request_id::within(request, || {
+                    let outcome = place.read(read.operation());
+                    isolate("answering a read", || read.answer(outcome));
+                });
             }
             shared.reads.release(cost);
             woken.drain();
@@ -320,7 +335,7 @@ mod tests {
     #[test]
     fn time_in_which_the_process_was_stopped_makes_no_thread_stuck() {
         let activity = Activity::default();
-        activity.begin(1);
+        activity.begin(1, None);
         assert!(!activity.look(10));
         assert!(!activity.look(60_000), "stopped for a minute");
         let mut looks = (60_250..).step_by(250);
@@ -333,7 +348,7 @@ mod tests {
     fn an_operation_is_stuck_after_a_while_and_the_next_one_is_another() {
         let activity = Activity::default();
         for began in [1, 3_000] {
-            activity.begin(began);
+            activity.begin(began, None);
             let looks = (began..).step_by(250).take(8);
             assert_eq!(looks.filter(|&now| activity.look(now)).count(), 0);
             activity.end();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::job::Job;
 use super::queue::{BatchSize, TakeOutcome};
 use super::{Limits, WorkError, WorkerShared};
+use crate::request_id;
 use crate::run_queue::RunQueue;
 
 /// Serves the queue until it is closed and empty, then stops the readers and closes the session.
@@ -33,9 +34,14 @@ pub(super) fn run(
                     shared.writes.take_more(jobs, &mut cost, max, joins);
                 };
                 let mut engine = shared.engine()?;
-                shared.writer_activity.begin(shared.watch.now());
+                // A line about a batch of one change is about its call.
+                let request = match jobs.as_mut_slice() {
+                    [only] => only.request(),
+                    _ => None,
+                };
+                shared.writer_activity.begin(shared.watch.now(), request);
                 shared.watch.wake();
-                engine.work(&mut jobs, &mut more);
+                request_id::within(request, || engine.work(&mut jobs, &mut more));
                 shared.end_writing();
                 drop(engine);
                 shared.executor.note_batch(cost.ops);

@@ -22,6 +22,16 @@ pub struct Accounts {
 
 /// The account of an export, which is replaced when the export is opened and closed.
 pub(super) type SharedAccount = Arc<RwLock<ExportAccount>>;
+/// The usage of an export with a quota.
+#[derive(Debug, Clone)]
+pub struct LimitedUsage {
+    /// Name of the export.
+    pub export: String,
+    /// What counts against the quota.
+    pub usage: Usage,
+    /// The quota.
+    pub limits: Limits,
+}
 
 /// The account of one export.
 pub(super) struct ExportAccount {
@@ -80,6 +90,17 @@ impl Accounts {
         let exports =
             accounts.iter().map(|account| account.read().usage()).collect::<Result<_>>()?;
         Ok(ExportsUsage { file: Some(self.file.clone()), exports })
+    }
+
+    /// Usage of the exports that have a quota. Waits for nothing.
+    pub fn limited(&self) -> Vec<LimitedUsage> {
+        let accounts = Arc::clone(&self.of.read());
+        let limited = accounts.iter().filter_map(|account| {
+            let account = account.read();
+            let usage = account.group.as_ref()?.usage();
+            Some(LimitedUsage { export: account.name.clone(), usage, limits: account.limits })
+        });
+        limited.collect()
     }
 
     /// Paths of the exports that serve a session. They may be secrets.

@@ -7,6 +7,7 @@ use super::accounts::{ExportAccount, UsageSource};
 use super::error::{Error, Result};
 use super::guards::guards;
 use super::layers::{LayerOptions, SessionLayers};
+use super::memory::{MAX_MEMORY_BYTES, memory_bytes};
 use super::open_sessions::SessionLease;
 use super::shared_parts::SharedParts;
 use super::{checkpoints, log_bound, this_user};
@@ -15,13 +16,6 @@ use crate::delta::Limits;
 use crate::export::{Export, ExportParts, Guarding, MountParts, Squash};
 use crate::overlay::{Group, Overlay};
 use crate::validation::Periods;
-
-/// Limit on the files of a session in memory, if its export has no byte quota, in bytes.
-pub const MAX_MEMORY_BYTES: u64 = 256 << 20;
-
-/// Addition to that limit with a byte quota, besides the quota and a quarter of it, in bytes: for
-/// names, whiteouts and the WAL.
-const MEMORY_OVERHEAD_BYTES: u64 = 128 << 20;
 
 /// An assembled export and its account.
 pub(super) type ReadyExport = (Arc<Export>, ExportAccount);
@@ -160,14 +154,6 @@ pub(super) fn check_same_settings(
 fn differs(session: &Path, export: &ExportConfig, mount: &MountConfig, key: &'static str) -> Error {
     let (session, at) = (session.to_owned(), mount.at.to_string());
     Error::Differs { session, export: export.name.clone(), at, key }
-}
-
-/// Limit on the files of a session in memory, in bytes, under its export's limits.
-fn memory_bytes(limits: Limits) -> u64 {
-    let with_pages = |bytes: u64| bytes.saturating_add(bytes / 4);
-    limits
-        .bytes
-        .map_or(MAX_MEMORY_BYTES, |bytes| with_pages(bytes).saturating_add(MEMORY_OVERHEAD_BYTES))
 }
 
 pub(super) fn limits(export: &ExportConfig) -> Limits {

@@ -28,7 +28,7 @@ use crate::overlay::Overlay;
 use crate::server::RpcProgram;
 use crate::validation::{GuardLimits, GuardResources, ValidatorCommand};
 
-pub use super::assembling::MAX_MEMORY_BYTES;
+pub use super::memory::MAX_MEMORY_BYTES;
 pub use super::idle::OpenBounds;
 pub use super::shared_parts::SessionObserver;
 

@@ -136,7 +136,7 @@ pub struct SessionLayers {
     /// The session; its lock is released with the last reference.
     pub(super) store: Weak<dyn Store>,
     /// The base, if it is a directory.
-    host_dir: Option<Arc<HostDir>>,
+    pub(super) host_dir: Option<Arc<HostDir>>,
 }
 
 impl SessionLayers {

@@ -6,7 +6,23 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::delta::Limits;
 use crate::delta::sqlite::session_files;
+
+/// Limit on the files of a session in memory, if its export has no byte quota, in bytes.
+pub const MAX_MEMORY_BYTES: u64 = 256 << 20;
+
+/// Addition to that limit with a byte quota, besides the quota and a quarter of it, in bytes: for
+/// names, whiteouts and the WAL.
+const MEMORY_OVERHEAD_BYTES: u64 = 128 << 20;
+
+/// Limit on the files of a session in memory, in bytes, under its export's limits.
+pub(super) fn memory_bytes(limits: Limits) -> u64 {
+    let with_pages = |bytes: u64| bytes.saturating_add(bytes / 4);
+    limits
+        .bytes
+        .map_or(MAX_MEMORY_BYTES, |bytes| with_pages(bytes).saturating_add(MEMORY_OVERHEAD_BYTES))
+}
 
 /// The tmpfs of every Linux system.
 const IN_MEMORY: &str = "/dev/shm";

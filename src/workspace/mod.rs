@@ -63,6 +63,10 @@ pub mod exports;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod exports;
 #[cfg(feature = "internals")]
+pub mod figures;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod figures;
+#[cfg(feature = "internals")]
 pub mod guards;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod guards;

@@ -16,13 +16,25 @@ const FILE_LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Device and inode number.
 type FileIdentity = (u64, u64);
 
-/// Checks the file periodically. Once it is missing or another file, logs an error and makes the
-/// overlay read-only.
-pub(super) async fn watch(session: PathBuf, overlay: Arc<Overlay>) {
-    let Ok(Some(opened)) = identity(&session) else { return };
+/// Checks the file periodically from now on. Once it is missing or another file, logs an error and
+/// makes the overlay read-only.
+pub(super) fn watch(
+    session: PathBuf,
+    overlay: Arc<Overlay>,
+) -> impl Future<Output = ()> + Send + 'static {
+    // Looked at before the task first runs: the file may be gone by then.
+    let opened = identity(&session).ok().flatten();
+    async move {
+        if let Some(opened) = opened {
+            watch_identity(&session, opened, &overlay).await;
+        }
+    }
+}
+
+async fn watch_identity(session: &Path, opened: FileIdentity, overlay: &Overlay) {
     loop {
         tokio::time::sleep(FILE_LOOK_INTERVAL).await;
-        let what = match identity(&session) {
+        let what = match identity(session) {
             Ok(Some(found)) if found == opened => continue,
             Ok(Some(_)) => "replaced by another file",
             Ok(None) => "removed",

@@ -1,5 +1,6 @@
 //! The real program: what it prints, and how it ends.
 
+mod admin;
 mod apply;
 mod apply_asked;
 mod apply_base_changed;

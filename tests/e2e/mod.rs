@@ -11,7 +11,7 @@ mod mounting;
 pub mod peer;
 mod procedures;
 mod quota;
-mod raw;
+pub mod raw;
 mod restart;
 
 use std::net::SocketAddr;

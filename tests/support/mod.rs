@@ -14,6 +14,7 @@ pub mod hanging_base;
 pub mod hex;
 pub mod hooked_base;
 pub mod host_tree;
+pub mod http;
 pub mod looked;
 pub mod merged;
 pub mod nlm;

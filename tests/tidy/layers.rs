@@ -11,13 +11,28 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("escape", &[]),
     ("system_error", &[]),
     ("run_queue", &[]),
+    ("counters", &[]),
+    ("request_id", &[]),
+    // Figures and health over HTTP, from sources that others give it.
+    ("admin", &["counters"]),
     ("wal_shim", &[]),
     ("pattern", &[]),
     // Over any tree of files.
     ("context", &["json"]),
-    ("base", &["vfs", "pattern", "system_error"]),
+    ("base", &["vfs", "pattern", "system_error", "counters"]),
     // What a row says about the base: a path in it, and which numbers are not the base's.
-    ("delta", &["vfs", "pattern", "system_error", "wal_shim", "base::BasePath", "base::DELTA_IDS"]),
+    (
+        "delta",
+        &[
+            "vfs",
+            "pattern",
+            "system_error",
+            "counters",
+            "wal_shim",
+            "base::BasePath",
+            "base::DELTA_IDS",
+        ],
+    ),
     // What a base is made of, and the way to what is in it.
     (
         "writeback",
@@ -49,11 +64,11 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nfs::FileHandle",
         ],
     ),
-    ("validation", &["vfs", "pattern", "system_error", "json"]),
-    ("worker", &["vfs", "delta", "run_queue", "system_error"]),
-    ("overlay", &["vfs", "worker", "base", "delta"]),
-    ("nfs", &["vfs", "wire"]),
-    ("server", &["vfs", "wire", "nfs", "run_queue"]),
+    ("validation", &["vfs", "pattern", "system_error", "json", "counters", "request_id"]),
+    ("worker", &["vfs", "delta", "run_queue", "request_id", "counters", "system_error"]),
+    ("overlay", &["vfs", "worker", "base", "delta", "counters"]),
+    ("nfs", &["vfs", "wire", "counters"]),
+    ("server", &["vfs", "wire", "nfs", "run_queue", "request_id", "counters"]),
     (
         "inspect",
         &[
@@ -113,6 +128,9 @@ const LAYERS: &[(&str, &[&str])] = &[
             "pattern",
             "system_error",
             "escape",
+            "admin",
+            "counters",
+            "request_id",
             "wire",
             "nfs",
             "server",
@@ -145,6 +163,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     (
         "tokio",
         &[
+            "src/admin",
             "src/server",
             "src/worker",
             "src/run_queue.rs",
@@ -156,6 +175,9 @@ const CONFINED: &[(&str, &[&str])] = &[
         ],
     ),
     ("rustix", &["src/base", "src/writeback", "src/mounting"]),
+    ("hyper", &["src/admin"]),
+    ("hyper_util", &["src/admin"]),
+    ("prometheus_client", &["src/admin"]),
     ("rmcp", &["src/cli/mcp"]),
     ("base64", &["src/cli/mcp"]),
     ("percent_encoding", &["src/cli/mcp"]),

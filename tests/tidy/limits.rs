@@ -37,6 +37,7 @@ const NAMES: &[&str] = &[
 ];
 const PLACES: &[&str] = &[
     "src/wire",
+    "src/admin",
     "src/server",
     "src/nfs",
     "src/worker",

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::file_fds::{TRUSTED_FOR, share_of_limit};
 use crate::base::{BaseAttr, BasePath};
+use crate::counters::Cache;
 use crate::vfs::Time;
 
 /// Maximum number of open directories, whatever the process's limit is.
@@ -56,8 +57,14 @@ impl DirFds {
     /// The cached directory of `path`, if it was walked within [`TRUSTED_FOR`].
     pub(super) fn get(&self, path: &[u8]) -> Option<Arc<OpenDir>> {
         let mut open_dirs = self.lock();
-        let open_dir = open_dirs.get(path)?;
-        (open_dir.walked.elapsed() < TRUSTED_FOR).then(|| Arc::clone(open_dir))
+        let open_dir = open_dirs.get(path);
+        let trusted = open_dir.filter(|open_dir| open_dir.walked.elapsed() < TRUSTED_FOR);
+        Cache::BaseDirs.count(trusted.map(Arc::clone))
+    }
+
+    /// The number of open directories.
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
     }
 
     /// Caches `open_dir` for `path`.

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Resource, getrlimit};
 
 use crate::base::{BaseAttr, BasePath};
+use crate::counters::Cache;
 use crate::vfs::{FileId, Time};
 
 /// Maximum number of open files, whatever the process's limit is.
@@ -73,7 +74,12 @@ impl FileFds {
 
     /// The cached file of `path`.
     pub(super) fn get(&self, path: &BasePath) -> Option<Arc<OpenFile>> {
-        lock(&self.0).get(path).cloned()
+        Cache::BaseFiles.count(lock(&self.0).get(path).cloned())
+    }
+
+    /// The number of open files.
+    pub(super) fn len(&self) -> usize {
+        lock(&self.0).len()
     }
 
     /// Caches `file` for `path`.

@@ -125,6 +125,12 @@ impl HostListingCache {
         }
     }
 
+    /// The number of listings.
+    pub(super) fn len(&self) -> usize {
+        let cached = self.lock();
+        cached.by_path.len() + usize::from(cached.large.is_some())
+    }
+
     /// Empties the cache.
     pub(super) fn clear(&self) {
         let mut cached = self.lock();

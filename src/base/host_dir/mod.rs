@@ -45,6 +45,7 @@ use self::recent_attrs::RecentAttrs;
 use self::walk::{Reached, Walker};
 use super::{Base, BaseAttr, BaseError, BasePath, Entries, Listing, ListingLock};
 use super::{STAGING, STAGING_JOURNAL, own_paths};
+use crate::counters::Cache;
 use crate::vfs::{FileId, FileKind};
 pub use acl::shown_mode;
 pub use beneath::Beneath;
@@ -131,6 +132,15 @@ impl HostDir {
         self.listings.clear();
     }
 
+    /// The number of entries of its caches.
+    pub fn cache_entries(&self) -> [(Cache, usize); 3] {
+        [
+            (Cache::BaseDirs, self.dir_fds.len()),
+            (Cache::BaseFiles, self.descriptors.len()),
+            (Cache::BaseListings, self.listings.len()),
+        ]
+    }
+
     /// Reads the directory `path`, and caches the listing if it is reliable.
     fn read_listing(&self, path: &BasePath) -> Result<Arc<Listing>, BaseError> {
         let began = SystemTime::now();
@@ -204,7 +214,7 @@ impl Base for HostDir {
         if covered {
             return Ok(Arc::default());
         }
-        match self.listings.get(path, DirStamp::from(&attr)) {
+        match Cache::BaseListings.count(self.listings.get(path, DirStamp::from(&attr))) {
             Some(listing) => Ok(listing),
             None => self.read_listing(path),
         }

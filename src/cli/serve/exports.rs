@@ -11,14 +11,15 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
 
+use super::admin::{Admin, ShownServer};
 use super::controls::Controls;
 use super::{Args, Durability, Frontend};
 use crate::cli::error::CliError;
 use crate::cli::{choosing, hiding, output, text};
 use crate::config::{self, Config, ExportConfig, Missing};
 use crate::pattern::PatternSet;
-use crate::server::ServerOptions;
 use crate::server::rpcbind::Registration;
+use crate::server::{Monitor, ServerOptions};
 use crate::validation::ValidatorCommand;
 use crate::workspace::exports::{self, ServedExports};
 use crate::workspace::layers::SessionLayers;
@@ -60,7 +61,8 @@ async fn until_signal(
     door: Frontend<'_>,
     served: &Arc<Mutex<ServedExports>>,
 ) -> Result<(), CliError> {
-    let Frontend { signals, listeners, registration } = door;
+    let Frontend { signals, listeners, registration, admin } = door;
+    let admin = admin.as_ref();
     let mut hang_ups = signal(SignalKind::hangup())
         .map_err(|error| CliError::caused("cannot listen for signals", &error))?;
     let addresses = listeners.addresses();
@@ -69,7 +71,11 @@ async fn until_signal(
     let server = super::server(listeners, locked(served).programs(), registration, options);
     let controls = Controls::new(&locked(served), &addresses, server.peers(), Handle::current());
     locked(served).observe(Arc::new(controls));
-    announce(file, &config, &mut locked(served), &addresses, (registration, args.json));
+    if let Some(admin) = admin {
+        admin.state.serve(shown(server.monitor(), &locked(served)));
+    }
+    let announced = Announced { addresses: &addresses, registration, admin, is_json: args.json };
+    announce(file, &config, &mut locked(served), &announced);
     let overlays = {
         let served = Arc::clone(served);
         move || {
@@ -77,7 +83,8 @@ async fn until_signal(
             sessions.iter().map(|layers| Arc::clone(&layers.overlay)).collect()
         }
     };
-    let serving = server.run_until(signals.first(false), super::stuck(overlays));
+    let stopped = super::stopped(signals, false, admin);
+    let serving = server.run_until(stopped, super::stuck(overlays));
     tokio::pin!(serving);
     // One reload at a time; a signal during a reload starts the next one afterwards.
     let mut reload: Option<Reload> = None;
@@ -205,14 +212,24 @@ fn tell_failures(served: &mut ServedExports) {
     }
 }
 
+/// What `--admin` shows of exports.
+fn shown(monitor: Monitor, served: &ServedExports) -> ShownServer {
+    let accounts = served.accounts();
+    let limited = Box::new(move || accounts.limited());
+    ShownServer { monitor, sessions: served.shown_sessions(), limited }
+}
+
+/// Where a server can be reached, and how to say so.
+struct Announced<'a> {
+    addresses: &'a [SocketAddr],
+    registration: Option<&'a Registration>,
+    admin: Option<&'a Admin>,
+    is_json: bool,
+}
+
 /// Prints what is served, and how to mount it.
-fn announce(
-    file: &Path,
-    config: &Config,
-    served: &mut ServedExports,
-    addresses: &[SocketAddr],
-    (registration, is_json): (Option<&Registration>, bool),
-) {
+fn announce(file: &Path, config: &Config, served: &mut ServedExports, at: &Announced<'_>) {
+    let Announced { addresses, registration, admin, is_json } = *at;
     let mut exports = served.exports().all();
     exports.sort_unstable_by(|a, b| a.path().cmp(b.path()));
     let secret = exports.iter().filter(|export| export.is_secret()).count();
@@ -246,7 +263,7 @@ fn announce(
     created.into_iter().for_each(choosing::tell_created);
     tell_failures(served);
     if is_json {
-        let mut object = super::serving(addresses);
+        let mut object = super::serving(addresses, admin);
         object.insert("config".to_owned(), file.display().to_string().into());
         let shown = exports.iter().filter(|export| !export.is_secret());
         let shown = shown.map(|export| String::from_utf8_lossy(export.path()).into_owned());
@@ -255,7 +272,8 @@ fn announce(
         output::json(object);
     }
     super::warnings::tell_of_exports(file, config, addresses);
-    super::tell_addresses(addresses);
+    super::warnings::tell_of_admin(admin.map(|admin| admin.address));
+    super::tell_addresses(addresses, admin);
 }
 
 /// A suffix as of [`hiding::suffix`] with what an export hides, by the file or by its sessions.

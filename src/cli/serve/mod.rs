@@ -1,5 +1,6 @@
 //! `acetate serve`: exports a session, or the exports of a file, until it is stopped.
 
+mod admin;
 mod controls;
 mod exports;
 mod limits;
@@ -31,6 +32,7 @@ use crate::wire::{mount3, nfs3, nlm4, portmap};
 use crate::workspace::exports::until_any_stuck;
 use crate::workspace::layers;
 
+use admin::Admin;
 use limits::{max_connections, raise_descriptor_limit};
 use signals::ServeSignals;
 
@@ -116,8 +118,15 @@ pub(super) struct Args {
     #[command(flatten)]
     choosing: SessionOptions,
 
+    /// Serve figures for Prometheus at /metrics here, over HTTP, and /healthz and /readyz.
+    ///
+    /// Without a password: docs/SECURITY.md says what they show. Port 0 takes a free one.
+    #[arg(long, value_name = "ADDR:PORT", hide_short_help = true)]
+    #[arg(value_parser = super::listen::parse_admin)]
+    admin: Option<SocketAddr>,
+
     /// Print a JSON object once clients can connect: addresses, and session, base and hide, or
-    /// config and exports (their paths, secret ones left out).
+    /// config and exports (their paths, secret ones left out); admin with --admin.
     #[arg(long, hide_short_help = true)]
     json: bool,
 
@@ -156,11 +165,12 @@ fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
     // The network first, so that a port in use does not leave a new session behind.
     let listeners =
         runtime.block_on(Listeners::bind(&args.listen)).map_err(|error| CliError::bind(&error))?;
+    let admin = args.admin.map(|address| Admin::begin(runtime, address)).transpose()?;
     let registration = match args.rpcbind {
         true => Some(runtime.block_on(register(&listeners.addresses()))?),
         false => None,
     };
-    let door = Frontend { signals, listeners, registration: registration.as_ref() };
+    let door = Frontend { signals, listeners, registration: registration.as_ref(), admin };
     let served = match (&args.session, &args.config) {
         (Some(session), _) => session::serve(runtime, args, session, door),
         (None, Some(file)) => exports::serve(runtime, args, file, door),
@@ -177,6 +187,7 @@ struct Frontend<'a> {
     signals: ServeSignals,
     listeners: Listeners,
     registration: Option<&'a Registration>,
+    admin: Option<Admin>,
 }
 
 /// A server of `programs`, with as many connections as there are file descriptors for.
@@ -243,16 +254,30 @@ fn tell_how_to_mount(address: SocketAddr, path: &str, registration: Option<&Regi
 }
 
 /// The common fields of the JSON object of a server.
-fn serving(addresses: &[SocketAddr]) -> Map<String, Value> {
+fn serving(addresses: &[SocketAddr], admin: Option<&Admin>) -> Map<String, Value> {
     let mut object = text::json("serving");
     let addresses = addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
     object.insert("addresses".to_owned(), addresses.into());
     object.insert("pid".to_owned(), std::process::id().into());
+    if let Some(admin) = admin {
+        object.insert("admin".to_owned(), admin.address.to_string().into());
+    }
     object
 }
 
+/// Completes at the first signal, and shows from then on that the server stops.
+async fn stopped(signals: ServeSignals, is_detached: bool, admin: Option<&Admin>) {
+    signals.first(is_detached).await;
+    if let Some(admin) = admin {
+        admin.state.drain();
+    }
+}
+
 /// The last line of output says that clients can connect.
-fn tell_addresses(addresses: &[SocketAddr]) {
+fn tell_addresses(addresses: &[SocketAddr], admin: Option<&Admin>) {
+    if let Some(admin) = admin {
+        output::line(format_args!("figures at http://{}/metrics", admin.address));
+    }
     for address in addresses {
         output::line(format_args!("listening on {address}"));
     }

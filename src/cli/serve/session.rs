@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 
+use super::admin::{Admin, ShownServer};
 use super::{Args, Durability, Frontend};
 use crate::cli::control::Control;
 use crate::cli::detached::LogFile;
 use crate::cli::error::CliError;
 use crate::cli::{choosing, hiding, output, text};
 use crate::delta::PendingCopies;
-use crate::server::ServerOptions;
 use crate::server::rpcbind::Registration;
+use crate::server::{Monitor, ServerOptions};
+use crate::workspace::accounts::LimitedUsage;
 use crate::workspace::checkpoints::{automatic, keep_of};
+use crate::workspace::figures::{ExportCounts, ShownSessions};
 use crate::workspace::layers::{self, LayerOptions, SessionLayers};
 use crate::workspace::running::RunningSession;
 
@@ -62,25 +65,33 @@ pub(super) fn serve(
     Ok(())
 }
 
-async fn until_signal(args: &Args, door: Frontend<'_>, layers: &SessionLayers) -> Option<LogFile> {
-    let Frontend { signals, listeners, registration } = door;
+async fn until_signal(
+    args: &Args,
+    door: Frontend<'_>,
+    layers: &Arc<SessionLayers>,
+) -> Option<LogFile> {
+    let Frontend { signals, listeners, registration, admin } = door;
+    let admin = admin.as_ref();
     let addresses = listeners.addresses();
     let squash_root = args.squash.applies_at(&addresses);
     let insecure = args.insecure;
     let options = ServerOptions { insecure, squash_root, ..ServerOptions::default() };
     let server = super::server(listeners, layers.programs(), registration, options);
+    if let Some(admin) = admin {
+        admin.state.serve(served(server.monitor(), layers));
+    }
     // A read-only server shares the session with others, so it has no control socket.
     let control = (!args.read_only).then(|| {
         let (session, base) = (&layers.session, layers.base.clone());
         let (addresses, peers) = (addresses.clone(), server.peers());
         Control::begin(session, base, &layers.overlay, addresses, peers, None, None)
     });
-    announce(args, layers, &addresses, registration);
+    announce(args, layers, &addresses, (registration, admin));
     let log = match args.detached {
         true => Some(LogFile::take_stderr(&layers.session)?),
         false => None,
     };
-    let stopped = signals.first(args.detached);
+    let stopped = super::stopped(signals, args.detached, admin);
     let overlay = Arc::clone(&layers.overlay);
     let serving = server.run_until(stopped, super::stuck(move || vec![Arc::clone(&overlay)]));
     match &log {
@@ -96,12 +107,27 @@ async fn until_signal(args: &Args, door: Frontend<'_>, layers: &SessionLayers) -
     log
 }
 
+/// What `--admin` shows of a session.
+fn served(monitor: Monitor, layers: &Arc<SessionLayers>) -> ShownServer {
+    let exports = ExportCounts { served: 1, open: 1, unavailable: 0 };
+    let shown = Arc::downgrade(layers);
+    let sessions =
+        ShownSessions::new(move || shown.upgrade().into_iter().collect(), move || exports);
+    let overlay = Arc::downgrade(&layers.overlay);
+    let limited = move || {
+        let (usage, limits) = overlay.upgrade()?.counted();
+        let (usage, export) = (usage?, "/".to_owned());
+        Some(LimitedUsage { export, usage, limits })
+    };
+    ShownServer { monitor, sessions, limited: Box::new(move || limited().into_iter().collect()) }
+}
+
 /// Prints what is served, and how to mount it.
 fn announce(
     args: &Args,
     layers: &SessionLayers,
     addresses: &[SocketAddr],
-    registration: Option<&Registration>,
+    (registration, admin): (Option<&Registration>, Option<&Admin>),
 ) {
     let hides = hiding::suffix(&layers.hidden);
     if !args.detached {
@@ -122,7 +148,7 @@ fn announce(
         }
     }
     if args.json {
-        let mut object = super::serving(addresses);
+        let mut object = super::serving(addresses, admin);
         object.insert("session".to_owned(), layers.session.display().to_string().into());
         let base = layers.base.as_deref().map(|base| base.display().to_string());
         object.insert("base".to_owned(), base.into());
@@ -130,5 +156,6 @@ fn announce(
         output::json(object);
     }
     super::warnings::tell(addresses, args.insecure, args.squash.applies_at(addresses));
-    super::tell_addresses(addresses);
+    super::warnings::tell_of_admin(admin.map(|admin| admin.address));
+    super::tell_addresses(addresses, admin);
 }

@@ -32,6 +32,16 @@ pub(super) fn tell(addresses: &[SocketAddr], insecure: bool, squashes_root: bool
     }
 }
 
+/// Warns on stderr if other machines can read the figures of `--admin`.
+pub(super) fn tell_of_admin(address: Option<SocketAddr>) {
+    if let Some(address) = address.filter(is_beyond_loopback) {
+        output::line(format_args!(
+            "warning: other machines can read the figures at {address}, without a password"
+        ));
+        output::line(format_args!("hint: listen on 127.0.0.1, or let a firewall guard the port"));
+    }
+}
+
 /// Warns on stderr of each export in which other machines can act as any user. The warning names
 /// the position in the file, because a secret path must not get into logs.
 pub(super) fn tell_of_exports(file: &Path, config: &Config, addresses: &[SocketAddr]) {

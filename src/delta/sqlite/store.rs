@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use rusqlite::Connection;
 
-use crate::delta::{Limits, Reader, Result, Store, UnacknowledgedOp, Writer};
+use crate::delta::{Limits, Reader, Result, Store, UnacknowledgedOp, WalSize, Writer};
 use crate::vfs::FsStat;
 
-use super::file::connect::{self, Role};
+use super::file::connect::{self, Role, companion_path};
 use super::file::disk;
 use super::file::session::{OpenMode, Session, open_read_only};
 use super::txn::reader::SqliteReader;
@@ -83,5 +83,10 @@ impl Store for Session {
             available_bytes: own.available_bytes.min(disk.available_bytes),
             ..disk
         })
+    }
+
+    fn wal_size(&self) -> WalSize {
+        let file_bytes = disk::byte_len(&companion_path(&self.path, "-wal"));
+        WalSize { file_bytes, left_bytes: self.wal.left_bytes() }
     }
 }

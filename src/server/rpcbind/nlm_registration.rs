@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::{answers, change, connect, dump, is_same_service};
+use crate::server::call_names::CallNames;
 use crate::server::program::{CallFuture, RpcProgram};
 use crate::vfs::Caller;
 use crate::wire::nfs3::{self, Procedure};
@@ -113,6 +114,10 @@ impl RpcProgram for WatchedProgram {
         self.program.version()
     }
 
+    fn names(&self) -> CallNames {
+        self.program.names()
+    }
+
     fn tenant(&self, procedure: u32, args: &Bytes) -> Option<NonZeroU64> {
         self.program.tenant(procedure, args)
     }
@@ -165,6 +170,10 @@ mod tests {
 
         fn version(&self) -> u32 {
             8
+        }
+
+        fn names(&self) -> CallNames {
+            CallNames { program: "unusual", ..CallNames::OTHER }
         }
 
         fn tenant(&self, _: u32, _: &Bytes) -> Option<NonZeroU64> {

@@ -22,6 +22,7 @@ use parking_lot::{Mutex, MutexGuard};
 use siphasher::sip::SipHasher24;
 use tokio::sync::Mutex as Held;
 
+use crate::request_id::OfRequest;
 use crate::vfs::{
     Attr, Caller, FileId, FsError, Locator, Outcome, Stability, Time, Wcc, WccAttr, WriteVerifier,
     Written,
@@ -196,8 +197,8 @@ impl<P: Published> DraftTable<P> {
     ) -> Option<Outcome<WriteVerifier, Wcc>> {
         let entry = self.find(key(caller, file))?;
         let (desk, file) = (Arc::clone(self), file.clone());
-        let committed = tokio::spawn(async move { desk.commit_now(&entry, &file).await });
-        committed.await.unwrap_or_else(|_| Some(FsError::Fault.into()))
+        let committed = OfRequest::new(async move { desk.commit_now(&entry, &file).await });
+        tokio::spawn(committed).await.unwrap_or_else(|_| Some(FsError::Fault.into()))
     }
 
     /// Discards the client's draft of a file that is no longer guarded, after a direct write. The
@@ -297,7 +298,7 @@ fn key(caller: &Caller, file: &Locator) -> DraftKey {
 async fn run<T: Send + 'static, C: Default + Send + 'static>(
     operation: impl Future<Output = Outcome<T, C>> + Send + 'static,
 ) -> Outcome<T, C> {
-    tokio::spawn(operation).await.unwrap_or_else(|_| FsError::Fault.into())
+    tokio::spawn(OfRequest::new(operation)).await.unwrap_or_else(|_| FsError::Fault.into())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

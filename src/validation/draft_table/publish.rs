@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
+use crate::counters::COUNTERS;
 use crate::validation::limits::MAX_ATTEMPTS;
 use crate::validation::resources::NotAccepted;
 use crate::validation::violation::Violation;
@@ -58,6 +59,7 @@ impl<P: Published> DraftTable<P> {
             %violation,
             "refused the content of a guarded file"
         );
+        COUNTERS.guard_refusals.add(1);
         self.parts.tree.note_refusal(caller, file, violation).await;
     }
 

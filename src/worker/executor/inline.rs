@@ -11,6 +11,7 @@ use crate::vfs::WriteVerifier;
 
 use super::Executor;
 use super::inline_readers::InlineReaders;
+use crate::request_id;
 use crate::worker::batch::SingleOperation;
 use crate::worker::commit_engine::CommitEngine;
 use crate::worker::job::{ReadOperation, WriteOperation};
@@ -50,7 +51,7 @@ impl Inline {
         }
         // A poisoned lock is reported by the writer thread.
         let mut engine = shared.engine.try_lock().ok()?;
-        shared.writer_activity.begin(permit.began);
+        shared.writer_activity.begin(permit.began, request_id::current());
         let outcome = work(&mut engine);
         shared.end_writing();
         if outcome.is_some() {

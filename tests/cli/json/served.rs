@@ -18,7 +18,8 @@ pub(super) fn run(seen: &mut Seen) {
     let exports = "[[export]]\npath = \"/x\"\n[[export.mount]]\nat = \"/\"\nsession = \"x.db\"\n";
     fs::write(dir.join("exports.toml"), exports).unwrap();
     for what in [&["s.db"][..], &["--config", "exports.toml"]] {
-        let args = [&["serve", "--listen", "127.0.0.1:0"], what].concat();
+        let options = ["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let args = [&options[..], what].concat();
         let mut command = acetate(dir, &seen.with_json(&args));
         command.env("XDG_RUNTIME_DIR", dir);
         let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -27,7 +28,9 @@ pub(super) fn run(seen: &mut Seen) {
         let serving: Value = serde_json::from_str(&line).unwrap();
         seen.check_object(&serving);
         assert_eq!(serving["pid"], server.id(), "{serving}");
-        assert!(serving["addresses"][0].as_str().unwrap().starts_with("127.0.0.1:"), "{serving}");
+        for address in [&serving["addresses"][0], &serving["admin"]] {
+            assert!(address.as_str().unwrap().starts_with("127.0.0.1:"), "{serving}");
+        }
         if what == ["s.db"] {
             let args = ["sessions"];
             let mut command = acetate(dir, &seen.with_json(&args));

@@ -16,3 +16,4 @@ pub mod open;
 pub mod probe;
 pub mod rewrite;
 pub mod session;
+pub(super) mod wal_progress;

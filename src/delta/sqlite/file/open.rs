@@ -78,6 +78,7 @@ impl Session {
             first: Mutex::new(Some(opened.conn)),
             writing: Arc::new(AtomicBool::new(false)),
             lock: lock.map(Arc::new),
+            wal: Arc::default(),
         })
     }
 }

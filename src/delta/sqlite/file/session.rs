@@ -19,6 +19,7 @@ use super::disk::byte_len;
 use super::lock::{self, SessionLock};
 use super::memory::MemoryBound;
 use super::rewrite;
+use super::wal_progress::WalProgress;
 use crate::delta::sqlite::table::schema;
 use crate::delta::sqlite::table::{hide, old_rows};
 
@@ -70,6 +71,7 @@ pub struct Session {
     pub(in crate::delta::sqlite) first: Mutex<Option<Connection>>,
     pub(in crate::delta::sqlite) writing: Arc<AtomicBool>,
     pub(in crate::delta::sqlite) lock: Option<Arc<SessionLock>>,
+    pub(in crate::delta::sqlite) wal: Arc<WalProgress>,
 }
 
 impl std::fmt::Debug for Session {

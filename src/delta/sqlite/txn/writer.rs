@@ -79,7 +79,7 @@ impl SqliteWriter {
     pub fn new(session: &Session, mut conn: Connection, token: WriterToken) -> Result<Self> {
         let read_only = session.mode != OpenMode::Serve;
         let poison = Poison::default();
-        let wal = Wal::of(&session.path, &mut conn, read_only, &poison)?;
+        let wal = Wal::of(&session.path, &mut conn, read_only, &poison, &session.wal)?;
         let clean = epoch::is_clean(&conn)?;
         Ok(Self {
             epoch: Arc::clone(&session.epoch),

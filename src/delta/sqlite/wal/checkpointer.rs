@@ -16,7 +16,6 @@
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -26,6 +25,7 @@ use crate::delta::{Result, StoreError};
 
 use super::background::{Task, TriggerCount};
 use super::schedule::checkpoint;
+use crate::delta::sqlite::file::wal_progress::WalProgress;
 use crate::system_error::words;
 use crate::wal_shim;
 
@@ -44,10 +44,8 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// Copies the WAL into the database and syncs the database.
 #[derive(Clone)]
 pub(super) struct WalCheckpointer {
-    /// Pages in the WAL, as of the last commit.
-    pub pages: Arc<AtomicU32>,
-    /// Size of a WAL frame (header and page), in bytes.
-    pub frame_bytes: u64,
+    /// Length of the WAL, as of the last commit.
+    pub progress: Arc<WalProgress>,
     /// Whether it syncs the database itself: [`syncs_ahead`].
     pub syncs: bool,
 }
@@ -59,9 +57,9 @@ impl Task for WalCheckpointer {
         let mut copied = 0;
         loop {
             let before = std::mem::replace(&mut copied, checkpoint(conn, "PASSIVE")?);
-            let left = self.pages.load(Ordering::Relaxed).saturating_sub(copied);
+            self.progress.note_copied(copied);
             // No progress: a reader still needs the database's current pages.
-            if u64::from(left) * self.frame_bytes <= FEW_BYTES || copied <= before {
+            if self.progress.left_bytes() <= FEW_BYTES || copied <= before {
                 return if self.syncs { Ok(wal_shim::sync_database(conn)?) } else { Ok(()) };
             }
         }
@@ -122,6 +120,7 @@ mod tests {
     use std::fs::File;
     use std::path::Path;
     use std::sync::Mutex;
+    use std::sync::atomic::Ordering;
     use std::sync::mpsc::{self, Receiver, Sender};
 
     use super::super::background::BackgroundThread;
@@ -159,8 +158,10 @@ mod tests {
         let path = directory.path().join("a.db");
         let writer = writer(&path);
         let beside = connect::open(&path, Role::Writer).unwrap();
-        let pages = Arc::new(AtomicU32::new(u32::MAX));
-        let copying = WalCheckpointer { pages, frame_bytes: 4120, syncs: true };
+        let progress = Arc::new(WalProgress::default());
+        progress.begin(4120);
+        progress.pages().store(u32::MAX, Ordering::Relaxed);
+        let copying = WalCheckpointer { progress, syncs: true };
         writer.execute_batch(ROW).unwrap();
         let reader = connect::open(&path, Role::Reader).unwrap();
         reader.execute_batch("BEGIN").unwrap();

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
@@ -19,8 +19,10 @@ use crate::delta::{Poison, Result, StoreError};
 use super::background::BackgroundThread;
 use super::checkpointer::{DbPresync, WalCheckpointer, WalPresync, syncs_ahead};
 use super::disk_reserve::DiskReserve;
+use crate::counters::COUNTERS;
 use crate::delta::sqlite::file::connect::{self, BUSY_WAIT, companion_path};
 use crate::delta::sqlite::file::disk::byte_len;
+use crate::delta::sqlite::file::wal_progress::WalProgress;
 use crate::wal_shim;
 
 /// WAL length at which it is checkpointed, in bytes.
@@ -78,10 +80,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(5);
 pub struct Wal {
     session: PathBuf,
     path: PathBuf,
-    /// Pages in the WAL, as of the last commit; its file may be longer.
-    pages: Arc<AtomicU32>,
-    /// Size of a frame (header and page), in bytes.
-    frame_bytes: u64,
+    /// Its length as of the last commit.
+    progress: Arc<WalProgress>,
     /// Length after the last commit, in bytes.
     last: u64,
     /// How much of it is known to be synced, in bytes; `None` while it may hold unsynced frames of
@@ -116,25 +116,25 @@ impl Wal {
     }
 
     /// The WAL of the session file `session`. A hook on the writer `conn` reports its length from
-    /// now on. `is_read` says that nothing will be written.
+    /// now on, to `progress` too. `is_read` says that nothing will be written.
     pub fn of(
         session: &Path,
         conn: &mut Connection,
         is_read: bool,
         poison: &Poison,
+        progress: &Arc<WalProgress>,
     ) -> Result<Self> {
         keep(conn, KEPT_BYTES)?;
-        let pages = Arc::new(AtomicU32::new(0));
-        let told = Arc::clone(&pages);
+        let told = Arc::clone(progress.pages());
         conn.wal_hook(Some(move |_: &mut hooks::Wal, pages: i32| {
             told.store(pages.cast_unsigned(), Ordering::Relaxed);
             Ok(())
         }))?;
-        let frame_bytes = FRAME_HEADER_BYTES + connect::page_bytes(conn)?;
+        progress.begin(FRAME_HEADER_BYTES + connect::page_bytes(conn)?);
         let path = companion_path(session, "-wal");
         let is_inherited = !is_read && byte_len(&path) > 0;
         let syncs = syncs_ahead(session);
-        let copying = WalCheckpointer { pages: Arc::clone(&pages), frame_bytes, syncs };
+        let copying = WalCheckpointer { progress: Arc::clone(progress), syncs };
         let copying = BackgroundThread::of(session, copying, poison);
         let syncing = syncs.then(|| {
             let wal = WalPresync { wal: path.clone(), copying: copying.progress() };
@@ -149,8 +149,7 @@ impl Wal {
             copying,
             syncing,
             path,
-            pages,
-            frame_bytes,
+            progress: Arc::clone(progress),
             last: 0,
             synced: None,
             inherited: is_inherited.then(Instant::now),
@@ -165,7 +164,7 @@ impl Wal {
 
     /// Length of the frames in the WAL, in bytes.
     fn length(&self) -> u64 {
-        u64::from(self.pages.load(Ordering::Relaxed)) * self.frame_bytes
+        self.progress.bytes()
     }
 
     /// Records the length of the WAL after a commit of this thread, and triggers a checkpoint in
@@ -179,6 +178,7 @@ impl Wal {
             before = 0;
             self.due_at = CHECKPOINT_BYTES;
             self.synced = Some(0);
+            self.progress.note_copied(0);
         }
         let is_large = length - before >= LARGE_COMMIT_BYTES;
         if is_large || length > KEPT_BYTES {
@@ -349,7 +349,7 @@ impl Wal {
     /// Records a checkpoint: unless a commit came in between, the next commit may restart the WAL.
     fn note_checkpoint(&self, copied: Result<u32>) -> Result<()> {
         self.starts_over.set(true);
-        copied.map(drop)
+        copied.map(|pages| self.progress.note_copied(pages))
     }
 }
 
@@ -399,8 +399,10 @@ fn checkpoint_within(conn: &Connection, wait: Duration, how: &str) -> Result<u32
 /// no error, because the WAL still holds everything.
 pub fn checkpoint(conn: &Connection, how: &str) -> Result<u32> {
     let sql = format!("PRAGMA wal_checkpoint({how})");
+    let begun = Instant::now();
     // Columns: busy flag, pages in the WAL, pages copied.
     let copied = conn.query_row(&sql, [], |row| row.get::<_, i64>(2)).map_err(StoreError::from);
+    COUNTERS.wal_checkpoints.observe_time(begun.elapsed());
     match copied {
         Ok(pages) => Ok(u32::try_from(pages).unwrap_or(0)),
         Err(error) if !error.kind.leaves_doubt() => Ok(0),

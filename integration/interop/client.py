@@ -113,4 +113,5 @@ def main(program, session, what="ours"):
         server.kill()
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

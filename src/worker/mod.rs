@@ -49,6 +49,7 @@ use std::thread;
 use tokio::sync::{oneshot, watch};
 
 use crate::delta::{Compacted, ReadTxn, Store, StoreError, StoreErrorKind, UsageDelta, WriteTxn};
+use crate::request_id;
 use crate::run_queue;
 use crate::system_error::words;
 use crate::vfs::WriteVerifier;
@@ -400,7 +401,9 @@ impl WorkerShared {
 impl WatchedWorker for WorkerShared {
     fn look(self: Arc<Self>, now: Moment) -> bool {
         if self.writer_activity.look(now) {
-            tracing::warn!("the writer has been in one operation for 2 s");
+            request_id::within(self.writer_activity.request(), || {
+                tracing::warn!("the writer has been in one operation for 2 s");
+            });
         }
         self.readers.look(&self, now) | self.writer_activity.is_busy()
     }

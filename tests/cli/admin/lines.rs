@@ -137,3 +137,29 @@ fn an_error_of_a_command_is_an_object_too() {
     assert_eq!(lines[0]["level"], "ERROR", "{said}");
     assert!(lines[0]["message"].as_str().unwrap().contains("none.db"), "{said}");
 }
+
+#[test]
+fn a_line_of_the_writer_thread_is_about_the_call_that_waits_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Serving::start(dir.path(), 1, &["s.db", "--insecure"]);
+    let other = rusqlite::Connection::open(dir.path().join("s.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let runtime = Runtime::new().unwrap();
+    let address = server.addresses[0];
+    let change = runtime.spawn(async move {
+        let mut peer = Peer::connect(address, 0, 0).await;
+        let root = peer.root.clone();
+        peer.mkdir(&root, "made").await
+    });
+    // It waits five seconds for the lock; another thread sees that after two.
+    let lines = ["the writer has been in one operation", "the session did not take a change step="];
+    let numbers = lines.map(|expected| {
+        let line = server.line();
+        assert!(line.contains(&format!(" WARN {expected}")), "{line}");
+        let number = line.rsplit_once(" request=").map(|(_, number)| number.to_owned());
+        number.unwrap_or_else(|| panic!("{line}")).parse::<u64>().unwrap()
+    });
+    assert!(numbers[0] > 0 && numbers[0] == numbers[1], "{numbers:?}");
+    assert!(runtime.block_on(change).unwrap().is_err());
+    other.execute_batch("ROLLBACK").unwrap();
+}

@@ -161,7 +161,7 @@ mod tests {
         let progress = Arc::new(WalProgress::default());
         progress.begin(4120);
         progress.pages().store(u32::MAX, Ordering::Relaxed);
-        let copying = WalCheckpointer { progress, syncs: true };
+        let copying = WalCheckpointer { progress: Arc::clone(&progress), syncs: true };
         writer.execute_batch(ROW).unwrap();
         let reader = connect::open(&path, Role::Reader).unwrap();
         reader.execute_batch("BEGIN").unwrap();
@@ -173,6 +173,8 @@ mod tests {
         reader.execute_batch("COMMIT").unwrap();
         copying.once(&beside).unwrap();
         assert_eq!(rows_copied(&path), 2);
+        // Two rows of 100,000 bytes are some fifty pages.
+        assert!((48..100).contains(&(u32::MAX - progress.left_pages())));
     }
 
     /// Runs until a message arrives.

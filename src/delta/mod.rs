@@ -6,6 +6,7 @@
 //!
 //! Only [`sqlite`] contains SQL. This module does not access the base; a row can name a path in it.
 
+mod background;
 mod checkpoint;
 mod error;
 mod original;
@@ -15,6 +16,7 @@ mod row;
 pub mod sqlite;
 mod usage;
 
+pub use background::{BackgroundThreads, BackgroundWork, NewThreads};
 pub(crate) use checkpoint::surplus;
 pub use checkpoint::{
     BEFORE_APPLY, ChangedRows, Checkpoint, CheckpointId, CheckpointKeep, CheckpointKind,

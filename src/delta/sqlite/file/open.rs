@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use parking_lot::Mutex;
 use rusqlite::{Connection, params};
 
-use crate::delta::{Result, StoreError, UnacknowledgedOp};
+use crate::delta::{NewThreads, Result, StoreError, UnacknowledgedOp};
 
 use super::config::{self, SessionConfig};
 use super::connect::{self, Role};
@@ -74,6 +74,7 @@ impl Session {
             late_op: opened.late_op,
             unacknowledged_ops: opened.unacknowledged_ops,
             at: None,
+            background: Arc::new(NewThreads),
             memory: None,
             first: Mutex::new(Some(opened.conn)),
             writing: Arc::new(AtomicBool::new(false)),

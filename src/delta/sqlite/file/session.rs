@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use crate::delta::{
-    Checkpoint, CheckpointId, Ino, Result, StoreError, StoreErrorKind, UnacknowledgedOp,
+    BackgroundThreads, Checkpoint, CheckpointId, Ino, Result, StoreError, StoreErrorKind,
+    UnacknowledgedOp,
 };
 use crate::pattern::PatternSet;
 
@@ -64,6 +65,8 @@ pub struct Session {
     pub(in crate::delta::sqlite) unacknowledged_ops: Vec<UnacknowledgedOp>,
     /// The checkpoint whose tree readers see, and its `next_ino`; `None` for the present tree.
     pub(in crate::delta::sqlite) at: Option<(CheckpointId, Ino)>,
+    /// Threads for work beside the writer.
+    pub(in crate::delta::sqlite) background: Arc<dyn BackgroundThreads>,
     /// The size bound, if the session is in memory.
     pub(in crate::delta::sqlite) memory: Option<MemoryBound>,
     /// The connection that opened the session, until the writer takes it. While it is open, a
@@ -164,6 +167,12 @@ impl Session {
     /// keeps no audit log. Call before the writer is opened.
     pub fn keep_in_memory(&mut self, bound: MemoryBound) {
         self.memory = Some(bound);
+    }
+
+    /// Runs work beside the writer on these threads, instead of on new ones. Call before the writer
+    /// is opened.
+    pub fn run_background_on(&mut self, threads: Arc<dyn BackgroundThreads>) {
+        self.background = threads;
     }
 
     /// Records the base directory in the session. Call before the writer is opened.

@@ -15,8 +15,8 @@
 //!
 //! **P4: a failed sync is never missed.** The kernel reports it once to each open file, and then
 //! treats the pages as clean. SQLite's automatic checkpoints hide errors, so they are off. The
-//! writer checkpoints, mostly on a background thread; a failure fails every later batch. After a
-//! failure, neither the writer nor its threads checkpoint when they close
+//! writer checkpoints, mostly on another thread; a failure fails every later batch. After a
+//! failure, neither the writer nor its tasks checkpoint when they close
 //! (`no_checkpoint_on_close`): the WAL has the only copy of pages that the failed sync lost.
 //! Exception: `begin_writing` commits a synced transaction of its own before a change. If its
 //! sync fails while no earlier commit is unsynced, only that transaction is lost: the change fails,
@@ -79,7 +79,14 @@ impl SqliteWriter {
     pub fn new(session: &Session, mut conn: Connection, token: WriterToken) -> Result<Self> {
         let read_only = session.mode != OpenMode::Serve;
         let poison = Poison::default();
-        let wal = Wal::of(&session.path, &mut conn, read_only, &poison, &session.wal)?;
+        let wal = Wal::of(
+            &session.path,
+            &mut conn,
+            read_only,
+            &session.background,
+            &poison,
+            &session.wal,
+        )?;
         let clean = epoch::is_clean(&conn)?;
         Ok(Self {
             epoch: Arc::clone(&session.epoch),
@@ -259,6 +266,8 @@ impl SqliteWriter {
 
 impl Drop for SqliteWriter {
     fn drop(&mut self) {
+        // The connection of the writer is the last one to close.
+        self.wal.stop();
         if self.poison.is_set() {
             // Fails only for an unusable connection, which cannot checkpoint either.
             let _ = connect::no_checkpoint_on_close(&self.batch.conn);

@@ -1,8 +1,8 @@
 //! Checkpoints and syncs the WAL beside the writer.
 //!
 //! A WAL checkpoint fsyncs the WAL, copies its pages into the database and fsyncs the database;
-//! then the WAL restarts. If the writer did all of this, every change would wait. So a thread
-//! copies repeatedly, until the writer has appended little since, and then syncs the database. The
+//! then the WAL restarts. If the writer did all of this, every change would wait. So another
+//! thread copies repeatedly, until the writer has appended little since, and then syncs the database. The
 //! writer copies the rest, because only the writer can keep the WAL from growing.
 //!
 //! If a client writes content at full speed, the fsyncs take as long as the copying. Two more
@@ -23,7 +23,7 @@ use rusqlite::Connection;
 
 use crate::delta::{Result, StoreError};
 
-use super::background::{Task, TriggerCount};
+use super::background::{Task, TaskProgress};
 use super::schedule::checkpoint;
 use crate::delta::sqlite::file::wal_progress::WalProgress;
 use crate::system_error::words;
@@ -51,9 +51,11 @@ pub(super) struct WalCheckpointer {
 }
 
 impl Task for WalCheckpointer {
-    const NAME: &'static str = "acetate-wal";
+    const NAME: &'static str = "the WAL checkpoint";
+    const CONNECTS: bool = true;
 
-    fn once(&self, conn: &Connection) -> Result<()> {
+    fn once(&self, conn: Option<&Connection>) -> Result<()> {
+        let Some(conn) = conn else { return Ok(()) };
         let mut copied = 0;
         loop {
             let before = std::mem::replace(&mut copied, checkpoint(conn, "PASSIVE")?);
@@ -72,13 +74,14 @@ pub(super) struct WalPresync {
     /// Path of the WAL.
     pub wal: PathBuf,
     /// State of the [`WalCheckpointer`].
-    pub copying: Arc<TriggerCount>,
+    pub copying: Arc<TaskProgress>,
 }
 
 impl Task for WalPresync {
-    const NAME: &'static str = "acetate-syncwal";
+    const NAME: &'static str = "the early sync of the WAL";
+    const CONNECTS: bool = false;
 
-    fn once(&self, _: &Connection) -> Result<()> {
+    fn once(&self, _: Option<&Connection>) -> Result<()> {
         // SQLite holds no POSIX lock on the WAL, so closing this descriptor releases none (on the
         // database it would). Opened for writing, because some filesystems do not sync a read-only
         // descriptor. If the open fails, the WAL is not synced early.
@@ -93,19 +96,21 @@ impl Task for WalPresync {
 #[derive(Clone)]
 pub(super) struct DbPresync {
     /// State of the [`WalCheckpointer`].
-    pub copying: Arc<TriggerCount>,
+    pub copying: Arc<TaskProgress>,
 }
 
 impl Task for DbPresync {
-    const NAME: &'static str = "acetate-syncdb";
+    const NAME: &'static str = "the early sync of the database";
+    const CONNECTS: bool = true;
 
-    fn once(&self, conn: &Connection) -> Result<()> {
+    fn once(&self, conn: Option<&Connection>) -> Result<()> {
+        let Some(conn) = conn else { return Ok(()) };
         while_busy(&self.copying, || Ok(wal_shim::sync_database(conn)?))
     }
 }
 
 /// Syncs at least once, and repeats while `copying` is busy.
-fn while_busy(copying: &TriggerCount, mut sync: impl FnMut() -> Result<()>) -> Result<()> {
+fn while_busy(copying: &TaskProgress, mut sync: impl FnMut() -> Result<()>) -> Result<()> {
     loop {
         sync()?;
         if !copying.is_busy() {
@@ -123,10 +128,10 @@ mod tests {
     use std::sync::atomic::Ordering;
     use std::sync::mpsc::{self, Receiver, Sender};
 
-    use super::super::background::BackgroundThread;
+    use super::super::background::BackgroundTask;
     use super::*;
-    use crate::delta::Poison;
     use crate::delta::sqlite::file::connect::{self, Role};
+    use crate::delta::{BackgroundThreads, NewThreads, Poison};
 
     /// Inserts a string of 100,000 letters x.
     const ROW: &str = "INSERT INTO t VALUES (replace(hex(zeroblob(50000)), '0', 'x'))";
@@ -168,10 +173,10 @@ mod tests {
         assert_eq!(rows(&reader), 1);
         writer.execute_batch(ROW).unwrap();
         // Even though `pages` says that much is left, it stops when it makes no progress.
-        copying.once(&beside).unwrap();
+        copying.once(Some(&beside)).unwrap();
         assert_eq!(rows_copied(&path), 1);
         reader.execute_batch("COMMIT").unwrap();
-        copying.once(&beside).unwrap();
+        copying.once(Some(&beside)).unwrap();
         assert_eq!(rows_copied(&path), 2);
         // Two rows of 100,000 bytes are some fifty pages.
         assert!((48..100).contains(&(u32::MAX - progress.left_pages())));
@@ -183,26 +188,28 @@ mod tests {
 
     impl Task for Held {
         const NAME: &'static str = "held";
+        const CONNECTS: bool = false;
 
-        fn once(&self, _: &Connection) -> Result<()> {
+        fn once(&self, _: Option<&Connection>) -> Result<()> {
             let _ = self.0.lock().unwrap().recv_timeout(Duration::from_secs(30));
             Ok(())
         }
     }
 
-    /// A busy background thread, until the sender is used.
-    fn held(path: &Path) -> (Sender<()>, BackgroundThread<Held>) {
+    /// A busy background task, until the sender is used.
+    fn held(path: &Path) -> (Sender<()>, BackgroundTask<Held>) {
         let (release, held) = mpsc::channel();
-        let mut copying =
-            BackgroundThread::of(path, Held(Arc::new(Mutex::new(held))), &Poison::default());
-        copying.trigger();
+        let threads: Arc<dyn BackgroundThreads> = Arc::new(NewThreads);
+        let task = Held(Arc::new(Mutex::new(held)));
+        let copying = BackgroundTask::of(path, task, &threads, &Poison::default());
+        copying.trigger(false);
         (release, copying)
     }
 
-    /// Asserts that a task beside a busy background thread runs until that thread finishes.
+    /// Asserts that a task beside a busy one runs until that one finishes.
     fn goes_on(
         path: &Path,
-        of: impl FnOnce(Arc<TriggerCount>) -> Box<dyn FnOnce(&Connection) + Send>,
+        of: impl FnOnce(Arc<TaskProgress>) -> Box<dyn FnOnce(&Connection) + Send>,
     ) {
         let (release, copying) = held(path);
         let once = of(copying.progress());
@@ -222,14 +229,16 @@ mod tests {
         writer.execute_batch(ROW).unwrap();
         let wal = connect::companion_path(&path, "-wal");
         goes_on(&path, |copying| {
-            Box::new(move |conn| WalPresync { wal, copying }.once(conn).unwrap())
+            Box::new(move |conn| WalPresync { wal, copying }.once(Some(conn)).unwrap())
         });
-        goes_on(&path, |copying| Box::new(move |conn| DbPresync { copying }.once(conn).unwrap()));
+        goes_on(&path, |copying| {
+            Box::new(move |conn| DbPresync { copying }.once(Some(conn)).unwrap())
+        });
         // If the WAL cannot be opened, the task does not wait.
         let (release, copying) = held(&path);
         let state = copying.progress();
         let wal = path.join("is not there");
-        WalPresync { wal, copying: Arc::clone(&state) }.once(&writer).unwrap();
+        WalPresync { wal, copying: Arc::clone(&state) }.once(Some(&writer)).unwrap();
         assert!(state.is_busy());
         release.send(()).unwrap();
     }

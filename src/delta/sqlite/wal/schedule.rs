@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use rusqlite::hooks;
 
-use crate::delta::{Poison, Result, StoreError};
+use crate::delta::{BackgroundThreads, Poison, Result, StoreError};
 
-use super::background::BackgroundThread;
+use super::background::BackgroundTask;
 use super::checkpointer::{DbPresync, WalCheckpointer, WalPresync, syncs_ahead};
 use super::disk_reserve::DiskReserve;
 use crate::counters::COUNTERS;
@@ -103,10 +103,10 @@ pub struct Wal {
     header: Option<[u8; HEADER_BYTES]>,
     /// When the WAL was opened.
     opened_at: Instant,
-    /// The thread that does most of the checkpointing.
-    copying: BackgroundThread<WalCheckpointer>,
-    /// The threads that sync early while much is written, if [`syncs_ahead`] allows it.
-    syncing: Option<(BackgroundThread<WalPresync>, BackgroundThread<DbPresync>)>,
+    /// Does most of the checkpointing.
+    copying: BackgroundTask<WalCheckpointer>,
+    /// They sync early while much is written, if [`syncs_ahead`] allows it.
+    syncing: Option<(BackgroundTask<WalPresync>, BackgroundTask<DbPresync>)>,
 }
 
 impl Wal {
@@ -121,6 +121,7 @@ impl Wal {
         session: &Path,
         conn: &mut Connection,
         is_read: bool,
+        threads: &Arc<dyn BackgroundThreads>,
         poison: &Poison,
         progress: &Arc<WalProgress>,
     ) -> Result<Self> {
@@ -135,13 +136,13 @@ impl Wal {
         let is_inherited = !is_read && byte_len(&path) > 0;
         let syncs = syncs_ahead(session);
         let copying = WalCheckpointer { progress: Arc::clone(progress), syncs };
-        let copying = BackgroundThread::of(session, copying, poison);
+        let copying = BackgroundTask::of(session, copying, threads, poison);
         let syncing = syncs.then(|| {
             let wal = WalPresync { wal: path.clone(), copying: copying.progress() };
             let database = DbPresync { copying: copying.progress() };
             (
-                BackgroundThread::of(session, wal, poison),
-                BackgroundThread::of(session, database, poison),
+                BackgroundTask::of(session, wal, threads, poison),
+                BackgroundTask::of(session, database, threads, poison),
             )
         });
         Ok(Self {
@@ -191,10 +192,11 @@ impl Wal {
         let is_early = is_large && self.due_at == CHECKPOINT_BYTES;
         let due_at = if is_early { EARLY_CHECKPOINT_BYTES } else { self.due_at };
         if length >= due_at && !self.copying.is_done() {
-            self.copying.trigger();
-            if is_large && let Some((wal, database)) = &mut self.syncing {
-                wal.trigger();
-                database.trigger();
+            let keeps = self.long_at.is_some();
+            self.copying.trigger(keeps);
+            if is_large && let Some((wal, database)) = &self.syncing {
+                wal.trigger_if_free(keeps);
+                database.trigger_if_free(keeps);
             }
         }
     }
@@ -250,8 +252,8 @@ impl Wal {
         self.inherited.into_iter().chain(cut_at).min()
     }
 
-    /// Whether the writer itself has to checkpoint: the rest after the thread has copied most, or
-    /// everything if the thread does not keep up.
+    /// Whether the writer itself has to checkpoint: the rest after the task has copied most, or
+    /// everything if the task does not keep up.
     fn is_due(&self) -> bool {
         self.copying.is_done() || self.length() >= self.due_at.max(WAIT_FOR_READERS_BYTES)
     }
@@ -288,7 +290,7 @@ impl Wal {
     /// Returns whether the next commit truncates the file, and lowers the length that SQLite keeps.
     /// That is so if the file is long, and for a while no commit was large and the WAL not long.
     /// `is_copied` says that the whole WAL was just copied, so that it will restart; otherwise this
-    /// triggers the thread.
+    /// triggers the task.
     pub fn prepare_cut(&mut self, conn: &Connection, is_copied: bool) -> Result<bool> {
         let is_quiet = self.long_at.is_some_and(|at| at.elapsed() >= QUIET);
         if !is_quiet || self.copying.is_busy() {
@@ -296,10 +298,14 @@ impl Wal {
         }
         let is_long = byte_len(&self.path) > KEPT_BYTES;
         if is_long && !is_copied {
-            self.copying.trigger();
+            self.copying.trigger(false);
             return Ok(false);
         }
         self.long_at = None;
+        self.copying.disconnect();
+        if let Some((_, database)) = &self.syncing {
+            database.disconnect();
+        }
         keep(conn, KEPT_BYTES)?;
         Ok(is_long)
     }
@@ -309,10 +315,10 @@ impl Wal {
         self.copying.wait();
     }
 
-    /// Stops the background threads, before the last checkpoint.
-    pub fn stop(&mut self) {
+    /// Ends the background tasks and closes their connections, before the last checkpoint.
+    pub fn stop(&self) {
         self.copying.stop();
-        if let Some((wal, database)) = &mut self.syncing {
+        if let Some((wal, database)) = &self.syncing {
             wal.stop();
             database.stop();
         }

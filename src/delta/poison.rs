@@ -6,7 +6,7 @@ use super::{Result, StoreError};
 
 /// The first failure after which committed data may be lost: of an fsync, or of a write that no
 /// later sync repeats. It can be set and never cleared; the session then refuses every change. The
-/// writer, its background threads and the worker share one.
+/// writer, its background tasks and the worker share one.
 #[derive(Debug, Clone, Default)]
 pub struct Poison(Arc<OnceLock<StoreError>>);
 

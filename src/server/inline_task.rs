@@ -1,10 +1,9 @@
 //! Runs a suspended call on the thread that wakes it, if that has a [`run_queue`].
 //!
-//! A call that changes something waits for the writer thread. Waking a task of the runtime for the
-//! answer costs more than sending the reply, and the writer thread is otherwise idle. So that
-//! thread runs the rest of the call itself (docs/decisions/0037-run-queues.md). The call
-//! never blocks it: if the client does not read, the call is suspended again and continues as a
-//! task of the runtime.
+//! A call that changes something waits for a thread of the worker. Waking a task of the runtime for
+//! the answer costs more than sending the reply, and that thread is otherwise idle. So that thread
+//! runs the rest of the call itself (docs/decisions/0037-run-queues.md). The call never blocks it:
+//! if the client does not read, the call is suspended again and continues as a task of the runtime.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

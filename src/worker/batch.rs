@@ -44,7 +44,7 @@ impl Batch for SingleOperation<'_> {
 /// Adds jobs that arrived and may join.
 pub(super) type AdmitMore<'a> = &'a mut dyn FnMut(&mut Vec<Job>);
 
-/// Jobs of the writer thread, by kind.
+/// Jobs of a write slice, by kind.
 pub(super) struct Jobs<'a> {
     /// The changes.
     pub writes: Vec<Box<dyn QueuedWrite>>,

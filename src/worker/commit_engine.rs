@@ -1,7 +1,7 @@
 //! The commit engine: runs batches, commits and syncs, and decides which errors are fatal.
 //!
-//! The thread that holds the engine is the only writer: the writer thread, or a caller's thread for
-//! a short change.
+//! The thread that holds the engine is the only writer: one of the pool, or a caller's for a short
+//! change.
 //!
 //! Two kinds of errors poison the session (`delta::Poison`) and end its writing. One is corruption,
 //! wherever it is found. The other is an I/O error of a commit, abort or sync, because the content
@@ -35,7 +35,7 @@ pub(super) struct CommitEngine {
     clean: bool,
     /// When the oldest unsynced commit of this process must be synced.
     sync_due: Option<Instant>,
-    /// When the writer thread next calls [`CommitEngine::run_due`] without being woken.
+    /// When a thread of the pool next calls [`CommitEngine::run_due`] without being woken.
     next_run_due: Option<Instant>,
     /// Duration of the last commit with an fsync; `None` before the first.
     last_sync_took: Option<Duration>,
@@ -68,9 +68,10 @@ impl CommitEngine {
         }
     }
 
-    /// Whether the writer thread must wake for [`CommitEngine::run_due`] earlier than planned.
-    pub fn wants_thread(&self) -> bool {
-        self.due().is_some_and(|due| self.next_run_due.is_none_or(|again| due < again))
+    /// When a thread of the pool must call [`CommitEngine::run_due`], if that is earlier than
+    /// planned.
+    pub fn due_earlier(&self) -> Option<Instant> {
+        self.due().filter(|due| self.next_run_due.is_none_or(|again| *due < again))
     }
 
     /// When the next sync or maintenance is due.
@@ -409,6 +410,11 @@ impl CommitEngine {
     /// Whether the store found that committed data may be lost.
     fn is_poisoned(&self) -> bool {
         self.writer.as_ref().is_some_and(|writer| writer.poison().is_set())
+    }
+
+    /// Drops the writer without closing the session.
+    pub fn drop_writer(&mut self) {
+        self.writer = None;
     }
 
     /// Syncs and closes the session; drops the writer even on an error. A session that was opened

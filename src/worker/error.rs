@@ -14,7 +14,7 @@ pub enum WorkError {
     /// The operation panicked and was rolled back.
     #[error("the operation panicked")]
     Panicked,
-    /// All reader threads are stuck.
+    /// All reads that the session may run at once are stuck.
     #[error("all threads are stuck")]
     Stuck,
     /// The worker is shutting down.

@@ -13,7 +13,7 @@ use crate::request_id::{self, RequestId};
 /// The reply channel of a caller. A caller that dropped its end is not an error.
 pub(super) type JobReply<T> = oneshot::Sender<Result<T, WorkError>>;
 
-/// An item for the writer thread.
+/// An item for the writer.
 pub(super) enum Job {
     /// A change.
     Write {

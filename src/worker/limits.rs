@@ -20,7 +20,7 @@ pub const MIN_OPS_TO_ADMIT: usize = 3;
 /// Operations that wait for a reader or run there; further callers wait asynchronously.
 pub const READ_QUEUE_OPS: usize = 1024;
 
-/// Upper bound of the number of reader threads.
+/// Upper bound of the reads of one session that run at once on the pool's threads.
 pub const MAX_READERS: usize = 64;
 
 /// Single changes in a row before callers write on their own threads again.
@@ -46,6 +46,9 @@ pub const HELD_UP: Duration = Duration::from_millis(10);
 /// Interval of checks while inline work starts and ends.
 pub(super) const QUICK_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
+/// Interval of checks while a thread of the pool works and is not held up yet.
+pub(super) const STEADY_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Interval of checks while only long operations are in progress.
 pub(super) const SLOW_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -56,13 +59,23 @@ pub(super) const QUIET_TIME: Duration = Duration::from_millis(100);
 /// stopped was not stuck.
 pub(super) const MAX_LOOK_GAP: Duration = Duration::from_millis(500);
 
-/// Time in one operation after which a thread of the worker counts as stuck.
+/// Time in one operation after which a thread of the pool is held up: another one is started in its
+/// place, if there is work for it.
+pub const HELD: Duration = Duration::from_millis(100);
+
+/// Time in one operation after which a slice of a session counts as stuck: the session may run
+/// another read in its place.
 pub const STUCK: Duration = Duration::from_secs(2);
 
-/// Stuck reader threads of one server that may be replaced at once.
+/// Threads of one server beyond the pool's, in place of those that are held up; and stuck reads
+/// that may be replaced at once.
 pub const MAX_REPLACED_THREADS: usize = 32;
 
-/// Replaced threads of one session: a quarter, so one hanging base cannot use all replacements.
+/// WAL checkpoints and early syncs that run at once in one server, and at most half of the pool's
+/// threads.
+pub const MAX_BACKGROUND_RUNS: usize = 3;
+
+/// Replaced reads of one session: a quarter, so one hanging base cannot use all replacements.
 pub const MAX_REPLACED_OF_SESSION: usize = MAX_REPLACED_THREADS / 4;
 
 /// Time after which a commit is synced unless a caller requested it earlier.

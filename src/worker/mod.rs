@@ -1,9 +1,10 @@
 //! Runs blocking work on a session for async callers.
 //!
-//! One writer thread takes operations from a queue that is bounded in operations and bytes. It
-//! commits all waiting operations as one batch (group commit), and rolls back single ones if they
-//! ask for it. Reader threads have snapshot connections of their own. A reply leaves only after the
-//! commit that contains its change.
+//! All sessions of a server share the threads of a [`WorkerPool`], in slices. A write slice takes
+//! operations from a queue that is bounded in operations and bytes. It commits all waiting
+//! operations as one batch (group commit), and rolls back single ones if they ask for it. A read
+//! slice runs one read, over a snapshot connection. A reply leaves only after the commit that
+//! contains its change.
 //!
 //! Waking a thread and being woken by it takes longer than most operations. So an inline operation
 //! ([`Cost::Inline`]) runs on its caller's thread if [`ThreadWatch`] has a permit; a change also
@@ -17,18 +18,21 @@
 //!
 //! | File | Purpose |
 //! |---|---|
-//! | `queue` | bounded queue from async callers to blocking threads |
+//! | `queue` | bounded queue from async callers to the pool's threads |
 //! | `job` | a caller's closure and its reply channel |
 //! | `batch` | the operations of one commit |
 //! | `commit_engine` | batches, commits, syncs, and fatal errors |
-//! | `writer` | the writer thread |
+//! | `pool` | the threads, and the queue of slices |
+//! | `slices` | what a session does in a slice, and its end |
+//! | `activity` | how long the writer has been in one operation |
 //! | `executor` | light operations on callers' threads, or not |
-//! | `readers` | reader threads, and replacements for stuck ones |
+//! | `readers` | connections for reads |
 //! | `thread_watch` | permits for inline work; detects held-up and stuck threads |
 //! | `background` | schedule of background work |
 //! | `commits` | the order of commits, for caches |
 //! | `limits` | every bound |
 
+mod activity;
 mod background;
 mod batch;
 mod commit_engine;
@@ -37,38 +41,42 @@ mod error;
 mod executor;
 mod job;
 mod limits;
+mod pool;
 mod queue;
 mod readers;
+mod slices;
 mod thread_watch;
-mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::thread;
+use std::time::Instant;
 
 use tokio::sync::{oneshot, watch};
 
 use crate::delta::{Compacted, ReadTxn, Store, StoreError, StoreErrorKind, UsageDelta, WriteTxn};
 use crate::request_id;
 use crate::run_queue;
-use crate::system_error::words;
 use crate::vfs::WriteVerifier;
 
 pub use background::{Background, BackgroundPiece, QuietGap};
 pub use commits::{CommitSequence, Version};
 pub use error::WorkError;
 pub use limits::{
-    BATCH_BYTES, BATCH_OPS, HELD_UP, INLINE_WRITE_BYTES, Limits, MAX_READERS,
-    MAX_REPLACED_OF_SESSION, MAX_REPLACED_THREADS, MIN_OPS_TO_ADMIT, QUICK_SYNC, QUICK_SYNC_BYTES,
-    READ_QUEUE_OPS, SOLO_WRITES, STUCK, SYNC_INTERVAL, WRITE_QUEUE_BYTES, WRITE_QUEUE_OPS,
+    BATCH_BYTES, BATCH_OPS, HELD, HELD_UP, INLINE_WRITE_BYTES, Limits, MAX_BACKGROUND_RUNS,
+    MAX_READERS, MAX_REPLACED_OF_SESSION, MAX_REPLACED_THREADS, MIN_OPS_TO_ADMIT, QUICK_SYNC,
+    QUICK_SYNC_BYTES, READ_QUEUE_OPS, SOLO_WRITES, STUCK, SYNC_INTERVAL, WRITE_QUEUE_BYTES,
+    WRITE_QUEUE_OPS,
 };
+pub use pool::WorkerPool;
 pub use thread_watch::ThreadWatch;
 
+use activity::Activity;
 use commit_engine::CommitEngine;
 use executor::{Executor, Inline, Queue};
 use job::{Job, QueuedRead, ReadJob, WriteJob};
+use pool::SliceKind;
 use queue::{BatchSize, Closed, JobQueue};
-use readers::{Activity, ReaderThreads};
+use readers::Readers;
 use thread_watch::{Moment, WatchedWorker};
 
 /// Options of a [`Worker`].
@@ -76,7 +84,7 @@ use thread_watch::{Moment, WatchedWorker};
 pub struct WorkerOptions {
     /// Syncs every batch before it is answered (`--durability strict`).
     pub strict: bool,
-    /// The number of reader threads, each with its own connection: 1 to [`MAX_READERS`].
+    /// The number of reads that may run on the pool's threads at once: 1 to [`MAX_READERS`].
     pub readers: usize,
     /// The number of callers that may read on their own threads at once, if [`ThreadWatch`]
     /// permits; one more may write. With 0, all operations run on the worker's threads.
@@ -117,30 +125,38 @@ pub struct Committed<T> {
 
 /// Runs blocking work on a session; shared by all connections.
 ///
-/// Dropping it stops the threads like [`Worker::shut_down`], without waiting for them.
+/// Dropping it ends the session like [`Worker::shut_down`], without waiting: if the process ends
+/// first, the session is left as by a killed server.
 pub struct Worker {
     shared: Arc<WorkerShared>,
-    /// Running reader threads hold references too. The last reference releases the session's lock.
+    /// Running reads hold references too. The last reference releases the session's lock.
     _store: Arc<dyn Store>,
-    /// The result of the writer thread, once it has ended.
-    ended: watch::Receiver<Option<Result<(), WorkError>>>,
 }
 
-/// State that callers and the worker's threads share.
+/// State that callers and the pool's threads share.
 struct WorkerShared {
     writes: JobQueue<Job>,
     reads: JobQueue<Box<dyn QueuedRead>>,
     engine: Mutex<CommitEngine>,
-    /// Set while the writer thread waits for `engine`; callers then do not take it.
+    /// Set while a thread of the pool waits for `engine`; callers then do not take it.
     thread_waits: AtomicBool,
     /// Whether every commit is synced.
     strict: bool,
-    store: Weak<dyn Store>,
-    readers: ReaderThreads,
+    limits: Limits,
+    readers: Readers,
+    /// How many stuck reads have another one in their place.
+    replaced: parking_lot::Mutex<usize>,
+    /// Whether all reads that may run at once, including replacements, are stuck.
+    are_reads_stuck: AtomicBool,
     executor: Box<dyn Executor>,
     writer_activity: Activity,
+    /// When the pool next calls [`pool::PooledSession::tick`].
+    timer: parking_lot::Mutex<Option<Instant>>,
+    pool: Arc<WorkerPool>,
     watch: Arc<ThreadWatch>,
     status: Arc<WorkerStatus>,
+    /// The outcome of the session, once all its connections are closed.
+    ended: watch::Sender<Option<Result<(), WorkError>>>,
 }
 
 /// The state of the session that is readable without a lock.
@@ -151,10 +167,7 @@ struct WorkerStatus {
 }
 
 impl Worker {
-    /// Opens the connections and starts the threads.
-    ///
-    /// If the store has no writer ([`StoreError::read_only`]), reads work and all other calls fail
-    /// with [`WorkError::ReadOnly`].
+    /// Like [`Worker::start_in`], in a pool of its own.
     #[cfg(feature = "internals")]
     pub fn start(store: Arc<dyn Store>, options: WorkerOptions) -> Result<Self, StoreError> {
         Self::start_with(store, options, Limits::default())
@@ -168,71 +181,76 @@ impl Worker {
         limits: Limits,
     ) -> Result<Self, StoreError> {
         let watch = ThreadWatch::new(options.callers + 1, None);
-        Self::start_watched(store, options, limits, watch)
+        let pool = WorkerPool::new(1 + options.readers.clamp(1, MAX_READERS), watch);
+        Self::start_in(&pool, store, options, limits)
     }
 
-    /// Like [`Worker::start_with`], with a watch that several sessions of a server share.
-    pub fn start_watched(
+    /// Opens the writer. Further connections are opened when they are needed.
+    ///
+    /// If the store has no writer ([`StoreError::read_only`]), reads work and all other calls fail
+    /// with [`WorkError::ReadOnly`].
+    ///
+    /// # Errors
+    /// The store cannot be opened, or there is no thread. No connection is open then.
+    pub fn start_in(
+        pool: &Arc<WorkerPool>,
         store: Arc<dyn Store>,
         options: WorkerOptions,
         limits: Limits,
-        watch: Arc<ThreadWatch>,
     ) -> Result<Self, StoreError> {
+        // First: nothing may fail once the writer is open, because its end writes to the file.
+        pool.ensure_thread()?;
         let writer = match store.writer() {
             Ok(writer) => Some(writer),
             Err(error) if error.kind == StoreErrorKind::ReadOnly => None,
             Err(error) => return Err(error),
         };
-        let connections = (0..options.readers.clamp(1, MAX_READERS))
-            .map(|_| store.reader())
-            .collect::<Result<_, _>>()?;
         let status = Arc::new(WorkerStatus {
             epoch: AtomicU64::new(store.epoch()),
             read_only: AtomicBool::new(writer.is_none()),
             commits: Arc::default(),
         });
+        let watch = Arc::clone(pool.watch());
         let executor: Box<dyn Executor> = match options.callers {
             0 => Box::new(Queue),
             callers => Box::new(Inline::new(callers, Arc::clone(&watch))),
         };
-        let strict = options.strict;
-        let engine = CommitEngine::new(writer, Arc::clone(&status), limits, strict);
+        let engine = CommitEngine::new(writer, Arc::clone(&status), limits, options.strict);
+        let readers = options.readers.clamp(1, MAX_READERS);
         let writes = BatchSize { ops: limits.write_queue_ops, bytes: limits.write_queue_bytes };
         let reads = BatchSize { ops: limits.read_queue_ops, bytes: 0 };
+        let is_due = engine.due_earlier().is_some();
         let shared = Arc::new(WorkerShared {
-            writes: JobQueue::new(writes),
-            reads: JobQueue::new(reads),
+            writes: JobQueue::new(writes, 1),
+            reads: JobQueue::new(reads, readers),
             engine: Mutex::new(engine),
             thread_waits: AtomicBool::new(false),
-            strict,
-            store: Arc::downgrade(&store),
-            readers: ReaderThreads::default(),
+            strict: options.strict,
+            limits,
+            readers: Readers::new(&store, readers),
+            replaced: parking_lot::Mutex::default(),
+            are_reads_stuck: AtomicBool::new(false),
             executor,
             writer_activity: Activity::default(),
+            timer: parking_lot::Mutex::default(),
+            pool: Arc::clone(pool),
             watch,
             status,
+            ended: watch::Sender::new(None),
         });
         let watched: Weak<WorkerShared> = Arc::downgrade(&shared);
         shared.watch.add(watched);
-        let (ended_sender, ended) = watch::channel(None);
-        // From here on an error drops the worker, which stops the threads started so far.
-        let worker = Self { shared: Arc::clone(&shared), _store: store, ended };
-        ReaderThreads::start(&shared, connections)?;
-        thread::Builder::new()
-            .name("acetate-write".to_owned())
-            .spawn(move || ended_sender.send_replace(Some(writer::run(&shared, limits, strict))))
-            .map_err(|error| {
-                let text = format!("cannot start the writer thread: {}", words(&error));
-                StoreError::io(text).with_source(error)
-            })?;
-        Ok(worker)
+        if is_due {
+            shared.wake_writer();
+        }
+        Ok(Self { shared, _store: store })
     }
 
     /// Runs `f` on a snapshot taken when it starts. The snapshot contains every write that was
     /// answered before the call.
     ///
-    /// With [`Cost::Inline`], `f` may run twice: again on a reader thread if the first run met a
-    /// lock. If the future is dropped, `f` runs to its end or not at all.
+    /// With [`Cost::Inline`], `f` may run twice: again on a thread of the pool if the first run met
+    /// a lock. If the future is dropped, `f` runs to its end or not at all.
     pub async fn read<T: Send + 'static>(
         &self,
         cost: Cost,
@@ -245,11 +263,12 @@ impl Worker {
                 return read.outcome(Ok(()));
             }
         }
-        if self.shared.readers.are_stuck() {
+        if self.shared.are_reads_stuck() {
             return Err(WorkError::Stuck);
         }
         let (reply, answer) = oneshot::channel();
-        self.shared.reads.push(0, Box::new((read, reply))).await?;
+        let needs = self.shared.reads.push(0, Box::new((read, reply))).await?;
+        self.shared.schedule(SliceKind::Read, needs);
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 
@@ -279,7 +298,7 @@ impl Worker {
         }
         let (reply, answer) = oneshot::channel();
         let operation = Box::new((write, reply));
-        self.shared.writes.push(bytes, Job::Write { durable, operation }).await?;
+        self.push(bytes, Job::Write { durable, operation }).await?;
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 
@@ -292,7 +311,7 @@ impl Worker {
             return outcome;
         }
         let (reply, answer) = oneshot::channel();
-        self.shared.writes.push(0, Job::Sync(reply)).await?;
+        self.push(0, Job::Sync(reply)).await?;
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 
@@ -300,7 +319,7 @@ impl Worker {
     pub async fn compact(&self) -> Result<Compacted, WorkError> {
         self.check_writable()?;
         let (reply, answer) = oneshot::channel();
-        self.shared.writes.push(0, Job::Compact(reply)).await?;
+        self.push(0, Job::Compact(reply)).await?;
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 
@@ -312,7 +331,7 @@ impl Worker {
     ) -> Result<(), WorkError> {
         self.check_writable()?;
         let (reply, answer) = oneshot::channel();
-        self.shared.writes.push(0, Job::Count(Box::new(counted), reply)).await?;
+        self.push(0, Job::Count(Box::new(counted), reply)).await?;
         answer.await.unwrap_or(Err(WorkError::Panicked))
     }
 
@@ -332,9 +351,8 @@ impl Worker {
     /// session was not closed cleanly.
     pub async fn shut_down(&self) -> Result<(), WorkError> {
         self.shared.close();
-        let mut ended = self.ended.clone();
+        let mut ended = self.shared.ended.subscribe();
         let outcome = ended.wait_for(Option::is_some).await;
-        // A writer thread that ended without a result panicked in the store.
         outcome.ok().and_then(|ended| (*ended).clone()).unwrap_or(Err(WorkError::Panicked))
     }
 
@@ -348,9 +366,16 @@ impl Worker {
         self.shared.status.read_only.load(Ordering::Acquire)
     }
 
-    /// Whether the writer thread has ended.
+    /// Whether the session was closed.
     pub fn has_ended(&self) -> bool {
-        self.ended.borrow().is_some() || self.ended.has_changed().is_err()
+        self.shared.ended.borrow().is_some()
+    }
+
+    /// Queues a job for the writer.
+    async fn push(&self, bytes: usize, job: Job) -> Result<(), WorkError> {
+        let needs = self.shared.writes.push(bytes, job).await?;
+        self.shared.schedule(SliceKind::Write, needs);
+        Ok(())
     }
 
     fn check_writable(&self) -> Result<(), WorkError> {
@@ -374,7 +399,7 @@ impl WorkerStatus {
 }
 
 impl WorkerShared {
-    /// Locks the commit engine, for the writer thread.
+    /// Locks the commit engine, for a thread of the pool.
     ///
     /// # Errors
     /// The store panicked while a caller wrote, so its state is unknown.
@@ -385,27 +410,19 @@ impl WorkerShared {
         engine.map_err(|_| WorkError::Panicked)
     }
 
-    /// Records that the writer finished its operation.
-    fn end_writing(&self) {
-        if self.writer_activity.end() {
-            self.writer_activity.recover();
-        }
-    }
-
-    fn close(&self) {
-        self.writes.close();
-        self.reads.close();
+    /// Whether all reads that may run at once are stuck.
+    fn are_reads_stuck(&self) -> bool {
+        self.are_reads_stuck.load(Ordering::Relaxed)
     }
 }
 
 impl WatchedWorker for WorkerShared {
-    fn look(self: Arc<Self>, now: Moment) -> bool {
+    fn look(&self, now: Moment) {
         if self.writer_activity.look(now) {
             request_id::within(self.writer_activity.request(), || {
                 tracing::warn!("the writer has been in one operation for 2 s");
             });
         }
-        self.readers.look(&self, now) | self.writer_activity.is_busy()
     }
 }
 

@@ -9,16 +9,16 @@
 //! (docs/decisions/0040-no-blocking-on-network-threads.md).
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::limits::{
-    HELD_UP, MAX_REPLACED_THREADS, QUICK_CHECK_INTERVAL, QUIET_TIME, SLOW_CHECK_INTERVAL,
+    HELD_UP, QUICK_CHECK_INTERVAL, QUIET_TIME, SLOW_CHECK_INTERVAL, STEADY_CHECK_INTERVAL,
 };
 use crate::run_queue::RunQueue;
 
@@ -37,9 +37,10 @@ pub struct ThreadWatch {
     slots: Box<[InlineSlot]>,
     /// Whether inline work began since the last check.
     is_active: AtomicBool,
+    pools: Mutex<Vec<Weak<dyn WatchedPool>>>,
     workers: Mutex<Vec<Weak<dyn WatchedWorker>>>,
-    /// The number of further stuck threads that may be replaced.
-    replacements: AtomicUsize,
+    /// When the workers were last checked.
+    workers_seen: AtomicU64,
     is_asleep: AtomicBool,
     thread: OnceLock<Thread>,
 }
@@ -49,10 +50,16 @@ pub struct ThreadWatch {
 #[derive(Default)]
 struct InlineSlot(AtomicU64);
 
-/// A worker whose threads are watched.
+/// A pool whose threads are watched.
+pub(super) trait WatchedPool: Send + Sync {
+    /// Checks the threads; returns the interval until the next check. `None` if all are idle.
+    fn look(self: Arc<Self>, now: Moment) -> Option<Duration>;
+}
+
+/// A worker whose writer is watched, wherever it runs.
 pub(super) trait WatchedWorker: Send + Sync {
-    /// Checks the worker's threads; returns whether any is busy.
-    fn look(self: Arc<Self>, now: Moment) -> bool;
+    /// Checks whether the writer is stuck.
+    fn look(&self, now: Moment);
 }
 
 /// A permit for inline work on a thread of the runtime.
@@ -73,6 +80,8 @@ impl Drop for InlinePermit<'_> {
 enum Pace {
     /// Inline work starts and ends.
     Quick,
+    /// A thread of the pool works.
+    Steady,
     /// Only long operations are in progress.
     Slow,
     /// Nothing is in progress.
@@ -87,8 +96,9 @@ impl ThreadWatch {
             began: Instant::now(),
             slots: std::iter::repeat_with(InlineSlot::default).take(inline).collect(),
             is_active: AtomicBool::new(false),
+            pools: Mutex::default(),
             workers: Mutex::default(),
-            replacements: AtomicUsize::new(MAX_REPLACED_THREADS),
+            workers_seen: AtomicU64::new(0),
             is_asleep: AtomicBool::new(false),
             thread: OnceLock::new(),
         });
@@ -142,22 +152,18 @@ impl ThreadWatch {
         }
     }
 
-    /// Also watches the threads of `worker` while it exists.
+    /// Also watches the threads of `pool` while it exists.
+    pub(super) fn add_pool(&self, pool: Weak<dyn WatchedPool>) {
+        self.pools.lock().push(pool);
+    }
+
+    /// Also watches the writer of `worker` while it exists.
     pub(super) fn add(&self, worker: Weak<dyn WatchedWorker>) {
-        let mut workers = self.workers();
-        workers.retain(|worker| worker.strong_count() > 0);
+        let mut workers = self.workers.lock();
+        if workers.len() == workers.capacity() {
+            workers.retain(|worker| worker.strong_count() > 0);
+        }
         workers.push(worker);
-    }
-
-    /// Takes a permit to replace a stuck thread, if one is left.
-    pub(super) fn take_replacement(&self) -> bool {
-        let less = |left: usize| left.checked_sub(1);
-        self.replacements.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
-    }
-
-    /// Returns the permit to replace a thread.
-    pub(super) fn give_replacement_back(&self) {
-        self.replacements.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Checks all work in progress; wakes another thread of the runtime if one is held up.
@@ -184,13 +190,24 @@ impl ThreadWatch {
             runtime.map(|runtime| runtime.spawn(async {}));
         }
         *held_up_before = held_up;
-        let workers: Vec<_> = self.workers().iter().filter_map(Weak::upgrade).collect();
-        let is_busy = workers.into_iter().fold(false, |busy, worker| worker.look(now) | busy);
-        if is_busy && pace == Pace::Quiet { Pace::Slow } else { pace }
+        self.look_at_workers(now);
+        let pools: Vec<_> = self.pools.lock().iter().filter_map(Weak::upgrade).collect();
+        let wanted = pools.into_iter().filter_map(|pool| pool.look(now)).min();
+        match wanted {
+            Some(interval) if interval < SLOW_CHECK_INTERVAL && pace != Pace::Quick => Pace::Steady,
+            Some(_) if pace == Pace::Quiet => Pace::Slow,
+            _ => pace,
+        }
     }
 
-    fn workers(&self) -> MutexGuard<'_, Vec<Weak<dyn WatchedWorker>>> {
-        self.workers.lock()
+    /// Checks the writers, which are as many as the sessions, at longer intervals.
+    fn look_at_workers(&self, now: Moment) {
+        let seen = self.workers_seen.load(Ordering::Relaxed);
+        if Duration::from_millis(now.saturating_sub(seen)) >= SLOW_CHECK_INTERVAL {
+            self.workers_seen.store(now, Ordering::Relaxed);
+            let workers: Vec<_> = self.workers.lock().iter().filter_map(Weak::upgrade).collect();
+            workers.into_iter().for_each(|worker| worker.look(now));
+        }
     }
 }
 
@@ -228,6 +245,7 @@ fn keep_watch(watch: &Weak<ThreadWatch>, runtime: Option<&Handle>) {
         woken.drain();
         match pace {
             Pace::Quick => thread::sleep(QUICK_CHECK_INTERVAL),
+            Pace::Steady => thread::park_timeout(STEADY_CHECK_INTERVAL),
             Pace::Slow => thread::park_timeout(SLOW_CHECK_INTERVAL),
             Pace::Quiet => thread::park(),
         }

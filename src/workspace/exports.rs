@@ -28,8 +28,8 @@ use crate::overlay::Overlay;
 use crate::server::RpcProgram;
 use crate::validation::{GuardLimits, GuardResources, ValidatorCommand};
 
-pub use super::memory::MAX_MEMORY_BYTES;
 pub use super::idle::OpenBounds;
+pub use super::memory::MAX_MEMORY_BYTES;
 pub use super::shared_parts::SessionObserver;
 
 /// Exports that are opened at the start, in the order of the file, so that what is wrong with them
@@ -80,10 +80,10 @@ impl ServedExports {
         validators: Option<ValidatorCommand>,
     ) -> Self {
         let resources = GuardResources::new(GuardLimits::default(), validators);
-        let (watch, accounts) = (layers::watch(&runtime), Accounts::new(file));
+        let (pool, accounts) = (layers::pool(&runtime), Accounts::new(file));
         Self {
             file: file.to_owned(),
-            parts: Arc::new(SharedParts::new(strict, runtime, watch, resources, accounts)),
+            parts: Arc::new(SharedParts::new(strict, runtime, pool, resources, accounts)),
             is_lenient: false,
             failed: Vec::new(),
             closing: None,

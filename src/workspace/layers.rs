@@ -15,16 +15,16 @@ use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, Listin
 use crate::delta::sqlite::{
     ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session, SessionKeys,
 };
-use crate::delta::{CheckpointKeep, Store};
+use crate::delta::{BackgroundThreads, CheckpointKeep, Store};
 use crate::inspect::opened::{below, host, open_session as open_to_inspect};
 use crate::nfs::{HandleCodec, Handles, MountProgram, Nfs, Nlm};
 use crate::overlay::{AutomaticCheckpoints, CopyLimits, LargeListings, Overlay, OverlayParts};
 use crate::pattern::PatternSet;
 use crate::server::{LockManager, RpcProgram};
 use crate::vfs::{Time, Vfs};
-use crate::worker::{Limits as WorkerLimits, ThreadWatch, Worker, WorkerOptions};
+use crate::worker::{Limits as WorkerLimits, ThreadWatch, Worker, WorkerOptions, WorkerPool};
 
-/// Number of reader threads.
+/// Number of reads of one session that run at once on the pool's threads.
 const READERS: std::ops::RangeInclusive<usize> = 2..=4;
 
 /// Tag in file handles of a session that is served alone.
@@ -117,6 +117,8 @@ pub struct SessionLayers {
     pub overlay: Arc<Overlay>,
     /// Runs the transactions. The owner must shut it down.
     pub worker: Arc<Worker>,
+    /// The threads of the server.
+    pub pool: Arc<WorkerPool>,
     /// Whether every change is refused.
     pub read_only: bool,
     /// Base paths that are hidden.
@@ -171,8 +173,11 @@ pub fn programs<V: Vfs, H: Handles<V::Object>>(
     ]
 }
 
-/// Opens or creates a session, and starts its worker. `watch` watches the threads.
-pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<SessionLayers> {
+/// Opens or creates a session, and starts its worker in `pool`.
+///
+/// # Errors
+/// The session or its base cannot be opened. No connection is open then.
+pub fn open(wanted: &LayerOptions<'_>, pool: &Arc<WorkerPool>) -> Result<SessionLayers> {
     let OpenedSession { mut session, base: base_path, is_new } = open_session(wanted)?;
     if let Some(keep) = wanted.keep_checkpoints.filter(|_| !wanted.read_only) {
         let recorded = session.record_checkpoint_keep(keep);
@@ -182,6 +187,7 @@ pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<Sessi
     if let Some(bound) = &memory {
         session.keep_in_memory(bound.clone());
     }
+    session.run_background_on(Arc::clone(pool) as Arc<dyn BackgroundThreads>);
     let host_dir = match &base_path {
         Some(path) => {
             let options = HostDirOptions { hidden: below(&session.files(), path) };
@@ -202,8 +208,7 @@ pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<Sessi
     let session_path = session.path().to_owned();
     let store: Arc<dyn Store> = Arc::new(session);
     let options = WorkerOptions { strict: wanted.strict, readers: readers(), callers: readers() };
-    let (limits, watch) = (WorkerLimits::default(), Arc::clone(watch));
-    let worker = Worker::start_watched(Arc::clone(&store), options, limits, watch)
+    let worker = Worker::start_in(pool, Arc::clone(&store), options, WorkerLimits::default())
         .map_err(|source| Error::store(&session_path, source))?;
     let worker = Arc::new(worker);
     let released = Arc::downgrade(&store);
@@ -227,6 +232,7 @@ pub fn open(wanted: &LayerOptions<'_>, watch: &Arc<ThreadWatch>) -> Result<Sessi
         handle_key: key,
         overlay,
         worker,
+        pool: Arc::clone(pool),
         read_only: wanted.read_only,
         hidden,
         asked_hidden: Arc::clone(&wanted.hide),
@@ -326,9 +332,31 @@ pub fn network_threads() -> usize {
     cores().max(FREE_NETWORK_THREADS + 2 * (readers() + 1))
 }
 
-/// Watches the threads of a runtime with [`network_threads`] threads.
-pub fn watch(runtime: &Handle) -> Arc<ThreadWatch> {
-    ThreadWatch::new(network_threads() - FREE_NETWORK_THREADS, Some(runtime.clone()))
+/// Upper bound of the threads of a server while none is held up: these, and those for each core.
+const THREADS: usize = 8;
+
+/// See [`THREADS`].
+const THREADS_PER_CORE: usize = 4;
+
+/// Threads of a server beside the runtime's and the pool's: the main thread, and the watch.
+const OTHER_THREADS: usize = 2;
+
+/// Upper bound of the pool's threads on large machines: enough to sync many sessions at once.
+const MAX_POOL_THREADS: usize = 64;
+
+/// Number of the pool's threads: what the bound of the process leaves, and at least as many as one
+/// session may use at once.
+pub fn pool_threads() -> usize {
+    let bound = THREADS + THREADS_PER_CORE * cores();
+    let left = bound.saturating_sub(network_threads() + OTHER_THREADS);
+    left.clamp(1 + readers(), MAX_POOL_THREADS)
+}
+
+/// The threads for all sessions of a server, with a watch over them and those of its `runtime`,
+/// which has [`network_threads`].
+pub fn pool(runtime: &Handle) -> Arc<WorkerPool> {
+    let inline = network_threads() - FREE_NETWORK_THREADS;
+    WorkerPool::new(pool_threads(), ThreadWatch::new(inline, Some(runtime.clone())))
 }
 
 /// Opens and closes a base, to detect one that hangs: only this call blocks then.

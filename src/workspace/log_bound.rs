@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use crate::config::KeepLogConfig;
+use crate::delta::BackgroundThreads;
 use crate::delta::sqlite::LogKeep;
 use crate::inspect::log::{AuditLog, LogOptions};
 use crate::inspect::opened::{host, open_session};
@@ -34,13 +35,12 @@ pub(super) async fn keep(
     session: PathBuf,
     overlay: Arc<Overlay>,
     keep: Option<LogKeep>,
+    threads: Arc<dyn BackgroundThreads>,
     stop: Arc<Notify>,
 ) {
     let stopped_within = async |time| tokio::time::timeout(time, stop.notified()).await.is_ok();
     loop {
-        let file = session.clone();
-        let last = tokio::task::spawn_blocking(move || last_to_go(&file, keep)).await;
-        if let Ok(Some(last)) = last {
+        if let Some(last) = look(&session, keep, &threads).await {
             loop {
                 match overlay.prune_audit(last).await {
                     Ok(0) => break,
@@ -57,6 +57,24 @@ pub(super) async fn keep(
             return;
         }
     }
+}
+
+/// [`last_to_go`], on a thread that may block. If the caller does not wait any more, the session is
+/// not opened.
+async fn look(
+    session: &Path,
+    keep: Option<LogKeep>,
+    threads: &Arc<dyn BackgroundThreads>,
+) -> Option<i64> {
+    let (reply, last) = oneshot::channel();
+    let file = session.to_owned();
+    threads.run(Box::new(move || {
+        if !reply.is_closed() {
+            // The caller may have gone in between.
+            let _ = reply.send(last_to_go(&file, keep));
+        }
+    }));
+    last.await.ok().flatten()
 }
 
 /// The last row to delete; `None` if there is none. Rows that `apply` and the reply cache need are

@@ -168,8 +168,12 @@ impl Workspace {
             .thread_name("acetate-net")
             .build()
             .map_err(Error::Threads)?;
-        let layers = layers::open(&wanted, &layers::watch(runtime.handle()))?;
-        let opened = OpenSession::open(&layers.session, layers.base.as_deref())?;
+        let layers = layers::open(&wanted, &layers::pool(runtime.handle()))?;
+        let opened = OpenSession::open(&layers.session, layers.base.as_deref());
+        let opened = opened.inspect_err(|_| {
+            // The error of the opening is the one to report.
+            let _ = runtime.block_on(layers.worker.shut_down());
+        })?;
         Ok(Self { opened, layers, runtime, caller: this_user() })
     }
 

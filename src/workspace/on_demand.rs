@@ -247,7 +247,7 @@ impl ExportSource {
                 let wanted = layer_options(&self.parts, &self.config, mount, file, how);
                 // A failed opening may have created the file.
                 let is_new = file.symlink_metadata().is_err();
-                let opened = layers::open(&wanted, &self.parts.watch);
+                let opened = layers::open(&wanted, &self.parts.pool);
                 let layers = opened.inspect_err(|_| {
                     if is_new {
                         self.parts.forget(file);

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::error::{Error, Result};
 use super::layers::SessionLayers;
 use super::{log_bound, session_file};
-use crate::delta::{PendingCopies, Store};
+use crate::delta::{BackgroundThreads, PendingCopies, Store};
 use crate::overlay::Overlay;
 use crate::vfs::FsError;
 use crate::worker::WorkError;
@@ -63,7 +63,9 @@ impl RunningSession {
         let pruning = (!layers.read_only && layers.memory.is_none()).then(|| {
             let (file, overlay) = (layers.session.clone(), Arc::clone(&layers.overlay));
             let stop = Arc::new(Notify::new());
-            let keep = log_bound::keep(file, overlay, layers.keep_log, Arc::clone(&stop));
+            let threads = Arc::clone(&layers.pool) as Arc<dyn BackgroundThreads>;
+            let keep = layers.keep_log;
+            let keep = log_bound::keep(file, overlay, keep, threads, Arc::clone(&stop));
             (runtime.spawn(keep), stop)
         });
         let layers = Arc::new(layers);

@@ -22,7 +22,7 @@ use crate::delta::PendingCopies;
 use crate::delta::sqlite::{InstanceRegistry, SessionKeys};
 use crate::export::Exports;
 use crate::validation::GuardResources;
-use crate::worker::ThreadWatch;
+use crate::worker::WorkerPool;
 
 /// Exports that are opened at once, each on a thread of its own.
 const MAX_OPENING: usize = 8;
@@ -46,7 +46,7 @@ pub trait SessionObserver: Send + Sync {
 pub(super) struct SharedParts {
     pub(super) strict: bool,
     pub(super) runtime: Handle,
-    pub(super) watch: Arc<ThreadWatch>,
+    pub(super) pool: Arc<WorkerPool>,
     pub(super) exports: Exports,
     pub(super) sessions: OpenSessions,
     /// Limits on large listings that all sessions share.
@@ -75,14 +75,14 @@ impl SharedParts {
     pub(super) fn new(
         strict: bool,
         runtime: Handle,
-        watch: Arc<ThreadWatch>,
+        pool: Arc<WorkerPool>,
         resources: Arc<GuardResources>,
         accounts: Accounts,
     ) -> Self {
         Self {
             strict,
             runtime,
-            watch,
+            pool,
             exports: Exports::default(),
             sessions: OpenSessions::default(),
             listings: Arc::default(),

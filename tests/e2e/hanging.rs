@@ -10,7 +10,7 @@ use acetate::delta::sqlite::{CreateOptions, Host, Session};
 use acetate::nfs::{HandleCodec, MountProgram, Nfs};
 use acetate::overlay::{CopyLimits, Overlay, OverlayParts};
 use acetate::server::{Listeners, RpcProgram, Server, ServerOptions};
-use acetate::worker::{Limits, ThreadWatch, Worker, WorkerOptions};
+use acetate::worker::{Limits, ThreadWatch, Worker, WorkerOptions, WorkerPool};
 use acetate::workspace::layers;
 use nfs3_client::nfs3_types::nfs3::nfsstat3;
 use tempfile::TempDir;
@@ -67,10 +67,11 @@ impl Two {
         }
         let runtime = multi_thread(2 + 2 * (READERS + 1));
         let watch = ThreadWatch::new(2 * (READERS + 1), Some(runtime.handle().clone()));
+        let pool = WorkerPool::new(2 * (1 + READERS), watch);
         let base = HangingBase::new(&dir.path().join("bad"));
         let local = HostDir::open(&dir.path().join("good"), HostDirOptions::default()).unwrap();
-        let good = Running::start(&dir, "good.db", Arc::new(local), &runtime, &watch);
-        let bad = Running::start(&dir, "bad.db", base.clone(), &runtime, &watch);
+        let good = Running::start(&dir, "good.db", Arc::new(local), &runtime, &pool);
+        let bad = Running::start(&dir, "bad.db", base.clone(), &runtime, &pool);
         Self { dir, base, good, bad, clients: multi_thread(2), runtime }
     }
 
@@ -124,7 +125,7 @@ impl Running {
         session: &str,
         base: Arc<dyn Base>,
         runtime: &Runtime,
-        watch: &Arc<ThreadWatch>,
+        pool: &Arc<WorkerPool>,
     ) -> Self {
         let options = CreateOptions::default();
         let path = dir.path().join(session);
@@ -132,8 +133,7 @@ impl Running {
         let handles = HandleCodec::new(session.handle_key(), 0);
         let store: Arc<dyn Store> = Arc::new(session);
         let options = WorkerOptions { strict: false, readers: READERS, callers: READERS };
-        let (limits, watch) = (Limits::default(), watch.clone());
-        let worker = Worker::start_watched(store.clone(), options, limits, watch).unwrap();
+        let worker = Worker::start_in(pool, store.clone(), options, Limits::default()).unwrap();
         let worker = Arc::new(worker);
         let overlay = Arc::new(Overlay::new(OverlayParts {
             store,

@@ -8,6 +8,8 @@ mod hanging;
 mod in_flight;
 mod listing;
 mod mounting;
+#[cfg(target_os = "linux")]
+mod open_files;
 pub mod peer;
 mod procedures;
 mod quota;

@@ -25,10 +25,7 @@ fn start(store: &FakeStore) -> Worker {
 fn start_with(store: &FakeStore, options: WorkerOptions, sync_secs: u64) -> Worker {
     let sync_interval = Duration::from_secs(sync_secs);
     let limits = Limits { sync_interval, ..Limits::default() };
-    let worker = Worker::start_with(store.as_store(), options, limits).unwrap();
-    // The thread looks for work when it begins, and makes a change that comes in that moment.
-    thread::sleep(Duration::from_millis(30));
-    worker
+    Worker::start_with(store.as_store(), options, limits).unwrap()
 }
 
 async fn writes_here(worker: &Worker) -> bool {
@@ -65,7 +62,7 @@ async fn what_takes_long_goes_to_the_threads() {
     }
     let at = soon(worker.read(HEAVY, |_| thread::current().id())).await.unwrap();
     assert_ne!(at, here);
-    assert!(reads_here(&worker).await);
+    until_reads_here(&worker).await;
 }
 
 async fn syncs_here(worker: &Worker) -> bool {
@@ -169,7 +166,7 @@ async fn what_would_wait_for_a_lock_goes_to_the_threads() {
     store.lock();
     let answer = soon(worker.write(LIGHT, 1, false, whereabouts)).await.unwrap();
     assert_ne!(answer.value, here, "a change");
-    assert!(reads_here(&worker).await);
+    until_reads_here(&worker).await;
     store.fail(Call::Read, StoreError::busy("scripted"));
     let at = soon(worker.read(LIGHT, |_| thread::current().id())).await.unwrap();
     assert_ne!(at, here, "a read");
@@ -180,7 +177,8 @@ async fn what_would_wait_for_a_lock_goes_to_the_threads() {
 async fn no_callers_thread_opens_a_connection() {
     let store = FakeStore::default();
     let worker = start(&store);
-    assert!(reads_here(&worker).await);
+    assert!(!reads_here(&worker).await, "there is none yet");
+    until_reads_here(&worker).await;
     let opened = store.count(Call::OpenReader);
     store.fail(Call::Read, StoreError::io("scripted"));
     let here = thread::current().id();
@@ -190,11 +188,14 @@ async fn no_callers_thread_opens_a_connection() {
     until_reads_here(&worker).await;
 }
 
-/// Returns once a connection is lent to callers again.
+/// Returns once a connection is lent to callers: it is opened after a read that misses it.
 async fn until_reads_here(worker: &Worker) {
-    while !reads_here(worker).await {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let begun = async {
+        while !reads_here(worker).await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    soon(begun).await;
 }
 
 #[tokio::test]
@@ -221,6 +222,7 @@ fn readers_beyond_those_that_are_lent_go_to_the_threads() {
     let (entered, inside) = mpsc::channel();
     let (leave, left) = mpsc::channel::<()>();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime().block_on(until_reads_here(&worker));
     thread::scope(|scope| {
         scope.spawn(|| {
             let here = thread::current().id();
@@ -300,7 +302,7 @@ async fn an_io_error_of_a_callers_commit_ends_writing() {
     assert_eq!(failure_kind(&answer), Some(StoreErrorKind::Io));
     let next = soon(worker.write(LIGHT, 1, false, set(2, "x"))).await;
     assert!(matches!(next, Err(WorkError::ReadOnly)));
-    assert!(reads_here(&worker).await);
+    until_reads_here(&worker).await;
 }
 
 /// The writer's thread may begin only after the failure.
@@ -321,7 +323,7 @@ async fn a_session_that_lost_its_writer_at_once_does_not_end_cleanly() {
 async fn lent_connections_are_closed_before_the_session() {
     let store = FakeStore::default();
     let worker = start(&store);
-    assert!(reads_here(&worker).await);
+    until_reads_here(&worker).await;
     soon(worker.shut_down()).await.unwrap();
     let calls = store.calls();
     let closed = calls.iter().filter(|&&call| call == Call::CloseReader).count();
@@ -408,7 +410,8 @@ async fn a_call_that_goes_on_on_a_thread_of_the_worker_asks_for_nothing_there() 
     let store = FakeStore::default();
     let worker = Arc::new(start(&store));
     // Or all of it goes through the queues, and nothing is seen.
-    assert!(reads_here(&worker).await && writes_here(&worker).await);
+    until_reads_here(&worker).await;
+    assert!(writes_here(&worker).await);
     let (places, at) = mpsc::channel();
     Inline::start(async move {
         let here = || thread::current().id();

@@ -36,6 +36,8 @@ pub enum Call {
     OpenReader,
     CloseReader,
     Read,
+    /// Not noted.
+    OpenWriter,
 }
 
 /// What the script does to the next call of this kind.
@@ -59,6 +61,11 @@ struct State {
     maintenance_at: Option<Instant>,
     unsynced_bytes: u64,
     is_locked: bool,
+    /// The connections that are open now.
+    readers_open: usize,
+    writers_open: usize,
+    /// Whether a writer was closed while a reader was open.
+    closed_early: bool,
 }
 
 impl State {
@@ -110,6 +117,17 @@ impl FakeStore {
         self.state().is_locked = true;
     }
 
+    /// How many connections are open.
+    pub fn open_connections(&self) -> usize {
+        let state = self.state();
+        state.readers_open + state.writers_open
+    }
+
+    /// Whether a writer was closed while a reader was open.
+    pub fn closed_writer_early(&self) -> bool {
+        self.state().closed_early
+    }
+
     pub fn as_store(&self) -> Arc<dyn Store> {
         Arc::new(self.clone())
     }
@@ -155,7 +173,9 @@ impl FakeStore {
     /// Notes the call, waits where it is held, fails where the script says so.
     fn enter(&self, call: Call) -> Result<MutexGuard<'_, State>, StoreError> {
         let mut state = self.state();
-        state.calls.push(call);
+        if call != Call::OpenWriter {
+            state.calls.push(call);
+        }
         state.waiting += 1;
         while state.held.is_some_and(|held| same(held, call)) {
             state = self.0.1.wait(state).unwrap();
@@ -191,11 +211,14 @@ impl Store for FakeStore {
         if self.state().read_only {
             return Err(StoreError::read_only("scripted"));
         }
+        self.step(Call::OpenWriter)?;
+        self.state().writers_open += 1;
         Ok(Box::new(FakeWriter { store: self.clone(), rows: None, before: None, savepoint: None }))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader>, StoreError> {
         self.step(Call::OpenReader)?;
+        self.state().readers_open += 1;
         Ok(Box::new(FakeReader(self.clone())))
     }
 
@@ -228,7 +251,9 @@ impl Reader for FakeReader {
 
 impl Drop for FakeReader {
     fn drop(&mut self) {
-        self.0.state().calls.push(Call::CloseReader);
+        let mut state = self.0.state();
+        state.calls.push(Call::CloseReader);
+        state.readers_open -= 1;
     }
 }
 
@@ -239,6 +264,14 @@ struct FakeWriter {
     /// As they were before the operation.
     before: Option<Rows>,
     savepoint: Option<Rows>,
+}
+
+impl Drop for FakeWriter {
+    fn drop(&mut self) {
+        let mut state = self.store.state();
+        state.writers_open -= 1;
+        state.closed_early |= state.readers_open > 0;
+    }
 }
 
 impl FakeWriter {

@@ -10,6 +10,7 @@ mod failure;
 mod fake;
 mod fake_txn;
 mod joining;
+mod pool;
 mod readers;
 mod shutdown;
 mod stress;

@@ -40,14 +40,14 @@ async fn as_many_reads_run_at_once_as_there_are_readers() {
     let store = FakeStore::default();
     let options = WorkerOptions { strict: false, readers: 3, callers: 0 };
     let worker = Worker::start(store.as_store(), options).unwrap();
-    assert_eq!(store.count(Call::OpenReader), 3);
+    assert_eq!(store.count(Call::OpenReader), 0, "none is needed yet");
     let hold = store.hold(Call::Read);
     let mut reads = Vec::new();
     for _ in 0..4 {
         reads.push(asked(worker.read(LIGHT, get(1))).await);
     }
     soon(hold.reached(3)).await;
-    assert_eq!(store.count(Call::Read), 3);
+    assert_eq!((store.count(Call::Read), store.count(Call::OpenReader)), (3, 3));
     drop(hold);
     for read in reads {
         soon(read).await.unwrap();
@@ -96,11 +96,13 @@ async fn a_panic_of_the_store_leaves_the_thread_alive() {
 }
 
 #[tokio::test]
-async fn a_store_without_readers_does_not_start() {
+async fn a_store_without_readers_answers_with_its_error() {
     let store = FakeStore::default();
+    let worker = start(&store);
+    // A read tries twice.
     store.fail(Call::OpenReader, io());
-    assert_eq!(
-        failure_kind(&Worker::start(store.as_store(), OPTIONS).map_err(WorkError::Store)),
-        Some(StoreErrorKind::Io)
-    );
+    store.fail(Call::OpenReader, io());
+    let answer = soon(worker.read(LIGHT, |_| 7)).await;
+    assert_eq!(failure_kind(&answer), Some(StoreErrorKind::Io), "{answer:?}");
+    assert_eq!(soon(worker.read(LIGHT, |_| 7)).await.unwrap(), 7);
 }

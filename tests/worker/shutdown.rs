@@ -88,6 +88,7 @@ async fn a_sync_that_fails_at_the_end_moves_the_epoch() {
 async fn dropping_the_worker_ends_its_threads_and_closes() {
     let store = FakeStore::default();
     let worker = start(&store);
+    soon(worker.read(LIGHT, |_| ())).await.unwrap();
     let (hold, first) = busy(&store, &worker).await;
     drop(first);
     drop(asked(worker.write(LIGHT, 1, false, set(1, "x"))).await);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use acetate::delta::WriteTxn;
 use acetate::worker::{
     Cost, Limits, MAX_REPLACED_OF_SESSION, OpResult, STUCK, ThreadWatch, WorkError, Worker,
-    WorkerOptions,
+    WorkerOptions, WorkerPool,
 };
 
 use super::fake::{Call, FakeStore};
@@ -16,11 +16,9 @@ use super::{LIGHT, asked, soon, until};
 
 const HEAVY: Cost = Cost::Offload;
 
-fn start(store: &FakeStore, readers: usize, watch: &Arc<ThreadWatch>) -> Arc<Worker> {
+fn start(store: &FakeStore, readers: usize, pool: &Arc<WorkerPool>) -> Arc<Worker> {
     let options = WorkerOptions { strict: false, readers, callers: 1 };
-    let (limits, watch) = (Limits::default(), watch.clone());
-    let worker = Worker::start_watched(store.as_store(), options, limits, watch).unwrap();
-    thread::sleep(Duration::from_millis(30));
+    let worker = Worker::start_in(pool, store.as_store(), options, Limits::default()).unwrap();
     Arc::new(worker)
 }
 
@@ -55,8 +53,8 @@ async fn get_stuck(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_is_stuck_is_replaced_and_ends() {
-    let (store, watch) = (FakeStore::default(), ThreadWatch::new(1, None));
-    let worker = start(&store, 1, &watch);
+    let (store, pool) = (FakeStore::default(), WorkerPool::new(4, ThreadWatch::new(1, None)));
+    let worker = start(&store, 1, &pool);
     let (release, held) = hold();
     let stuck = get_stuck(&worker, 1, &held).await;
     thread::sleep(Duration::from_millis(20));
@@ -73,9 +71,9 @@ async fn a_reader_that_is_stuck_is_replaced_and_ends() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn once_no_more_may_be_replaced_reads_are_refused_at_once_and_the_session_is_closed() {
-    let (store, watch) = (FakeStore::default(), ThreadWatch::new(1, None));
+    let (store, pool) = (FakeStore::default(), WorkerPool::new(4, ThreadWatch::new(1, None)));
     let readers = MAX_REPLACED_OF_SESSION;
-    let worker = start(&store, readers, &watch);
+    let worker = start(&store, readers, &pool);
     let (release, held) = hold();
     let stuck = get_stuck(&worker, readers + MAX_REPLACED_OF_SESSION, &held).await;
     // All of them are in the queue before the next one.
@@ -87,8 +85,8 @@ async fn once_no_more_may_be_replaced_reads_are_refused_at_once_and_the_session_
     let refused = soon(worker.read(HEAVY, |_| ())).await;
     assert!(matches!(refused, Err(WorkError::Stuck)), "{refused:?}");
     assert!(began.elapsed() < STUCK / 4, "{:?}", began.elapsed());
-    // Another session has threads of its own.
-    let other = start(&FakeStore::default(), 1, &watch);
+    // Another session gets threads all the same.
+    let other = start(&FakeStore::default(), 1, &pool);
     soon(other.read(HEAVY, |_| ())).await.unwrap();
     let change = |_: &mut dyn WriteTxn| OpResult { value: (), commit: true, after_commit: None };
     soon(worker.write(HEAVY, 1, false, change)).await.unwrap();
@@ -102,14 +100,19 @@ async fn once_no_more_may_be_replaced_reads_are_refused_at_once_and_the_session_
 
 #[test]
 fn light_work_is_counted_for_all_sessions_together() {
-    let (store, watch) = (FakeStore::default(), ThreadWatch::new(1, None));
-    let (one, other) = (start(&store, 1, &watch), start(&store, 1, &watch));
+    let (store, pool) = (FakeStore::default(), WorkerPool::new(4, ThreadWatch::new(1, None)));
+    let (one, other) = (start(&store, 1, &pool), start(&store, 1, &pool));
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let reads_here = |worker: &Worker| {
         let at = runtime().block_on(worker.read(LIGHT, |_| thread::current().id()));
         at.unwrap() == thread::current().id()
     };
-    assert!(reads_here(&one) && reads_here(&other));
+    for worker in [&one, &other] {
+        // The first one that misses its connection has it opened.
+        while !reads_here(worker) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
     let ((entered, inside), (release, held)) = (mpsc::channel(), mpsc::channel::<()>());
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -15,7 +15,7 @@ use crate::counters::{COUNTERS, Cache};
 use crate::delta::{Limits, Usage};
 use crate::server::{Monitor, ServerFigures};
 use crate::workspace::accounts::LimitedUsage;
-use crate::workspace::figures::{ShownSessions, SessionsFigures};
+use crate::workspace::figures::{SessionsFigures, ShownSessions};
 
 /// A server as `--admin` shows it, from the start of the program to its end.
 #[derive(Default)]

@@ -43,7 +43,7 @@ pub(super) fn serve(
         checkpoints: automatic(args.choosing.checkpoints.unwrap_or_default()),
         ..LayerOptions::new(session, args.base.as_deref())
     };
-    let layers = layers::open(&wanted, &layers::watch(runtime.handle()))?;
+    let layers = layers::open(&wanted, &layers::pool(runtime.handle()))?;
     let running = RunningSession::begin(layers, runtime.handle());
     let log = runtime.block_on(until_signal(args, door, &running.layers));
     let left = |PendingCopies { files, bytes }| {

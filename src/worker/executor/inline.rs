@@ -1,12 +1,11 @@
 //! Runs operations on their callers' threads: reads over connections that never wait for a lock,
 //! and changes while they arrive one at a time. For concurrent changes a shared commit of the
-//! writer thread is cheaper: it runs the next batch while callers' threads still send the last
+//! pool is cheaper: its thread runs the next batch while callers' threads still send the last
 //! replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::delta::Store;
 use crate::vfs::WriteVerifier;
 
 use super::Executor;
@@ -16,6 +15,8 @@ use crate::worker::batch::SingleOperation;
 use crate::worker::commit_engine::CommitEngine;
 use crate::worker::job::{ReadOperation, WriteOperation};
 use crate::worker::limits::SOLO_WRITES;
+use crate::worker::pool::SliceKind;
+use crate::worker::readers::Readers;
 use crate::worker::thread_watch::ThreadWatch;
 use crate::worker::{Committed, WorkError, WorkerShared};
 
@@ -36,7 +37,7 @@ impl Inline {
     /// Runs `work` on the caller's thread if no other thread writes, waits to write, or soon will.
     fn as_writer<T>(
         &self,
-        shared: &WorkerShared,
+        shared: &Arc<WorkerShared>,
         work: impl FnOnce(&mut CommitEngine) -> Option<T>,
     ) -> Option<T> {
         if self.contention.is_expected() || shared.thread_waits.load(Ordering::Relaxed) {
@@ -44,25 +45,36 @@ impl Inline {
         }
         let permit = self.watch.begin_inline()?;
         // While it is held, new items wake no thread.
-        let guard = shared.writes.try_inline()?;
-        // The writer thread may have just noted that several changes arrived.
+        let _guard = shared.writes.try_inline().then(|| InlineWriteGuard(shared))?;
+        // A slice may have just noted that several changes arrived.
         if self.contention.is_expected() {
             return None;
         }
-        // A poisoned lock is reported by the writer thread.
+        // A poisoned lock is reported by a slice.
         let mut engine = shared.engine.try_lock().ok()?;
         shared.writer_activity.begin(permit.began, request_id::current());
         let outcome = work(&mut engine);
-        shared.end_writing();
+        shared.writer_activity.end();
         if outcome.is_some() {
-            self.contention.note(1 + usize::from(guard.is_waited_for()));
+            self.contention.note(1 + usize::from(shared.writes.is_waited_for()));
         }
-        let wants_thread = engine.wants_thread();
+        let due = engine.due_earlier();
         drop(engine);
-        if wants_thread {
-            shared.writes.wake();
+        if let Some(due) = due {
+            shared.wake_writer_at(due);
         }
         outcome
+    }
+}
+
+/// Held while a caller does the threads' work.
+struct InlineWriteGuard<'a>(&'a Arc<WorkerShared>);
+
+impl Drop for InlineWriteGuard<'_> {
+    /// Schedules a slice if items came while the guard was held.
+    fn drop(&mut self) {
+        let needs = self.0.writes.end_inline();
+        self.0.schedule(SliceKind::Write, needs);
     }
 }
 
@@ -73,14 +85,14 @@ impl Executor for Inline {
 
     fn write(
         &self,
-        shared: &WorkerShared,
+        shared: &Arc<WorkerShared>,
         write: &mut dyn WriteOperation,
         durable: bool,
     ) -> Option<Result<Committed<()>, WorkError>> {
         self.as_writer(shared, |engine| engine.try_write(&mut SingleOperation(write), durable))
     }
 
-    fn sync(&self, shared: &WorkerShared) -> Option<Result<WriteVerifier, WorkError>> {
+    fn sync(&self, shared: &Arc<WorkerShared>) -> Option<Result<WriteVerifier, WorkError>> {
         let synced = self.as_writer(shared, CommitEngine::try_sync)?;
         Some(synced.map(|()| shared.status.verifier()))
     }
@@ -89,8 +101,8 @@ impl Executor for Inline {
         self.contention.note(changes);
     }
 
-    fn open_readers(&self, store: &Arc<dyn Store>) {
-        self.readers.fill(store);
+    fn open_readers(&self, readers: &Readers) {
+        self.readers.fill(readers);
     }
 
     fn close(&self) {

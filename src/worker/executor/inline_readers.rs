@@ -1,20 +1,22 @@
 //! Reading on a caller's thread, over pooled connections that never wait for a lock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::delta::{Reader, Store, StoreErrorKind};
+use crate::delta::{Reader, StoreErrorKind};
 
 use crate::worker::job::{ReadOperation, isolate};
 use crate::worker::limits::STUCK;
+use crate::worker::readers::Readers;
 
-/// Connections for reads on callers' threads. The worker's threads open them in advance.
+/// Connections for reads on callers' threads. The pool's threads open those that were missed.
 pub(super) struct InlineReaders {
     pool: Mutex<ReaderPool>,
-    /// The number of connections yet to open.
+    /// The number of connections yet to open, as reads found none free.
     missing: AtomicUsize,
+    /// How many there may be.
+    max: usize,
     returned: Condvar,
 }
 
@@ -26,38 +28,41 @@ struct ReaderPool {
 }
 
 impl InlineReaders {
-    /// A pool of `count` connections, none opened yet.
-    pub fn new(count: usize) -> Self {
+    /// A pool of at most `max` connections, none opened yet.
+    pub fn new(max: usize) -> Self {
         Self {
             pool: Mutex::new(ReaderPool { connections: Vec::new(), lent: 0, closed: false }),
-            missing: AtomicUsize::new(count),
+            missing: AtomicUsize::new(0),
+            max,
             returned: Condvar::new(),
         }
     }
 
     /// Opens the missing connections, on a thread that may block.
-    pub fn fill(&self, store: &Arc<dyn Store>) {
+    pub fn fill(&self, readers: &Readers) {
         let less = |missing: usize| missing.checked_sub(1);
         while self.missing.load(Ordering::Relaxed) > 0
             && self.missing.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
         {
+            let Some(store) = readers.store() else { return };
+            // The next read that misses it asks for it again if this fails.
             match isolate("opening a connection", || store.inline_reader()) {
                 Some(Ok(connection)) => self.put(connection),
-                failed => {
-                    self.missing.fetch_add(1, Ordering::AcqRel);
-                    if let Some(Err(error)) = failed {
-                        tracing::warn!(%error, "cannot open a connection for light reads");
-                    }
-                    return;
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "cannot open a connection for light reads");
                 }
+                None => {}
             }
         }
     }
 
     fn put(&self, connection: Box<dyn Reader>) {
         let mut pool = self.lock();
-        if !pool.closed {
+        if !pool.closed && pool.lent + pool.connections.len() < self.max {
             pool.connections.push(connection);
+        } else {
+            drop(pool);
+            drop(connection);
         }
     }
 
@@ -65,7 +70,10 @@ impl InlineReaders {
     pub fn read(&self, operation: &mut dyn ReadOperation) -> bool {
         let mut connection = {
             let mut pool = self.lock();
-            let Some(connection) = pool.connections.pop() else { return false };
+            let Some(connection) = pool.connections.pop() else {
+                self.note_missing(&pool);
+                return false;
+            };
             pool.lent += 1;
             connection
         };
@@ -84,6 +92,13 @@ impl InlineReaders {
         self.give_back(is_sound.then_some(connection));
         operation.drop_value();
         false
+    }
+
+    /// Counts a connection as missing, unless there are enough.
+    fn note_missing(&self, pool: &ReaderPool) {
+        if !pool.closed && pool.lent + self.missing.load(Ordering::Relaxed) < self.max {
+            self.missing.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Returns a connection to the pool, or counts it as missing.

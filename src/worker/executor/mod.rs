@@ -6,10 +6,10 @@ mod inline_readers;
 
 use std::sync::Arc;
 
-use crate::delta::Store;
 use crate::vfs::WriteVerifier;
 
 use super::job::{ReadOperation, WriteOperation};
+use super::readers::Readers;
 use super::{Committed, WorkError, WorkerShared};
 
 pub(super) use inline::Inline;
@@ -25,19 +25,19 @@ pub(super) trait Executor: Send + Sync {
     /// it did not run.
     fn write(
         &self,
-        shared: &WorkerShared,
+        shared: &Arc<WorkerShared>,
         write: &mut dyn WriteOperation,
         durable: bool,
     ) -> Option<Result<Committed<()>, WorkError>>;
 
     /// Syncs now if there is nothing to sync or a sync is quick; otherwise `None`.
-    fn sync(&self, shared: &WorkerShared) -> Option<Result<WriteVerifier, WorkError>>;
+    fn sync(&self, shared: &Arc<WorkerShared>) -> Option<Result<WriteVerifier, WorkError>>;
 
-    /// Records how many changes or syncs the writer thread took together.
+    /// Records how many changes or syncs a slice took together.
     fn note_batch(&self, changes: usize);
 
-    /// Opens the connections that reads need; may block.
-    fn open_readers(&self, store: &Arc<dyn Store>);
+    /// Opens the connections that reads of callers lacked; may block.
+    fn open_readers(&self, readers: &Readers);
 
     /// Closes these connections.
     fn close(&self);
@@ -53,20 +53,20 @@ impl Executor for Queue {
 
     fn write(
         &self,
-        _: &WorkerShared,
+        _: &Arc<WorkerShared>,
         _: &mut dyn WriteOperation,
         _: bool,
     ) -> Option<Result<Committed<()>, WorkError>> {
         None
     }
 
-    fn sync(&self, _: &WorkerShared) -> Option<Result<WriteVerifier, WorkError>> {
+    fn sync(&self, _: &Arc<WorkerShared>) -> Option<Result<WriteVerifier, WorkError>> {
         None
     }
 
     fn note_batch(&self, _: usize) {}
 
-    fn open_readers(&self, _: &Arc<dyn Store>) {}
+    fn open_readers(&self, _: &Readers) {}
 
     fn close(&self) {}
 }

@@ -377,7 +377,7 @@ impl Writer for SqliteWriter {
             self.unsynced = true;
             return Ok(());
         }
-        // If a failed write is reported only once, a background thread may have received the error.
+        // If a failed write is reported only once, a background task may have received the error.
         self.poison.check()?;
         self.note_sync();
         Ok(())

@@ -2,8 +2,8 @@
 //!
 //! A WAL checkpoint fsyncs the WAL, copies its pages into the database and fsyncs the database;
 //! then the WAL restarts. If the writer did all of this, every change would wait. So another
-//! thread copies repeatedly, until the writer has appended little since, and then syncs the database. The
-//! writer copies the rest, because only the writer can keep the WAL from growing.
+//! thread copies repeatedly, until the writer has appended little since, and then syncs the
+//! database. The writer copies the rest, because only the writer can keep the WAL from growing.
 //!
 //! If a client writes content at full speed, the fsyncs take as long as the copying. Two more
 //! threads then sync early, one per file, so that the fsyncs that durability depends on have little

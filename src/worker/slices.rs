@@ -49,9 +49,12 @@ impl PooledSession for WorkerShared {
         }
     }
 
-    fn tick(self: Arc<Self>) {
-        *self.timer.lock() = None;
-        self.wake_writer();
+    fn tick(self: Arc<Self>, at: Instant) {
+        let is_wanted = self.timer.lock().take_if(|set| *set == at).is_some();
+        // Otherwise an earlier one was set after it.
+        if is_wanted {
+            self.wake_writer();
+        }
     }
 }
 

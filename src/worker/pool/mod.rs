@@ -29,7 +29,7 @@ use super::limits::{MAX_REPLACED_THREADS, SLOW_CHECK_INTERVAL, STEADY_CHECK_INTE
 use super::thread_watch::{Moment, ThreadWatch, WatchedPool};
 
 pub(super) use state::SliceMark;
-use state::{FinishedWork, PoolState, PoolWork, Sleeper, WakeUp};
+use state::{DueTimer, FinishedWork, PoolState, PoolWork, Sleeper, WakeUp};
 
 /// What a slice does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +49,8 @@ pub(super) trait PooledSession: Send + Sync {
     /// `mark`.
     fn note_stuck(self: Arc<Self>, kind: SliceKind, mark: &SliceMark, serial: u64);
 
-    /// A time of [`WorkerPool::set_timer`] has come.
-    fn tick(self: Arc<Self>);
+    /// The time `at` of [`WorkerPool::set_timer`] has come.
+    fn tick(self: Arc<Self>, at: Instant);
 }
 
 /// The threads of one server. They end when the last handle is dropped and all work is done.
@@ -263,8 +263,12 @@ impl PoolCore {
 }
 
 /// Calls the sessions whose timers are due. The caller must not hold the pool's lock.
-fn tick_all(due: Vec<Weak<dyn PooledSession>>) {
-    due.into_iter().filter_map(|session| session.upgrade()).for_each(PooledSession::tick);
+fn tick_all(due: Vec<DueTimer>) {
+    for (at, session) in due {
+        if let Some(session) = session.upgrade() {
+            session.tick(at);
+        }
+    }
 }
 
 impl WatchedPool for PoolCore {

@@ -132,6 +132,9 @@ pub(super) struct SeenThreads {
     pub is_recent: bool,
 }
 
+/// A timer that is due: its time, and the session to call.
+pub(super) type DueTimer = (Instant, Weak<dyn PooledSession>);
+
 #[derive(Default)]
 struct PoolThread {
     exists: bool,
@@ -319,14 +322,14 @@ impl PoolState {
     }
 
     /// Removes the timers that are due.
-    pub fn take_due(&mut self) -> Vec<Weak<dyn PooledSession>> {
+    pub fn take_due(&mut self) -> Vec<DueTimer> {
         let mut due = Vec::new();
         if self.timers.is_empty() {
             return due;
         }
         let now = Instant::now();
         while let Some(first) = self.timers.first_entry().filter(|first| first.key().0 <= now) {
-            due.push(first.remove());
+            due.push((first.key().0, first.remove()));
         }
         due
     }

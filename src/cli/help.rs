@@ -32,7 +32,8 @@ const EXAMPLES: &[(&[&str], &str)] = &[
   acetate serve work.db --base ~/project
   acetate serve work.db --listen 2050
   acetate serve --config exports.toml
-  acetate serve work.db --admin 9469         figures at http://127.0.0.1:9469/metrics",
+  acetate serve work.db --admin 9469         figures at http://127.0.0.1:9469/metrics
+  acetate serve work.db --leave-copies       a restart waits for no copy of a large file",
     ),
     (
         &["config", "check"],

@@ -27,6 +27,11 @@ impl Overlay {
         self.worker.is_writer_stuck() && self.core.watched.is_stuck()
     }
 
+    /// Whether the writer is stuck, and not in the base: another server may do better.
+    pub fn is_writer_hung(&self) -> bool {
+        self.worker.is_writer_stuck() && !self.core.watched.is_stuck()
+    }
+
     /// Whether a call of the base is stuck.
     pub fn is_base_stuck(&self) -> bool {
         self.core.watched.is_stuck()

@@ -35,6 +35,20 @@ impl Listeners {
         Ok(Self { sockets })
     }
 
+    /// Takes over `sockets`, which another program bound and listens on. They must be non-blocking.
+    /// Must be called in a runtime.
+    ///
+    /// # Errors
+    /// The runtime cannot watch a socket.
+    pub fn inherit(sockets: Vec<std::net::TcpListener>) -> io::Result<Self> {
+        let inherit = |socket| {
+            let listener = TcpListener::from_std(socket)?;
+            Ok((listener.local_addr()?, listener))
+        };
+        let sockets = sockets.into_iter().map(inherit).collect::<io::Result<_>>()?;
+        Ok(Self { sockets })
+    }
+
     /// The bound addresses, with their real ports.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets.iter().map(|(address, _)| *address).collect()

@@ -21,6 +21,17 @@ use crate::system_error::words;
 /// Environment variable with the path of the file in the export.
 const PATH_VARIABLE: &str = "ACETATE_GUARDED_PATH";
 
+/// Environment variables that the service manager sets for the server alone (sd_notify(3),
+/// sd_listen_fds(3)): a program must not answer in the server's place.
+const SERVICE_VARIABLES: [&str; 6] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+];
+
 /// A program that reads the content on stdin and accepts it by exit status 0.
 #[derive(Debug, Clone)]
 pub struct ValidatorProgram {
@@ -74,7 +85,11 @@ impl ValidatorProgram {
 
     /// Starts the program in a process group of its own, with a memory limit.
     fn start(&self, path: &[u8]) -> std::io::Result<Child> {
-        let child = Command::new(&self.argv[0])
+        let mut command = Command::new(&self.argv[0]);
+        for variable in SERVICE_VARIABLES {
+            command.env_remove(variable);
+        }
+        let child = command
             .args(&self.argv[1..])
             .env(PATH_VARIABLE, OsStr::from_bytes(path))
             .stdin(Stdio::piped())

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::accounts::Accounts;
+use super::closing::DroppedSessions;
 use super::error::{Error, Result};
 use super::idle::IDLE_LOOK_INTERVAL;
 use super::layers::{self, SessionLayers};
@@ -36,9 +36,6 @@ pub use super::shared_parts::SessionObserver;
 /// is reported at once. The others are opened by the first call that needs them.
 pub const OPEN_AT_START: usize = 64;
 
-/// Time to publish drafts while a base hangs.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);
-
 /// All sessions and exports of an exports file.
 pub struct ServedExports {
     file: PathBuf,
@@ -48,12 +45,8 @@ pub struct ServedExports {
     /// Exports that cannot be served.
     pub(super) failed: Vec<FailedExport>,
     /// Closes idle exports.
-    closing: Option<JoinHandle<()>>,
+    pub(super) closing: Option<JoinHandle<()>>,
 }
-
-/// Sessions that exports no longer use; those that no export uses are still open.
-#[must_use]
-pub struct DroppedSessions(Vec<SessionLease>);
 
 /// An export that is to be served.
 struct WantedExport {
@@ -166,51 +159,6 @@ impl ServedExports {
         Ok(self.retire(before, replaced))
     }
 
-    /// Stops serving and closes all sessions. Blocks.
-    ///
-    /// # Errors
-    /// A session was not closed cleanly; the others were still closed.
-    pub fn end(&mut self) -> Result<()> {
-        if let Some(closing) = self.closing.take() {
-            closing.abort();
-        }
-        let replaced = self.parts.exports.all();
-        self.parts.exports.replace(Vec::new(), Vec::new(), None);
-        let before = self.parts.replace_sources(Vec::new());
-        let DroppedSessions(leases) = self.retire(before, replaced);
-        // Closes all concurrently: a base that hangs delays no other session.
-        let ended = std::thread::scope(|scope| {
-            let mut ending = Vec::new();
-            for leases in split(leases, layers::network_threads()) {
-                let parts = &self.parts;
-                ending.push(scope.spawn(move || {
-                    // Closes all before returning the first error.
-                    let closed: Vec<_> = leases.into_iter().map(|it| parts.release(it)).collect();
-                    closed.into_iter().collect::<Result<()>>()
-                }));
-            }
-            let ended: Vec<_> = ending.into_iter().map(|thread| thread.join()).collect();
-            ended.into_iter().filter_map(std::result::Result::ok).collect()
-        });
-        self.parts.forget_memory();
-        self.parts.keep_registry(None);
-        ended
-    }
-
-    /// Releases sessions, and closes those that no export uses. Blocks.
-    pub fn close(&self, gone: DroppedSessions) {
-        for lease in gone.0 {
-            let file = lease.layers.session.clone();
-            if let Err(error) = self.parts.release(lease) {
-                tracing::error!(%error, "a session was not closed cleanly");
-            }
-            let is_needed = |source: &Arc<ExportSource>| source.needs(&file);
-            if !self.parts.sources().iter().any(is_needed) {
-                self.parts.forget(&file);
-            }
-        }
-    }
-
     /// Closes exports that are idle, from the first load on.
     fn begin_closing(&mut self) {
         let parts = Arc::downgrade(&self.parts);
@@ -222,40 +170,6 @@ impl ServedExports {
                     let _ended = tokio::task::spawn_blocking(move || parts.close_idle()).await;
                 }
             })
-        });
-    }
-
-    /// Ends the use of exports that were replaced: publishes their drafts, or discards them.
-    fn retire(
-        &self,
-        sources: Vec<Arc<ExportSource>>,
-        entries: Vec<Arc<ExportEntry>>,
-    ) -> DroppedSessions {
-        let (mut exports, mut leases) = (Vec::new(), Vec::new());
-        for source in sources {
-            let (export, taken) = source.retire();
-            exports.extend(export);
-            leases.extend(taken);
-        }
-        // Until here they keep the exports of their sources open.
-        drop(entries);
-        self.settle(&exports);
-        DroppedSessions(leases)
-    }
-
-    /// Publishes or discards drafts; stops waiting if a base still hangs after [`SETTLE_TIMEOUT`].
-    fn settle(&self, before: &[Arc<Export>]) {
-        let layers = self.sessions();
-        let overlays: Vec<_> = layers.iter().map(|layers| Arc::clone(&layers.overlay)).collect();
-        let given_up = async {
-            tokio::time::sleep(SETTLE_TIMEOUT).await;
-            until_any_stuck(&overlays).await;
-        };
-        self.parts.runtime.block_on(async {
-            tokio::select! {
-                () = Exports::settle(before) => {}
-                () = given_up => tracing::warn!("a base hangs; drafts over it are given up"),
-            }
         });
     }
 
@@ -438,16 +352,6 @@ fn session_of(parts: &SharedParts, export: &ExportConfig, mount: &MountConfig) -
             parts.memory_file(&name)
         }
     }
-}
-
-/// Divides leases into at most `most` parts of about the same size.
-fn split(mut leases: Vec<SessionLease>, most: usize) -> Vec<Vec<SessionLease>> {
-    let size = leases.len().div_ceil(most).max(1);
-    let mut parts = Vec::new();
-    while !leases.is_empty() {
-        parts.push(leases.split_off(leases.len().saturating_sub(size)));
-    }
-    parts
 }
 
 /// Opens all bases of `config` as a test; blocks as long as one hangs.

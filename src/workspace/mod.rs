@@ -59,6 +59,10 @@ pub mod checkpoints;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod checkpoints;
 #[cfg(feature = "internals")]
+pub mod closing;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod closing;
+#[cfg(feature = "internals")]
 pub mod exports;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod exports;

@@ -25,6 +25,15 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time to wait at the end for a running check of the audit log.
 const PRUNE_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// What the end of a session does about pending content: base files that are copied in part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PendingAtEnd {
+    /// Copies the rest, however long that takes.
+    Finish,
+    /// Leaves the rest in the session as pending; its next server continues.
+    Leave,
+}
+
 /// An open session with its background tasks.
 pub struct RunningSession {
     /// The session.
@@ -72,15 +81,17 @@ impl RunningSession {
         Self { layers, copying, checkpoints, freeing, watching, pruning }
     }
 
-    /// Copies pending content and closes the session. `progress` is called at intervals with the
-    /// rest.
+    /// Copies pending content, or leaves it, and closes the session. `progress` is called at
+    /// intervals with the rest.
     ///
-    /// Returns the content that could not be copied, or the error that ended copying.
+    /// Returns the content that is still pending: left, or impossible to copy; or the error that
+    /// ended copying.
     ///
     /// # Errors
     /// The session was not closed cleanly.
     pub async fn end(
         self,
+        pending: PendingAtEnd,
         progress: impl FnMut(PendingCopies),
     ) -> Result<std::result::Result<PendingCopies, FsError>> {
         abort(self.watching).await;
@@ -102,7 +113,7 @@ impl RunningSession {
         if self.copying.is_some() {
             abort(self.copying).await;
             left = tokio::select! {
-                left = finish(overlay, progress) => left,
+                left = finish(overlay, pending, progress) => left,
                 // The next server continues.
                 () = until(|| overlay.is_base_stuck()) => Err(FsError::TryLater),
             };
@@ -150,14 +161,18 @@ async fn end_of_changes(overlay: &Overlay) {
     }
 }
 
-/// Stores originals and copies pending content; returns what could not be copied.
+/// Stores originals, which only this process knows, and copies pending content; returns what is
+/// still pending.
 async fn finish(
     overlay: &Overlay,
+    pending: PendingAtEnd,
     progress: impl FnMut(PendingCopies),
 ) -> std::result::Result<PendingCopies, FsError> {
     overlay.keep_all_removed().await;
     match overlay.pending_copies().await {
-        Ok(PendingCopies { files: 1.., .. }) => overlay.finish_copies(progress).await,
+        Ok(PendingCopies { files: 1.., .. }) if pending == PendingAtEnd::Finish => {
+            overlay.finish_copies(progress).await
+        }
         left => left,
     }
 }

@@ -11,13 +11,14 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use super::accounts::Accounts;
+use super::closing::CopyProgress;
 use super::error::{Error, Result};
 use super::idle::OpenBounds;
 use super::layers::{ListingMemory, SessionLayers};
 use super::memory::MemoryDir;
 use super::on_demand::ExportSource;
 use super::open_sessions::{OpenSessions, SessionLease};
-use super::running::RunningSession;
+use super::running::{PendingAtEnd, RunningSession};
 use crate::delta::PendingCopies;
 use crate::delta::sqlite::{InstanceRegistry, SessionKeys};
 use crate::export::Exports;
@@ -178,21 +179,41 @@ impl SharedParts {
 
     /// Ends the use of a session, and closes it if that was the last one. Blocks.
     pub(super) fn release(&self, lease: SessionLease) -> Result<()> {
-        self.sessions.release(lease, |running| self.end(running))
+        let silent: CopyProgress = Arc::new(|_, _| {});
+        self.release_with(lease, PendingAtEnd::Finish, &silent)
     }
 
-    fn end(&self, running: RunningSession) -> Result<()> {
+    /// As [`Self::release`]; `pending` says what is done about its pending content.
+    pub(super) fn release_with(
+        &self,
+        lease: SessionLease,
+        pending: PendingAtEnd,
+        progress: &CopyProgress,
+    ) -> Result<()> {
+        self.sessions.release(lease, |running| self.end(running, pending, progress))
+    }
+
+    fn end(
+        &self,
+        running: RunningSession,
+        pending: PendingAtEnd,
+        progress: &CopyProgress,
+    ) -> Result<()> {
+        // A session in memory ends here.
+        let is_kept = running.layers.memory.is_none();
+        let pending = if is_kept { pending } else { PendingAtEnd::Leave };
         let session = running.layers.session.clone();
         let observer = self.observer.read().clone();
-        let left = |PendingCopies { files, bytes }| {
-            let mib = bytes.div_ceil(1 << 20);
-            tracing::info!(session = %session.display(), files, mib, "finishing copies");
+        let left = |left: PendingCopies| {
+            let mib = left.bytes.div_ceil(1 << 20);
+            tracing::info!(session = %session.display(), left.files, mib, "finishing copies");
+            progress(&session, left);
         };
         self.runtime.block_on(async {
             if let Some(observer) = observer {
                 observer.closing(&session).await;
             }
-            running.end(left).await.map(drop)
+            running.end(pending, left).await.map(drop)
         })
     }
 

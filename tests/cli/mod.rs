@@ -72,6 +72,8 @@ mod session_file;
 mod snapshot;
 mod status;
 mod step_checkpoint;
+#[cfg(target_os = "linux")]
+mod systemd;
 mod tool;
 mod tool_run;
 mod tree_paths;

@@ -192,6 +192,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ),
     ("nix", &["src/delta/sqlite/file"]),
     ("landlock", &["src/mounting/sandbox"]),
+    ("sd_listen_fds", &["src/cli/serve/systemd"]),
     ("toml", &["src/config"]),
     ("ipnet", &["src/config"]),
     ("clap", &["src/cli"]),

@@ -29,6 +29,7 @@ const EXCEPTIONS: &[Exception] = &[
     exception(Rule::CrateConfinement, "src/control", "rustix: whose process it is, holes"),
     exception(Rule::CrateConfinement, "src/cli/output.rs", "rustix: whether anyone reads stdout"),
     exception(Rule::CrateConfinement, "src/cli/serve/limits.rs", "rustix: descriptors"),
+    exception(Rule::CrateConfinement, "src/cli/serve/systemd", "rustix: sockets, the clock"),
     exception(Rule::CrateConfinement, "src/cli/signals.rs", "tokio: signals"),
     exception(Rule::CrateConfinement, "src/server/incoming.rs", "rustix: what has arrived, now"),
     exception(Rule::CrateConfinement, "src/delta/sqlite/file/disk.rs", "rustix: space"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -13,14 +13,16 @@ use tokio::task::{JoinError, JoinHandle};
 
 use super::admin::{Admin, ShownServer};
 use super::controls::Controls;
-use super::{Args, Durability, Frontend};
+use super::{Args, Durability, Frontend, ServiceNotifier};
 use crate::cli::error::CliError;
 use crate::cli::{choosing, hiding, output, text};
 use crate::config::{self, Config, ExportConfig, Missing};
+use crate::overlay::Overlay;
 use crate::pattern::PatternSet;
 use crate::server::rpcbind::Registration;
 use crate::server::{Monitor, ServerOptions};
 use crate::validation::ValidatorCommand;
+use crate::workspace::closing::CopyProgress;
 use crate::workspace::exports::{self, ServedExports};
 use crate::workspace::layers::SessionLayers;
 use crate::workspace::unavailable::{FIRST_RETRY, MAX_RETRY};
@@ -46,12 +48,14 @@ pub(super) fn serve(
         served = served.lenient();
     }
     let config = config::read(file, Missing::Make)?;
-    super::await_bases(runtime, &mut door.signals, exports::bases(&config).collect())?;
+    super::await_bases(runtime, &mut door, exports::bases(&config).collect())?;
     let none = served.load(&config).map_err(CliError::export)?;
     served.close(none);
     let served = Arc::new(Mutex::new(served));
+    let notifier = door.notifier.clone();
     runtime.block_on(until_signal(args, file, config, door, &served))?;
-    Ok(locked(&served).end()?)
+    let progress: CopyProgress = Arc::new(move |_, left| super::tell_of_copies(&notifier, left));
+    Ok(locked(&served).end(args.pending_at_end(), &progress)?)
 }
 
 async fn until_signal(
@@ -61,7 +65,7 @@ async fn until_signal(
     door: Frontend<'_>,
     served: &Arc<Mutex<ServedExports>>,
 ) -> Result<(), CliError> {
-    let Frontend { signals, listeners, registration, admin } = door;
+    let Frontend { signals, listeners, registration, admin, notifier } = door;
     let admin = admin.as_ref();
     let mut hang_ups = signal(SignalKind::hangup())
         .map_err(|error| CliError::caused("cannot listen for signals", &error))?;
@@ -76,6 +80,8 @@ async fn until_signal(
     }
     let announced = Announced { addresses: &addresses, registration, admin, is_json: args.json };
     announce(file, &config, &mut locked(served), &announced);
+    notifier.ready(status(&locked(served)));
+    super::start_watchdog(notifier, watched(served));
     let overlays = {
         let served = Arc::clone(served);
         move || {
@@ -83,7 +89,10 @@ async fn until_signal(
             sessions.iter().map(|layers| Arc::clone(&layers.overlay)).collect()
         }
     };
-    let stopped = super::stopped(signals, false, admin);
+    let stopped = async {
+        super::stopped(signals, false, admin).await;
+        notifier.stopping("finishing requests");
+    };
     let serving = server.run_until(stopped, super::stuck(overlays));
     tokio::pin!(serving);
     // One reload at a time; a signal during a reload starts the next one afterwards.
@@ -93,6 +102,7 @@ async fn until_signal(
         tokio::select! {
             () = &mut serving => break,
             _ = hang_ups.recv(), if reload.is_none() => {
+                notifier.reloading(format_args!("reading {}", file.display()));
                 reload = Some(begin(file, args.strict, served, &addresses));
             }
             () = tokio::time::sleep(wait),
@@ -103,7 +113,7 @@ async fn until_signal(
             }
             loaded = end_of(&mut reload) => {
                 reload = None;
-                if let Some(read) = tell(file, loaded, served) {
+                if let Some(read) = tell(file, loaded, served, notifier) {
                     (config, wait) = (read, FIRST_RETRY);
                 }
             }
@@ -112,7 +122,7 @@ async fn until_signal(
     if let Some(reload) = reload {
         // The reload may use sessions that are closed next, unless it still waits for a base.
         match tokio::time::timeout(RELOAD_TIMEOUT, reload).await {
-            Ok(loaded) => drop(tell(file, loaded, served)),
+            Ok(loaded) => drop(tell(file, loaded, served, notifier)),
             Err(_) => output::line(format_args!("still reading {}: given up", file.display())),
         }
     }
@@ -177,17 +187,22 @@ fn tell(
     file: &Path,
     loaded: Result<Result<Loaded, CliError>, JoinError>,
     served: &Arc<Mutex<ServedExports>>,
+    notifier: &ServiceNotifier,
 ) -> Option<Config> {
     match loaded {
         Ok(Ok(Loaded::Retried(names))) => {
-            for name in names {
+            for name in &names {
                 output::line(format_args!("export {name}: now served"));
+            }
+            if !names.is_empty() {
+                notifier.status(status(&locked(served)));
             }
         }
         Ok(Ok(Loaded::File(config))) => {
             let count = text::count(locked(served).exports().all().len(), "export");
             output::line(format_args!("read {} again: {count}", file.display()));
             tell_failures(&mut locked(served));
+            notifier.ready(status(&locked(served)));
             return Some(*config);
         }
         Ok(Err(error)) => {
@@ -195,10 +210,38 @@ fn tell(
             if let Some(hint) = error.hint() {
                 output::line(format_args!("hint: {hint}"));
             }
+            notifier
+                .ready(format_args!("{}; the file was not read: {error}", status(&locked(served))));
         }
-        Err(error) => tracing::error!(%error, "the exports file was not read"),
+        Err(error) => {
+            tracing::error!(%error, "the exports file was not read");
+            notifier.ready(status(&locked(served)));
+        }
     }
     None
+}
+
+/// What is served, for the service manager.
+fn status(served: &ServedExports) -> String {
+    let count = text::count(served.exports().all().len(), "export");
+    match served.unavailable() {
+        0 => format!("serving {count}"),
+        failed => format!("serving {count}; not served, and tried again: {failed}"),
+    }
+}
+
+/// The overlays of the served sessions; during a reload, those of the last look.
+fn watched(
+    served: &Arc<Mutex<ServedExports>>,
+) -> impl FnMut() -> Vec<Weak<Overlay>> + Send + 'static {
+    let (served, mut seen) = (Arc::clone(served), Vec::new());
+    move || {
+        if let Some(served) = served.try_lock() {
+            let sessions = served.sessions();
+            seen = sessions.iter().map(|layers| Arc::downgrade(&layers.overlay)).collect();
+        }
+        seen.clone()
+    }
 }
 
 /// Reports the exports that cannot be served.

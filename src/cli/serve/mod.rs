@@ -6,11 +6,12 @@ mod exports;
 mod limits;
 mod session;
 mod signals;
+mod systemd;
 mod warnings;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -23,6 +24,7 @@ use super::error::CliError;
 use super::hiding::Hide;
 use super::squash::{RootSquash, is_beyond_loopback};
 use super::{Ending, mount_help, output, text};
+use crate::delta::PendingCopies;
 use crate::mounting::address::host;
 use crate::overlay::Overlay;
 use crate::server::limits::Limits;
@@ -31,10 +33,12 @@ use crate::server::{Listeners, RpcProgram, Server, ServerOptions, Service};
 use crate::wire::{mount3, nfs3, nlm4, portmap};
 use crate::workspace::exports::until_any_stuck;
 use crate::workspace::layers;
+use crate::workspace::running::PendingAtEnd;
 
 use admin::Admin;
 use limits::{max_connections, raise_descriptor_limit};
 use signals::ServeSignals;
+use systemd::{ServiceNotifier, inherited_listeners, keep_watchdog, watchdog_period};
 
 /// The default address to listen at.
 const DEFAULT_ADDRESS: SocketAddr =
@@ -53,6 +57,9 @@ const STUCK_DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 ///
 /// With --config, serves the exports of that file (docs/EXPORTS.md; `acetate config check` checks
 /// it). SIGHUP reads it again: mounts of exports that are still in it continue.
+///
+/// A server that systemd starts uses the sockets that systemd passes instead of --listen, and
+/// notifies systemd of its state (docs/OPERATIONS.md).
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The session file: every change goes here.
@@ -108,6 +115,10 @@ pub(super) struct Args {
     #[arg(long)]
     rpcbind: bool,
 
+    /// At the stop, leave large files that are copied in part to the next start.
+    #[arg(long, hide_short_help = true)]
+    leave_copies: bool,
+
     /// Bytes per stored chunk in a new session, a power of two [default: 65536].
     #[arg(long, value_name = "BYTES", hide_short_help = true)]
     chunk_size: Option<u64>,
@@ -144,6 +155,13 @@ enum Durability {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    // Before anything is opened.
+    let inherited = inherited_listeners()?;
+    // A server in the background is a part of another command, for which the manager waits.
+    let notifier = match args.detached {
+        true => ServiceNotifier::silent(),
+        false => ServiceNotifier::from_environment(),
+    };
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(layers::network_threads())
@@ -153,24 +171,32 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     if args.detached {
         detached::leave_terminal();
     }
-    let served = serve(&runtime, args);
+    let served = serve(&runtime, args, inherited, &notifier);
     runtime.shutdown_timeout(LEFTOVER_TIMEOUT);
+    if let Err(error) = &served {
+        notifier.status(format_args!("failed: {error}"));
+    }
     served.map(|()| Ending::Done)
 }
 
-fn serve(runtime: &Runtime, args: &Args) -> Result<(), CliError> {
+fn serve(
+    runtime: &Runtime,
+    args: &Args,
+    inherited: Vec<TcpListener>,
+    notifier: &ServiceNotifier,
+) -> Result<(), CliError> {
     // From here on, a signal leads to an orderly shutdown.
     let signals = runtime.block_on(async { ServeSignals::new() })?;
     raise_descriptor_limit();
     // The network first, so that a port in use does not leave a new session behind.
-    let listeners =
-        runtime.block_on(Listeners::bind(&args.listen)).map_err(|error| CliError::bind(&error))?;
+    let listeners = runtime.block_on(listen(args, inherited))?;
     let admin = args.admin.map(|address| Admin::begin(runtime, address)).transpose()?;
     let registration = match args.rpcbind {
         true => Some(runtime.block_on(register(&listeners.addresses()))?),
         false => None,
     };
-    let door = Frontend { signals, listeners, registration: registration.as_ref(), admin };
+    let registered = registration.as_ref();
+    let door = Frontend { signals, listeners, registration: registered, admin, notifier };
     let served = match (&args.session, &args.config) {
         (Some(session), _) => session::serve(runtime, args, session, door),
         (None, Some(file)) => exports::serve(runtime, args, file, door),
@@ -188,6 +214,50 @@ struct Frontend<'a> {
     listeners: Listeners,
     registration: Option<&'a Registration>,
     admin: Option<Admin>,
+    notifier: &'a ServiceNotifier,
+}
+
+impl Args {
+    /// What the stop does about content that is copied in part.
+    fn pending_at_end(&self) -> PendingAtEnd {
+        if self.leave_copies { PendingAtEnd::Leave } else { PendingAtEnd::Finish }
+    }
+}
+
+/// The sockets of the service manager, or else new ones at the addresses of `--listen`.
+async fn listen(args: &Args, inherited: Vec<TcpListener>) -> Result<Listeners, CliError> {
+    if inherited.is_empty() {
+        return Listeners::bind(&args.listen).await.map_err(|error| CliError::bind(&error));
+    }
+    if args.listen != [DEFAULT_ADDRESS] {
+        output::line(format_args!("--listen is not used: the service manager passed sockets"));
+    }
+    let failed = |error| CliError::caused("cannot use the sockets of the service manager", &error);
+    Listeners::inherit(inherited).map_err(failed)
+}
+
+/// Starts the watchdog's task, if the service manager has one. `overlays` returns those that are
+/// served; it must not block.
+fn start_watchdog(
+    notifier: &ServiceNotifier,
+    mut overlays: impl FnMut() -> Vec<Weak<Overlay>> + Send + 'static,
+) {
+    let Some(period) = watchdog_period().filter(|_| notifier.is_heard()) else { return };
+    let is_hung = |overlay: &Weak<Overlay>| overlay.upgrade().is_some_and(|it| it.is_writer_hung());
+    let is_live = move || !overlays().iter().any(is_hung);
+    tokio::spawn(keep_watchdog(notifier.clone(), period, is_live));
+}
+
+/// Reports how much is left to copy at a stop.
+fn tell_of_copies(notifier: &ServiceNotifier, left: PendingCopies) {
+    let text = format!("finishing the copy of {}", copies_left(left));
+    output::line(format_args!("{text} left"));
+    notifier.still_stopping(format_args!("{text} left"));
+}
+
+/// `2 files, 30 MiB`.
+fn copies_left(PendingCopies { files, bytes }: PendingCopies) -> String {
+    format!("{}, {} MiB", text::count(files, "file"), bytes.div_ceil(1 << 20))
 }
 
 /// A server of `programs`, with as many connections as there are file descriptors for.
@@ -213,9 +283,11 @@ fn server(
 /// A signal arrived first.
 fn await_bases(
     runtime: &Runtime,
-    signals: &mut ServeSignals,
+    door: &mut Frontend<'_>,
     bases: Vec<PathBuf>,
 ) -> Result<(), CliError> {
+    door.notifier.status("opening the bases");
+    let signals = &mut door.signals;
     let ask = move || bases.iter().for_each(|base| drop(layers::probe(base)));
     let asking = runtime.spawn_blocking(ask);
     runtime.block_on(async {

@@ -19,7 +19,7 @@ use crate::workspace::accounts::LimitedUsage;
 use crate::workspace::checkpoints::{automatic, keep_of};
 use crate::workspace::figures::{ExportCounts, ShownSessions};
 use crate::workspace::layers::{self, LayerOptions, SessionLayers};
-use crate::workspace::running::RunningSession;
+use crate::workspace::running::{PendingAtEnd, RunningSession};
 
 /// Serves a session until a signal arrives, then closes it.
 pub(super) fn serve(
@@ -29,7 +29,7 @@ pub(super) fn serve(
     mut door: Frontend<'_>,
 ) -> Result<(), CliError> {
     let base = args.base.iter().cloned().collect();
-    super::await_bases(runtime, &mut door.signals, base)?;
+    super::await_bases(runtime, &mut door, base)?;
     let wanted = LayerOptions {
         chunk_size: args.chunk_size,
         read_only: args.read_only,
@@ -45,14 +45,16 @@ pub(super) fn serve(
     };
     let layers = layers::open(&wanted, &layers::pool(runtime.handle()))?;
     let running = RunningSession::begin(layers, runtime.handle());
+    let notifier = door.notifier;
     let log = runtime.block_on(until_signal(args, door, &running.layers));
-    let left = |PendingCopies { files, bytes }| {
-        let mib = bytes.div_ceil(1 << 20);
-        let files = text::count(files, "file");
-        output::line(format_args!("finishing the copy of {files}, {mib} MiB left"));
-    };
-    match runtime.block_on(running.end(left))? {
+    let pending = args.pending_at_end();
+    let progress = |left| super::tell_of_copies(notifier, left);
+    match runtime.block_on(running.end(pending, progress))? {
         Ok(PendingCopies { files: 0, .. }) => {}
+        Ok(left) if pending == PendingAtEnd::Leave => output::line(format_args!(
+            "left to the next start: the copy of {}",
+            super::copies_left(left),
+        )),
         Ok(PendingCopies { files, .. }) => output::line(format_args!(
             "copied in part only: {}, as the base has changed (see the log)",
             text::count(files, "file"),
@@ -70,7 +72,7 @@ async fn until_signal(
     door: Frontend<'_>,
     layers: &Arc<SessionLayers>,
 ) -> Option<LogFile> {
-    let Frontend { signals, listeners, registration, admin } = door;
+    let Frontend { signals, listeners, registration, admin, notifier } = door;
     let admin = admin.as_ref();
     let addresses = listeners.addresses();
     let squash_root = args.squash.applies_at(&addresses);
@@ -91,7 +93,13 @@ async fn until_signal(
         true => Some(LogFile::take_stderr(&layers.session)?),
         false => None,
     };
-    let stopped = super::stopped(signals, args.detached, admin);
+    notifier.ready(format_args!("serving {}", layers.session.display()));
+    let watched = Arc::downgrade(&layers.overlay);
+    super::start_watchdog(notifier, move || vec![watched.clone()]);
+    let stopped = async {
+        super::stopped(signals, args.detached, admin).await;
+        notifier.stopping("finishing requests");
+    };
     let overlay = Arc::clone(&layers.overlay);
     let serving = server.run_until(stopped, super::stuck(move || vec![Arc::clone(&overlay)]));
     match &log {

@@ -17,6 +17,7 @@ use std::fs;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use acetate::config::{self, Missing};
@@ -24,7 +25,9 @@ use acetate::inspect::log::{AuditLog, LogOptions};
 use acetate::inspect::opened::open_session;
 use acetate::server::limits::Limits;
 use acetate::server::{Listeners, Server, ServerOptions};
+use acetate::workspace::closing::CopyProgress;
 use acetate::workspace::exports::ServedExports;
+use acetate::workspace::running::PendingAtEnd;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -52,6 +55,12 @@ struct Running {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
+}
+
+/// Closes all sessions, and finishes their copies.
+fn close_all(served: &mut ServedExports) {
+    let silent: CopyProgress = Arc::new(|_, _| {});
+    served.end(PendingAtEnd::Finish, &silent).unwrap();
 }
 
 impl Site {
@@ -132,7 +141,7 @@ impl Site {
         let Running { mut served, stop, task, .. } = self.running.take().unwrap();
         stop.send(()).unwrap();
         self.runtime.block_on(task).unwrap();
-        served.end().unwrap();
+        close_all(&mut served);
         for entry in fs::read_dir(self.dir.path()).unwrap().flatten() {
             if entry.path().extension().is_some_and(|extension| extension == "db") {
                 assert_consistent(&entry.path());

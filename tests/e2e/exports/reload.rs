@@ -177,7 +177,7 @@ fn no_base_shows_what_the_server_keeps() {
     drop(a);
     running.stop.send(()).unwrap();
     site.wait(running.task).unwrap();
-    running.served.end().unwrap();
+    super::close_all(&mut running.served);
     assert!(fs::exists(site.path("base/later.db")).unwrap());
 }
 

@@ -128,5 +128,5 @@ fn a_schema_without_a_program_that_checks_it_is_refused() {
         format!("{error} {said}").contains("need the path of an `acetate` program"),
         "{error} {said}"
     );
-    served.end().unwrap();
+    super::close_all(&mut served);
 }

@@ -1,0 +1,120 @@
+//! Closes the sessions of an exports file: all at the end, or those that no export uses any more.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::Result;
+use super::exports::{ServedExports, until_any_stuck};
+use super::layers;
+use super::on_demand::ExportSource;
+use super::open_sessions::SessionLease;
+use super::running::PendingAtEnd;
+use crate::delta::PendingCopies;
+use crate::export::{Export, ExportEntry, Exports};
+
+/// Time to publish drafts while a base hangs.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Called at intervals while a session that is being closed copies pending content, with the
+/// session's path and the rest.
+pub type CopyProgress = Arc<dyn Fn(&Path, PendingCopies) + Send + Sync>;
+
+/// Sessions that exports no longer use; those that no export uses are still open.
+#[must_use]
+pub struct DroppedSessions(pub(super) Vec<SessionLease>);
+
+impl ServedExports {
+    /// Stops serving and closes all sessions. Blocks.
+    ///
+    /// # Errors
+    /// A session was not closed cleanly; the others were still closed.
+    pub fn end(&mut self, pending: PendingAtEnd, progress: &CopyProgress) -> Result<()> {
+        if let Some(closing) = self.closing.take() {
+            closing.abort();
+        }
+        let replaced = self.parts.exports.all();
+        self.parts.exports.replace(Vec::new(), Vec::new(), None);
+        let before = self.parts.replace_sources(Vec::new());
+        let DroppedSessions(leases) = self.retire(before, replaced);
+        // Closes all concurrently: a base that hangs delays no other session.
+        let ended = std::thread::scope(|scope| {
+            let mut ending = Vec::new();
+            for leases in split(leases, layers::network_threads()) {
+                let parts = &self.parts;
+                ending.push(scope.spawn(move || {
+                    // Closes all before returning the first error.
+                    let closed: Vec<_> = leases
+                        .into_iter()
+                        .map(|lease| parts.release_with(lease, pending, progress))
+                        .collect();
+                    closed.into_iter().collect::<Result<()>>()
+                }));
+            }
+            let ended: Vec<_> = ending.into_iter().map(|thread| thread.join()).collect();
+            ended.into_iter().filter_map(std::result::Result::ok).collect()
+        });
+        self.parts.forget_memory();
+        self.parts.keep_registry(None);
+        ended
+    }
+
+    /// Releases sessions, and closes those that no export uses. Copies their pending content: the
+    /// next server may not have these sessions. Blocks.
+    pub fn close(&self, gone: DroppedSessions) {
+        for lease in gone.0 {
+            let file = lease.layers.session.clone();
+            if let Err(error) = self.parts.release(lease) {
+                tracing::error!(%error, "a session was not closed cleanly");
+            }
+            let is_needed = |source: &Arc<ExportSource>| source.needs(&file);
+            if !self.parts.sources().iter().any(is_needed) {
+                self.parts.forget(&file);
+            }
+        }
+    }
+
+    /// Ends the use of exports that were replaced: publishes their drafts, or discards them.
+    pub(super) fn retire(
+        &self,
+        sources: Vec<Arc<ExportSource>>,
+        entries: Vec<Arc<ExportEntry>>,
+    ) -> DroppedSessions {
+        let (mut exports, mut leases) = (Vec::new(), Vec::new());
+        for source in sources {
+            let (export, taken) = source.retire();
+            exports.extend(export);
+            leases.extend(taken);
+        }
+        // Until here they keep the exports of their sources open.
+        drop(entries);
+        self.settle(&exports);
+        DroppedSessions(leases)
+    }
+
+    /// Publishes or discards drafts; stops waiting if a base still hangs after [`SETTLE_TIMEOUT`].
+    fn settle(&self, before: &[Arc<Export>]) {
+        let layers = self.sessions();
+        let overlays: Vec<_> = layers.iter().map(|layers| Arc::clone(&layers.overlay)).collect();
+        let given_up = async {
+            tokio::time::sleep(SETTLE_TIMEOUT).await;
+            until_any_stuck(&overlays).await;
+        };
+        self.parts.runtime.block_on(async {
+            tokio::select! {
+                () = Exports::settle(before) => {}
+                () = given_up => tracing::warn!("a base hangs; drafts over it are given up"),
+            }
+        });
+    }
+}
+
+/// Divides leases into at most `most` parts of about the same size.
+fn split(mut leases: Vec<SessionLease>, most: usize) -> Vec<Vec<SessionLease>> {
+    let size = leases.len().div_ceil(most).max(1);
+    let mut parts = Vec::new();
+    while !leases.is_empty() {
+        parts.push(leases.split_off(leases.len().saturating_sub(size)));
+    }
+    parts
+}

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use acetate::config::{Missing, SquashMode, StoreConfig};
+use acetate::config::{self, Missing, SquashMode, StoreConfig};
 
 use super::Folder;
 
@@ -37,4 +37,22 @@ fn the_example_of_a_template_is_right() {
     let export = config.templates[0].instance(mounted.as_bytes()).unwrap();
     assert!(export.mounts[0].session().unwrap().ends_with("chats/u1/c1234567.db"));
     assert_eq!(config.idle_close.as_secs(), 300);
+}
+
+#[test]
+fn the_exports_file_of_the_package_is_right() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/exports.toml");
+    let exports = config::read(&file, Missing::Leave).unwrap().exports;
+    let [scratch] = &exports[..] else { panic!("{exports:?}") };
+    assert_eq!(scratch.path.clone().unwrap().as_str(), "/scratch");
+    // Only clients on this machine, and of them only root.
+    assert!(!scratch.clients.are_beyond_loopback() && scratch.options.is_secure);
+    let session = scratch.mounts[0].session().unwrap();
+    assert_eq!(session, Path::new("/var/lib/acetate/scratch.db"));
+    // The example in its comments is right too.
+    let text = fs::read_to_string(&file).unwrap();
+    let (served, example) = text.split_once("# [[export]]").unwrap();
+    let example = example.replace("\n#", "\n");
+    let folder = Folder::new(&format!("{served}[[export]]{example}"));
+    assert_eq!(folder.read(Missing::Leave).unwrap().exports.len(), 2);
 }

@@ -129,7 +129,9 @@ metrics! {
     SESSIONS_STUCK: Gauge, "acetate_sessions_stuck", None, [],
         "Open sessions whose writer has been in one operation for 2 seconds";
     EXPORTS: Gauge, "acetate_exports", None, [],
-        "Exports that are served";
+        "Exports that are served, open or closed";
+    EXPORTS_OPEN: Gauge, "acetate_exports_open", None, [],
+        "Exports that are served and open";
     EXPORTS_UNAVAILABLE: Gauge, "acetate_exports_unavailable", None, [],
         "Exports that cannot be opened, and are tried again";
     QUOTA_USED_BYTES: Gauge, "acetate_quota_used", BYTES, ["export"],

@@ -173,8 +173,8 @@ impl ExportEntry {
         self.open.read().clone()
     }
 
-    /// Records that the export is open from now on; returns whether it is. It is not if its sessions
-    /// have been replaced by others since its identity was recorded, apart from those that
+    /// Records that the export is open from now on; returns whether it is. It is not if its
+    /// sessions have been replaced by others since its identity was recorded, apart from those that
     /// `may_differ`, by the index of the mount.
     #[must_use]
     pub fn put_open(&self, export: Arc<Export>, may_differ: &[bool]) -> bool {

@@ -14,7 +14,6 @@ use super::error::{Error, Result};
 use super::idle::IDLE_LOOK_INTERVAL;
 use super::layers::{self, SessionLayers};
 use super::on_demand::{ExportSource, Identities, NeededSession, SourceKind, identity_of};
-use super::open_sessions::SessionLease;
 use super::running::until;
 use super::shared_parts::SharedParts;
 use super::templates::{Templates, known, rebuild, registry_file};
@@ -23,7 +22,7 @@ use crate::config::{
     Config, ExportConfig, MountConfig, StoreConfig, TemplateConfig, real_path, tokens_file,
 };
 use crate::delta::sqlite::{InstanceRegistry, SessionKeys, session_files};
-use crate::export::{Export, ExportEntry, Exports, FindExport, OpenPurpose};
+use crate::export::{ExportEntry, Exports, FindExport, OpenPurpose};
 use crate::overlay::Overlay;
 use crate::server::RpcProgram;
 use crate::validation::{GuardLimits, GuardResources, ValidatorCommand};

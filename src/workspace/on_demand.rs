@@ -188,7 +188,8 @@ impl ExportSource {
             SourceKind::Written => true,
             SourceKind::Instance(template) => template.creates,
         };
-        // Handles of an export whose identity is known are of sessions that exist, or were in memory.
+        // Handles of an export whose identity is known are of sessions that exist, or were in
+        // memory.
         let existing = purpose == OpenPurpose::Call || is_known || !creates;
         let in_memory: Vec<bool> =
             self.config.mounts.iter().map(|mount| mount.store == StoreConfig::Memory).collect();

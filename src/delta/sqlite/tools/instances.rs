@@ -48,7 +48,8 @@ impl InstanceRegistry {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let conn = Connection::open_with_flags(file, flags)?;
         conn.busy_timeout(BUSY_WAIT)?;
-        conn.pragma_update(None, "journal_mode", "WAL")?;
+        // No WAL: another process that opens the file and ends would remove it.
+        conn.pragma_update(None, "journal_mode", "TRUNCATE")?;
         conn.pragma_update(None, "synchronous", "FULL")?;
         let version: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
         match version {

@@ -3,10 +3,12 @@
 //! Modules of any layer count in [`COUNTERS`]; the command that serves reads the counts. A process
 //! has one set, as it has one server: several workspaces of one program share the counts.
 //!
+//! Nothing is counted before [`turn_on`]: a server that shows no figures pays for none.
+//!
 //! A count is divided into cells, and each thread adds to one of them, so threads that count at the
 //! same time rarely write the same cache line.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Cells of a counter.
@@ -21,6 +23,19 @@ pub(crate) const DURATIONS: &[u64; MAX_BUCKETS] =
 
 /// Upper bounds of the buckets of batches, in operations.
 const OPERATIONS: &[u64; MAX_BUCKETS] = &[1, 2, 4, 8, 16, 32, 64, 128];
+
+/// Whether this process counts.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+/// Counts from now on, in the whole process.
+pub fn turn_on() {
+    IS_ON.store(true, Ordering::Relaxed);
+}
+
+/// Whether this process counts.
+pub(crate) fn are_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
 
 thread_local! {
     /// The cell of this thread.
@@ -167,7 +182,9 @@ impl Counter {
 
     /// Adds `amount`.
     pub fn add(&self, amount: u64) {
-        self.0[cell()].0.fetch_add(amount, Ordering::Relaxed);
+        if are_on() {
+            self.0[cell()].0.fetch_add(amount, Ordering::Relaxed);
+        }
     }
 
     /// The sum so far.
@@ -245,7 +262,9 @@ impl Histogram {
 
     /// Counts an observation, in the unit of the histogram.
     pub fn observe(&self, value: u64) {
-        self.cells[cell()].observe(self.bounds, value);
+        if are_on() {
+            self.cells[cell()].observe(self.bounds, value);
+        }
     }
 
     /// Counts a duration, in a histogram of nanoseconds.
@@ -272,6 +291,7 @@ mod tests {
 
     #[test]
     fn threads_count_together() {
+        turn_on();
         let counter = Counter::new();
         thread::scope(|scope| {
             for _ in 0..2 * CELLS {
@@ -283,6 +303,7 @@ mod tests {
 
     #[test]
     fn an_observation_is_in_the_first_bucket_that_has_it() {
+        turn_on();
         let histogram = Histogram::new(OPERATIONS);
         [0, 1, 2, 3, 128, 129, 1000].into_iter().for_each(|value| histogram.observe(value));
         let value = histogram.value();

@@ -209,6 +209,7 @@ mod tests {
 
     #[test]
     fn a_repeated_reply_is_no_call() {
+        counters::turn_on();
         let stats = RpcStats::new([CallNames::NFS].into_iter());
         stats.count(0, 1, ReplyKind::Repeated, &[0; 4], Duration::ZERO);
         assert_eq!((stats.figures(), stats.retransmissions.value()), (Vec::new(), 1));

@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
@@ -137,11 +138,13 @@ async fn read_requests(
             Ok(record) => record,
             Err(ending) => return ending,
         };
-        connection.peer.count_call();
+        let arrived = Instant::now();
+        connection.peer.count_call(arrived);
         connection.shared.stats.received_bytes.add(record.len() as u64);
         let room = connection.share.take_request(&connection.shared.budget).await;
-        let begun =
-            request_id::within(request_id::next(), || connection.begin(record, [bytes_room, room]));
+        let begun = request_id::within(request_id::next(), || {
+            connection.begin(record, arrived, [bytes_room, room])
+        });
         if let Err(ending) = begun {
             return ending;
         }
@@ -149,16 +152,17 @@ async fn read_requests(
 }
 
 impl ConnectionState {
-    /// Starts the call in `record`, or refuses it.
+    /// Starts the call in `record`, which was complete at `arrived`, or refuses it.
     ///
     /// # Errors
     /// The stream is garbage.
     fn begin(
         self: &Arc<Self>,
         record: Bytes,
+        arrived: Instant,
         room: [RequestPermit; 2],
     ) -> Result<(), ConnectionEnd> {
-        let (refusal, reply) = match self.shared.dispatcher.prepare(&self.origin, record) {
+        let (refusal, reply) = match self.shared.dispatcher.prepare(&self.origin, record, arrived) {
             Disposition::Run(prepared) => {
                 self.peer.note_tenant(|| prepared.tenant());
                 run_inline(Arc::clone(self).answer(prepared, room));

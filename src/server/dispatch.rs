@@ -18,6 +18,7 @@ use super::limits::{EQUAL_CALL_WAIT, OWN_REPLY_BYTES};
 use super::liveness::ConnectionLiveness;
 use super::program::RpcProgram;
 use super::reply_cache::{CacheLookup, CallKey, ReplyCache, ReplySegments};
+use crate::counters;
 use crate::nfs::CallError;
 use crate::vfs::{CallId, Caller, Flavor};
 use crate::wire::rpc::{AuthStatus, Call, CallRejection, Credential, PROC_NULL, RpcStatus};
@@ -152,8 +153,13 @@ impl Dispatcher {
         Arc::clone(&self.cache)
     }
 
-    /// Decodes the header of `record` and finds its program.
-    pub(super) fn prepare(&self, origin: &RecordOrigin, record: Bytes) -> Disposition {
+    /// Decodes the header of `record`, which was complete at `began`, and finds its program.
+    pub(super) fn prepare(
+        &self,
+        origin: &RecordOrigin,
+        record: Bytes,
+        began: Instant,
+    ) -> Disposition {
         let call = match Call::parse(record.clone()) {
             Ok(call) => call,
             Err(CallRejection::Garbage) => return Disposition::HangUp,
@@ -170,7 +176,7 @@ impl Dispatcher {
             let status = RpcStatus::AuthError(AuthStatus::TooWeak);
             return Disposition::RefusePort(refuse(call.xid, status));
         }
-        Disposition::Run(DecodedCall { call, record, program, program_at, began: Instant::now() })
+        Disposition::Run(DecodedCall { call, record, program, program_at, began })
     }
 
     /// Executes a call, or returns the reply to its first transmission. `None` if there is no reply
@@ -183,9 +189,11 @@ impl Dispatcher {
         let DecodedCall { program_at, began, .. } = prepared;
         let procedure = prepared.call.procedure;
         let answered = self.answer(origin, prepared).await?;
-        let results = answered.reply.first().and_then(|head| head.get(RESULTS_AT..));
-        let (kind, results) = (answered.kind, results.unwrap_or_default());
-        self.stats.count(program_at, procedure, kind, results, began.elapsed());
+        if counters::are_on() {
+            let results = answered.reply.first().and_then(|head| head.get(RESULTS_AT..));
+            let (kind, results) = (answered.kind, results.unwrap_or_default());
+            self.stats.count(program_at, procedure, kind, results, began.elapsed());
+        }
         Some(answered)
     }
 

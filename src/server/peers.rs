@@ -65,9 +65,10 @@ impl Peer {
         self.calls.load(Ordering::Relaxed)
     }
 
-    pub(super) fn count_call(&self) {
+    /// Records a call that arrived at `now`.
+    pub(super) fn count_call(&self, now: Instant) {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.last_call.store(self.age(), Ordering::Relaxed);
+        self.last_call.store(self.age(now), Ordering::Relaxed);
     }
 
     /// Records the tenant that `tenant` returns. Evaluates it for every call until a tenant is
@@ -94,12 +95,15 @@ impl Peer {
 
     /// The time since the last call, or since the connection was opened.
     fn idle(&self) -> Duration {
-        Duration::from_micros(self.age().saturating_sub(self.last_call.load(Ordering::Relaxed)))
+        Duration::from_micros(
+            self.age(Instant::now()).saturating_sub(self.last_call.load(Ordering::Relaxed)),
+        )
     }
 
-    /// Microseconds since the connection was opened.
-    fn age(&self) -> u64 {
-        u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX)
+    /// Microseconds from the opening of the connection to `now`.
+    fn age(&self, now: Instant) -> u64 {
+        let age = now.saturating_duration_since(self.since);
+        u64::try_from(age.as_micros()).unwrap_or(u64::MAX)
     }
 }
 

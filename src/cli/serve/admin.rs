@@ -11,7 +11,7 @@ use crate::admin::{
     AdminDoor, AdminSite, Collecting, FigureSource, HealthSource, ProcessFigures, Samples,
 };
 use crate::cli::error::CliError;
-use crate::counters::{COUNTERS, Cache};
+use crate::counters::{self, COUNTERS, Cache};
 use crate::delta::{Limits, Usage};
 use crate::server::{Monitor, ServerFigures};
 use crate::workspace::accounts::LimitedUsage;
@@ -45,6 +45,7 @@ pub(super) struct Admin {
 impl Admin {
     /// Listens at `address`, and shows from now on that the server starts.
     pub(super) fn begin(runtime: &Runtime, address: SocketAddr) -> Result<Self, CliError> {
+        counters::turn_on();
         let bound = runtime.block_on(AdminDoor::bind(address));
         let door = bound.map_err(|error| CliError::bind_admin(address, &error))?;
         let (address, state) = (door.address(), Arc::<AdminState>::default());

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::net::UdpSocket;
@@ -103,7 +103,7 @@ async fn answer_datagrams(socket: UdpSocket, dispatcher: Arc<Dispatcher>) {
         };
         let record = Bytes::copy_from_slice(&buffer[..length]);
         let origin = RecordOrigin::of_datagram(peer);
-        let reply = match dispatcher.prepare(&origin, record) {
+        let reply = match dispatcher.prepare(&origin, record, Instant::now()) {
             Disposition::Run(prepared) => {
                 dispatcher.run(&origin, prepared).await.map(|answered| answered.reply)
             }

@@ -8,8 +8,8 @@ use super::hints;
 use super::similar::{did_you_mean, similar};
 use crate::base::BaseError;
 use crate::config::ConfigError;
-use crate::delta::StoreError;
 use crate::delta::sqlite::OpenError;
+use crate::delta::{StoreError, StoreErrorKind};
 use crate::inspect::InspectError;
 use crate::mounting::error::with_causes;
 use crate::server::BindError;
@@ -291,12 +291,16 @@ impl From<WorkspaceError> for CliError {
             WorkspaceError::TooManyOpen { .. } => {
                 Self::new(&error).with_hint("raise max_open in the exports file")
             }
-            WorkspaceError::Registry(_) => Self::new(&error).with_hint(
-                "it holds nothing that the sessions do not say: remove the file \
-                 EXPORTS.toml.instances, and start the server again",
-            ),
+            WorkspaceError::Registry(ref source) if source.kind == StoreErrorKind::Corrupt => {
+                Self::new(&error).with_hint(
+                    "remove the file that is named as the exports file with .instances, and start \
+                     the server again; paths whose session at / is shared or in memory have to be \
+                     mounted again",
+                )
+            }
             WorkspaceError::Store { .. }
             | WorkspaceError::Place { .. }
+            | WorkspaceError::Registry(_)
             | WorkspaceError::Gone { .. }
             | WorkspaceError::Close { .. }
             | WorkspaceError::Memory(_)

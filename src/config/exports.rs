@@ -113,6 +113,7 @@ fn check_rest(
         hide: Arc::new(hide(source, &written.hide)?),
         mounts: mounts::check(source, export, options.is_read_only)?,
         guards: guards::check(source, &written.guard)?,
+        template: None,
         position: source.position(&export.span()),
     })
 }

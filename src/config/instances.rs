@@ -13,8 +13,8 @@ use super::template::{TemplateConfig, TemplatePart};
 type Unread = (PathBuf, io::Error);
 
 impl TemplateConfig {
-    /// The paths without tokens of the instances whose session at `/` exists. None if that session
-    /// is in memory or shared.
+    /// The paths without tokens of the instances whose session at `/` exists. Empty if that
+    /// session is in memory or shared.
     ///
     /// # Errors
     /// A directory cannot be read.

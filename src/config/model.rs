@@ -58,6 +58,8 @@ pub struct ExportConfig {
     pub mounts: Vec<MountConfig>,
     /// The guards, in the file's order.
     pub guards: Vec<GuardConfig>,
+    /// The path of the template that made it, with its parameters.
+    pub template: Option<String>,
     /// Position in the file.
     pub position: Position,
 }

@@ -77,7 +77,7 @@ pub(super) fn names(text: &str) -> Vec<&str> {
     split(text).iter().filter_map(Part::name).collect()
 }
 
-/// The directory above the first component with a parameter.
+/// The directory above the first component with a parameter; its parent if no component has one.
 pub(super) fn fixed_dir(path: &Path) -> PathBuf {
     let has_none = |part: &std::path::Component<'_>| {
         part.as_os_str().to_str().is_some_and(|text| names(text).is_empty())
@@ -86,5 +86,50 @@ pub(super) fn fixed_dir(path: &Path) -> PathBuf {
     match fixed == path {
         true => fixed.parent().map(Path::to_owned).unwrap_or(fixed),
         false => fixed,
+    }
+}
+
+/// Whether a path has a component `..`.
+pub(super) fn has_parents(path: &Path) -> bool {
+    path.components().any(|part| part == std::path::Component::ParentDir)
+}
+
+/// Two parameters that are in one component of a path.
+pub(super) fn two_in_one_name(path: &str) -> Option<(&str, &str)> {
+    path.split('/').find_map(|part| match names(part)[..] {
+        [one, other, ..] => Some((one, other)),
+        _ => None,
+    })
+}
+
+/// Whether two paths with parameters, one in a component at most, may be the same path.
+pub(super) fn may_be_same(one: &Path, other: &Path) -> bool {
+    let same = |(one, other): (std::path::Component<'_>, std::path::Component<'_>)| {
+        let (one, other) = (one.as_os_str().to_str(), other.as_os_str().to_str());
+        one.zip(other).is_none_or(|(one, other)| may_be_same_name(one, other))
+    };
+    one.components().count() == other.components().count()
+        && one.components().zip(other.components()).all(same)
+}
+
+fn may_be_same_name(one: &str, other: &str) -> bool {
+    match (ends(one), ends(other)) {
+        (None, None) => one == other,
+        (Some((prefix, suffix)), None) => other.starts_with(prefix) && other.ends_with(suffix),
+        (None, Some((prefix, suffix))) => one.starts_with(prefix) && one.ends_with(suffix),
+        (Some((prefix, suffix)), Some((other_prefix, other_suffix))) => {
+            (prefix.starts_with(other_prefix) || other_prefix.starts_with(prefix))
+                && (suffix.ends_with(other_suffix) || other_suffix.ends_with(suffix))
+        }
+    }
+}
+
+/// What is before and after the parameter of a component; `None` if it has none.
+fn ends(name: &str) -> Option<(&str, &str)> {
+    match split(name)[..] {
+        [Part::Literal(prefix), Part::Parameter(_), Part::Literal(suffix)] => {
+            Some((prefix, suffix))
+        }
+        _ => None,
     }
 }

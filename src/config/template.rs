@@ -13,7 +13,9 @@ use toml::Spanned;
 use super::error::{ConfigError, Position, Result};
 use super::limits::{MAX_ALLOW_BYTES, MAX_TEMPLATES};
 use super::model::{ExportConfig, StoreConfig};
-use super::parameters::{Parameter, Values, fill, fixed_dir, names};
+use super::parameters::{
+    Parameter, Values, fill, fixed_dir, has_parents, may_be_same, names, two_in_one_name,
+};
 use super::path::TreePath;
 use super::tokens::{Token, Tokens};
 use super::written::{ExportToml, FileToml, SourceText};
@@ -108,6 +110,7 @@ impl TemplateConfig {
         let own = if self.has_token { path.rsplit_once('/')?.0 } else { path };
         export.name = own.trim_start_matches('/').to_owned();
         export.path = Some(TreePath::new(path).ok()?);
+        export.template = Some(self.to_string());
         for mount in &mut export.mounts {
             if let Some(base) = &mount.base {
                 mount.base = Some(fill_path(base)?);
@@ -127,6 +130,7 @@ pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<Temp
     let checked = file.template.iter().map(|template| check_one(source, template));
     let templates = checked.collect::<Result<Vec<_>>>()?;
     for (index, template) in templates.iter().enumerate() {
+        check_other_sessions(source, template, &templates[..index])?;
         if let Some(other) = templates[..index].iter().find(|other| may_meet(other, template)) {
             let line = other.export.position.line;
             let what = format!("the template in line {line} may match the same path");
@@ -136,6 +140,28 @@ pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<Temp
         }
     }
     Ok(templates)
+}
+
+/// Rejects a session that another template may have too, unless both share it.
+fn check_other_sessions(
+    source: &SourceText<'_>,
+    template: &TemplateConfig,
+    others: &[TemplateConfig],
+) -> Result<()> {
+    let others = others.iter().flat_map(|other| &other.export.mounts);
+    for other in others {
+        for mount in &template.export.mounts {
+            let (Some(file), Some(of_other)) = (mount.session(), other.session()) else { continue };
+            if may_be_same(file, of_other) && !(mount.is_shared && other.is_shared) {
+                let line = other.position.line;
+                let what = format!("the mount in line {line} may have the same session");
+                let hint = "give its sessions another directory, or both mounts shared = true";
+                let fault = ConfigError::of_file(source.file, what).with_hint(hint);
+                return Err(fault.at(mount.position));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether a path may match both.
@@ -211,10 +237,15 @@ fn check_allow(
         return Err(source.wrong(&template.span(), what).with_hint(hint));
     };
     let text = written.1.get_ref();
-    let built = RegexBuilder::new(&format!("^(?:{text})$"))
-        .size_limit(MAX_ALLOW_BYTES)
-        .dfa_size_limit(MAX_ALLOW_BYTES)
-        .build();
+    // Alone first: with a parenthesis too many it would not be anchored.
+    let alone = RegexBuilder::new(text).size_limit(MAX_ALLOW_BYTES).build();
+    let anchored = || {
+        RegexBuilder::new(&format!("^(?:{text})$"))
+            .size_limit(MAX_ALLOW_BYTES)
+            .dfa_size_limit(MAX_ALLOW_BYTES)
+            .build()
+    };
+    let built = alone.and_then(|_| anchored());
     let allow = built.map_err(|error| {
         let what = format!("not a regular expression: {}", last_line(&error.to_string()));
         source.wrong(&written.1.span(), what)
@@ -248,6 +279,19 @@ fn check_mounts(
             if let Some(name) = names(text).into_iter().find(|name| !is_known(name)) {
                 return Err(wrong(format!("the path has no parameter {{{name}}}")));
             }
+        }
+        if !names(mount.at.as_str()).is_empty() {
+            return Err(wrong("`at` has no parameters".to_owned()));
+        }
+        let paths = [mount.session(), mount.base.as_ref()];
+        if paths.into_iter().flatten().any(|path| has_parents(path)) {
+            let what = "a path of a template has no '..'";
+            return Err(wrong(what.to_owned()));
+        }
+        if let Some((one, other)) = session.and_then(two_in_one_name) {
+            let what = format!("{{{one}}} and {{{other}}} are in one name of the session");
+            let hint = "two paths could get the same session: write chats/{user}/{chat}.db";
+            return Err(wrong(what).with_hint(hint));
         }
         let of_session = session.map(names).unwrap_or_default();
         if let Some(name) = base

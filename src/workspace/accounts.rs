@@ -1,6 +1,7 @@
 //! Quota usage of exports and their sessions: of a running server, or of an exports file that is
 //! not served.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -25,7 +26,7 @@ pub(super) type SharedAccount = Arc<RwLock<ExportAccount>>;
 /// The usage of an export with a quota.
 #[derive(Debug, Clone)]
 pub struct LimitedUsage {
-    /// Name of the export.
+    /// Name of the export, or the path of its template: no client chooses it.
     pub export: String,
     /// What counts against the quota.
     pub usage: Usage,
@@ -36,6 +37,8 @@ pub struct LimitedUsage {
 /// The account of one export.
 pub(super) struct ExportAccount {
     name: String,
+    /// The path of the template that made it.
+    template: Option<String>,
     /// The path that clients mount; `None` without a token.
     path: Option<String>,
     limits: Limits,
@@ -92,15 +95,22 @@ impl Accounts {
         Ok(ExportsUsage { file: Some(self.file.clone()), exports })
     }
 
-    /// Usage of the exports that have a quota. Waits for nothing.
+    /// Usage of the open exports that have a quota; of the instances of a template, that of the
+    /// fullest one. Waits for nothing.
     pub fn limited(&self) -> Vec<LimitedUsage> {
         let accounts = Arc::clone(&self.of.read());
-        let limited = accounts.iter().filter_map(|account| {
+        let mut limited = BTreeMap::<String, LimitedUsage>::new();
+        for account in accounts.iter() {
             let account = account.read();
-            let usage = account.group.as_ref()?.usage();
-            Some(LimitedUsage { export: account.name.clone(), usage, limits: account.limits })
-        });
-        limited.collect()
+            let Some(usage) = account.group.as_ref().map(|group| group.usage()) else { continue };
+            let export = account.template.as_ref().unwrap_or(&account.name).clone();
+            let new = LimitedUsage { export: export.clone(), usage, limits: account.limits };
+            let known = limited.entry(export).or_insert_with(|| new.clone());
+            if new.usage.bytes > known.usage.bytes {
+                *known = new;
+            }
+        }
+        limited.into_values().collect()
     }
 
     /// Paths of the exports that serve a session. They may be secrets.
@@ -126,7 +136,8 @@ impl ExportAccount {
     pub(super) fn new(export: &ExportConfig, group: Option<Arc<Group>>) -> Self {
         let limits = super::assembling::limits(export);
         let path = export.path.as_ref().map(ToString::to_string);
-        Self { name: export.name.clone(), path, limits, group, parts: Vec::new() }
+        let template = export.template.clone();
+        Self { name: export.name.clone(), template, path, limits, group, parts: Vec::new() }
     }
 
     /// The account of an export that is not open.

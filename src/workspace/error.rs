@@ -142,7 +142,7 @@ pub enum Error {
         export: String,
     },
     /// The registry of instances cannot be used.
-    #[error("the registry of exports that templates made: {0}")]
+    #[error("the registry of what templates made: {0}")]
     Registry(StoreError),
     /// A place that a template names cannot be used.
     #[error("{}: {}", .path.display(), words(.source))]

@@ -50,8 +50,8 @@ pub struct ServedExports {
 /// An export that is to be served.
 struct WantedExport {
     config: ExportConfig,
-    /// The sessions of its mounts.
-    sessions: Vec<NeededSession>,
+    /// The sessions of its mounts, if the exports file has it.
+    sessions: Option<Vec<NeededSession>>,
     /// The template of an instance, and the keys of its sessions.
     instance: Option<(Arc<TemplateConfig>, Vec<SessionKeys>)>,
 }
@@ -130,18 +130,20 @@ impl ServedExports {
     /// With [`ServedExports::lenient`], only if no export can be served, or if the file asks for
     /// something impossible.
     pub fn load(&mut self, config: &Config) -> Result<DroppedSessions> {
-        *self.parts.bounds.write() = OpenBounds::of(config);
         let templates: Vec<_> = config.templates.iter().cloned().map(Arc::new).collect();
         let wanted = self.wanted(config, &templates)?;
         self.parts.hide(self.files_to_hide(&wanted, &templates));
         let open = self.open_paths();
         let before = self.parts.sources();
+        let bounds_before =
+            std::mem::replace(&mut *self.parts.bounds.write(), OpenBounds::of(config));
         let mut loaded = Vec::new();
         let failed = match self.open_all(wanted, &open, &mut loaded) {
             Ok(failed) => failed,
             Err(error) => {
                 let opened = loaded.iter().flat_map(|it| it.source.retire().1).collect();
                 let _loaded = self.parts.replace_sources(before);
+                *self.parts.bounds.write() = bounds_before;
                 self.close(DroppedSessions(opened));
                 return Err(error);
             }
@@ -184,7 +186,11 @@ impl ServedExports {
             .iter()
             .cloned()
             .zip(sessions)
-            .map(|(config, sessions)| WantedExport { config, sessions, instance: None })
+            .map(|(config, sessions)| WantedExport {
+                config,
+                sessions: Some(sessions),
+                instance: None,
+            })
             .collect();
         if templates.is_empty() {
             self.parts.keep_registry(None);
@@ -200,8 +206,7 @@ impl ServedExports {
         }
         let known = self.parts.with_registry(|registry| known(registry, templates));
         for (template, config, keys) in known.unwrap_or_else(|| Ok(Vec::new()))? {
-            let sessions = sessions_of_one(&self.parts, &config)?;
-            wanted.push(WantedExport { config, sessions, instance: Some((template, keys)) });
+            wanted.push(WantedExport { config, sessions: None, instance: Some((template, keys)) });
         }
         Ok(wanted)
     }
@@ -231,8 +236,7 @@ impl ServedExports {
         let own = [self.file.clone(), tokens_file(&self.file)];
         let mut files: BTreeSet<PathBuf> = own.iter().map(|file| real_path(file)).collect();
         files.extend(session_files(&real_path(&registry)));
-        let written = wanted.iter().filter(|wanted| wanted.instance.is_none());
-        let sessions = written.flat_map(|wanted| &wanted.sessions);
+        let sessions = wanted.iter().filter_map(|wanted| wanted.sessions.as_ref()).flatten();
         files.extend(sessions.flat_map(|session| session_files(&session.file)));
         files.extend(templates.iter().flat_map(|it| it.session_dirs()).map(|dir| real_path(&dir)));
         files
@@ -293,14 +297,17 @@ impl ServedExports {
                 (Some(identity_of(config, keys)?), kind)
             }
             None if opens => (None, SourceKind::Written),
-            None => (identities.of(config, sessions)?, SourceKind::Written),
+            None => {
+                let sessions = sessions.as_deref().unwrap_or_default();
+                (identities.of(config, sessions)?, SourceKind::Written)
+            }
         };
         let (config, sessions) = (config.clone(), sessions.clone());
         let (source, entry) = ExportSource::new(&self.parts, config, sessions, identity, kind)?;
         // Known before the load ends, so that room can be made for the next ones.
         self.parts.add(Arc::clone(&source));
         if opens {
-            self.parts.make_room(wanted.sessions.len())?;
+            self.parts.make_room(wanted.config.mounts.len())?;
             source.open_now(OpenPurpose::Mount)?;
         }
         Ok(LoadedExport { source, entry })
@@ -313,7 +320,7 @@ impl ServedExports {
         sessions: &[NeededSession],
     ) -> Result<()> {
         let (config, sessions) = (export.clone(), sessions.to_owned());
-        let wanted = WantedExport { config, sessions, instance: None };
+        let wanted = WantedExport { config, sessions: Some(sessions), instance: None };
         let LoadedExport { entry, .. } =
             self.load_one(&wanted, &mut Identities::default(), true)?;
         self.parts.exports.put(entry);

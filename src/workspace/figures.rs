@@ -133,10 +133,13 @@ impl ServedExports {
     /// Its sessions and exports, for figures.
     pub fn shown_sessions(&self) -> ShownSessions {
         let (parts, exports) = (Arc::clone(&self.parts), self.exports().clone());
+        let counted = Arc::clone(&parts);
         let counts = move || {
             let all = exports.all();
             let open = all.iter().filter(|entry| entry.current().is_some()).count();
-            ExportCounts { served: all.len(), open, unavailable: exports.unavailable() }
+            let failing = counted.sources().iter().filter(|source| source.is_failing()).count();
+            let unavailable = exports.unavailable() + failing;
+            ExportCounts { served: all.len(), open, unavailable }
         };
         ShownSessions::new(move || parts.sessions.all(), counts)
     }

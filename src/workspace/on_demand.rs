@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::accounts::{ExportAccount, SharedAccount};
 use super::assembling::{ReadyExport, assemble, check_same_settings, layer_options};
 use super::error::{Error, Result};
+use super::exports::sessions_of_one;
 use super::layers::{self, SessionLayers};
 use super::open_sessions::SessionLease;
 use super::shared_parts::SharedParts;
@@ -30,7 +31,7 @@ use crate::vfs::FsError;
 /// Time that a call waits for an opening; the client then tries again.
 const OPEN_WAIT: Duration = Duration::from_secs(2);
 
-/// Time after which an opening gives its permit to another one: its base hangs.
+/// Time after which an opening gives its permit to the next one: its base may hang.
 const STUCK_OPENING: Duration = Duration::from_secs(2);
 
 /// The result of an opening, once it is known.
@@ -41,10 +42,10 @@ pub(super) struct ExportSource {
     parts: Arc<SharedParts>,
     pub(super) config: ExportConfig,
     kind: SourceKind,
-    /// The sessions of its mounts, in their order.
-    sessions: Vec<NeededSession>,
+    /// The sessions of its mounts, in their order, once they are known: finding them may block.
+    sessions: OnceLock<Vec<NeededSession>>,
     /// Identifies the export's drafts: they survive no reload.
-    boot: u64,
+    draft_epoch: u64,
     this: Weak<Self>,
     entry: OnceLock<Weak<ExportEntry>>,
     /// Locked while the export is opened or closed.
@@ -92,24 +93,25 @@ struct OpenFailure {
 }
 
 impl ExportSource {
-    /// The source of an export, and the export, closed. `sessions` are those of its mounts;
-    /// `identity` is known if all of them exist.
+    /// The source of an export, and the export, closed. `sessions` are those of its mounts, if they
+    /// are known; `identity` is known if all of them exist.
     pub(super) fn new(
         parts: &Arc<SharedParts>,
         config: ExportConfig,
-        sessions: Vec<NeededSession>,
+        sessions: Option<Vec<NeededSession>>,
         identity: Option<ExportIdentity>,
         kind: SourceKind,
     ) -> Result<(Arc<Self>, Arc<ExportEntry>)> {
         let path = config.path.as_ref().ok_or(Error::NoExport)?.to_string();
-        let boot = getrandom::u64().map_err(|error| Error::Random(std::io::Error::other(error)))?;
+        let draft_epoch =
+            getrandom::u64().map_err(|error| Error::Random(std::io::Error::other(error)))?;
         let account = Arc::new(RwLock::new(ExportAccount::at_rest(&config)));
         let source = Arc::new_cyclic(|this| Self {
             parts: Arc::clone(parts),
             config,
             kind,
-            sessions,
-            boot,
+            sessions: sessions.map(OnceLock::from).unwrap_or_default(),
+            draft_epoch,
             this: Weak::clone(this),
             entry: OnceLock::new(),
             state: Mutex::default(),
@@ -142,7 +144,16 @@ impl ExportSource {
 
     /// Whether one of its mounts is of this session.
     pub(super) fn needs(&self, session: &Path) -> bool {
-        self.sessions.iter().any(|needed| needed.file == session)
+        self.sessions.get().is_some_and(|all| all.iter().any(|needed| needed.file == session))
+    }
+
+    /// The sessions of its mounts. May block.
+    fn sessions(&self) -> Result<&[NeededSession]> {
+        if self.sessions.get().is_none() {
+            let found = sessions_of_one(&self.parts, &self.config)?;
+            return Ok(self.sessions.get_or_init(|| found));
+        }
+        Ok(self.sessions.get().map(Vec::as_slice).unwrap_or_default())
     }
 
     /// The usage of its sessions.
@@ -167,9 +178,15 @@ impl ExportSource {
                     error,
                     Error::Replaced { .. } | Error::Open(OpenError::Missing { .. })
                 );
-                return Err(if is_gone { self.end_instance(&entry, error) } else { error });
+                if !is_gone {
+                    return Err(error);
+                }
+                let error = self.end_instance(&entry, purpose, error);
+                state.is_retired = matches!(error, Error::Gone { .. });
+                return Err(error);
             }
         };
+        tracing::debug!(export = %self.config.name, "opened");
         state.leases = taken;
         *self.last_use.lock() = Instant::now();
         *self.account.write() = account;
@@ -197,10 +214,11 @@ impl ExportSource {
             check_places(template, &self.config, !existing)?;
         }
         self.take_sessions(existing, taken)?;
-        let (export, account) = assemble(&self.parts, &self.config, taken, self.boot)?;
+        let (export, account) = assemble(&self.parts, &self.config, taken, self.draft_epoch)?;
         if let (SourceKind::Instance(_), false) = (&self.kind, is_known) {
             let keys: Vec<_> = taken.iter().map(|it| it.layers.keys()).collect();
             self.parts.record_instance(&self.own_path(), &keys)?;
+            tracing::info!(export = %self.config.name, "a template made this export");
         }
         let before = entry.identity();
         if !entry.put_open(Arc::clone(&export), &in_memory) {
@@ -218,13 +236,23 @@ impl ExportSource {
 
     /// Forgets an instance without its sessions: the next mount makes it, and its handles are
     /// stale. An export of the file stays, as its sessions may come back.
-    fn end_instance(&self, entry: &Arc<ExportEntry>, error: Error) -> Error {
+    fn end_instance(&self, entry: &Arc<ExportEntry>, purpose: OpenPurpose, error: Error) -> Error {
         let SourceKind::Instance(template) = &self.kind else { return error };
-        // Else it may be that a filesystem is not mounted.
-        if entry.identity().is_none() || !template.session_dirs().all(|dir| is_filled(&dir)) {
+        if entry.identity().is_none() {
+            // It was never made.
             return error;
         }
-        tracing::warn!(export = %self.config.name, %error, "its sessions are gone, and so is it");
+        // Where all sessions are gone, their filesystem may not be mounted: calls wait. A mount
+        // says that the instance is wanted.
+        let is_there = |dir: PathBuf| match purpose {
+            OpenPurpose::Mount => dir.is_dir(),
+            OpenPurpose::Call => is_filled(&dir),
+        };
+        if !template.session_dirs().all(is_there) {
+            return error;
+        }
+        let export = &self.config.name;
+        tracing::warn!(%export, %error, "the export is forgotten; its handles are stale");
         self.parts.exports.remove(entry);
         self.parts.remove(self);
         match self.parts.forget_instance(&self.own_path()) {
@@ -240,7 +268,7 @@ impl ExportSource {
 
     /// Opens the sessions of all mounts; with `existing`, none is created.
     fn take_sessions(&self, existing: bool, taken: &mut Vec<SessionLease>) -> Result<()> {
-        for (mount, session) in self.config.mounts.iter().zip(&self.sessions) {
+        for (mount, session) in self.config.mounts.iter().zip(self.sessions()?) {
             let NeededSession { file, read_only } = session;
             // What was in memory of another run is gone: it begins empty.
             let how = (*read_only, existing && mount.store != StoreConfig::Memory);
@@ -283,6 +311,7 @@ impl ExportSource {
         }
         let Some(export) = self.entry().and_then(|entry| entry.take_idle()) else { return false };
         drop(export);
+        tracing::debug!(export = %self.config.name, "idle: closed");
         *self.account.write() = ExportAccount::at_rest(&self.config);
         self.release(std::mem::take(&mut state.leases));
         true
@@ -354,7 +383,7 @@ impl ExportSource {
         let permit = Arc::clone(&self.parts.turns).acquire_owned().await;
         let source = Arc::clone(&self);
         let mut work = tokio::task::spawn_blocking(move || {
-            source.parts.make_room(source.sessions.len())?;
+            source.parts.make_room(source.config.mounts.len())?;
             source.open_now(purpose)
         });
         let done = match tokio::time::timeout(STUCK_OPENING, &mut work).await {
@@ -368,10 +397,16 @@ impl ExportSource {
         };
         let outcome = match done {
             Ok(Ok(export)) => {
-                *self.last_failure.lock() = None;
+                if self.last_failure.lock().take().is_some() {
+                    tracing::info!(export = %self.config.name, "the export can be opened again");
+                }
                 Ok(export)
             }
             Ok(Err(Error::Gone { .. })) => Err(FsError::Stale),
+            Ok(Err(error)) if self.is_no_export(&error) => {
+                tracing::debug!(export = %self.config.name, %error, "there is no such export");
+                Err(FsError::NotFound)
+            }
             Ok(Err(error)) => {
                 self.note_failure(&error);
                 Err(FsError::TryLater)
@@ -381,6 +416,21 @@ impl ExportSource {
         };
         *self.opening.lock() = None;
         opened.send_replace(Some(outcome));
+    }
+
+    /// Whether a path has no export, as its session does not exist and is not to be created.
+    fn is_no_export(&self, error: &Error) -> bool {
+        let creates = match &self.kind {
+            SourceKind::Written => true,
+            SourceKind::Instance(template) => template.creates,
+        };
+        let is_known = self.entry().is_some_and(|entry| entry.identity().is_some());
+        !creates && !is_known && matches!(error, Error::Open(OpenError::Missing { .. }))
+    }
+
+    /// Whether the last opening failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.last_failure.lock().is_some()
     }
 
     /// Logs a failure, unless it is that of the last attempt.

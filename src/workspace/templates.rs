@@ -76,8 +76,7 @@ pub(super) fn instance(
     template: &Arc<TemplateConfig>,
     config: ExportConfig,
 ) -> Result<(Arc<ExportSource>, Arc<ExportEntry>)> {
-    let sessions = sessions_of_one(parts, &config)?;
-    ExportSource::new(parts, config, sessions, None, SourceKind::Instance(Arc::clone(template)))
+    ExportSource::new(parts, config, None, None, SourceKind::Instance(Arc::clone(template)))
 }
 
 /// The instances in the registry that a template still matches, with the keys of their sessions.

@@ -21,7 +21,7 @@ pub(super) fn lines(export: &ExportConfig) -> Vec<String> {
     #[rustfmt::skip]
     let ExportConfig {
         name, path, token: _, is_secret, options, clients, uids, gids, quota, max_file_bytes, hide,
-        mounts, guards, position: _,
+        mounts, guards, template: _, position: _,
     } = export;
     let mut lines = vec![match path {
         Some(path) => text::name(path.as_str().as_bytes()),

@@ -186,10 +186,12 @@ fn connections_bytes_and_refusals_are_counted() {
         assert!(garbage.reply().await.is_none());
         open.send_call(2, [NFS, 2, 0], b"").await;
         open.reply().await.unwrap();
+        // A connection is counted as closed a moment after the client sees its end.
+        let closed = "acetate_connections_closed_total{reason=\"garbage\"}";
+        while Scraped::of(watched.admin).value(closed) < 1.0 {}
         let scraped = Scraped::of(watched.admin);
         assert_eq!(scraped.value("acetate_rpc_refusals_total{reason=\"garbage\"}"), 1.0);
         assert_eq!(scraped.value("acetate_rpc_refusals_total{reason=\"header\"}"), 1.0);
-        let closed = "acetate_connections_closed_total{reason=\"garbage\"}";
         assert_eq!(scraped.value(closed), 1.0);
         assert_eq!(scraped.value("acetate_connections_opened_total"), 2.0);
         let limit = scraped.value("acetate_connections_limit");

@@ -4,7 +4,7 @@
 //! It holds nothing that cannot be read from the sessions. Handle keys are secrets, so only the
 //! owner can read the file.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -31,6 +31,9 @@ pub type SessionKeys = ([u8; KEY_BYTES], u64);
 /// The instances that a server has made.
 pub struct InstanceRegistry {
     conn: Mutex<Connection>,
+    /// Locked, so that one server at a time has the registry. After `conn`: SQLite's locks of the
+    /// file would go with it.
+    _lock: File,
 }
 
 impl InstanceRegistry {
@@ -45,6 +48,11 @@ impl InstanceRegistry {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(StoreError::io(format!("cannot create it: {error}"))),
         };
+        let lock = OpenOptions::new().read(true).write(true).open(file);
+        let lock = lock.map_err(|error| StoreError::io(format!("cannot open it: {error}")))?;
+        if lock.try_lock().is_err() {
+            return Err(StoreError::io("another server serves this exports file".to_owned()));
+        }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let conn = Connection::open_with_flags(file, flags)?;
         conn.busy_timeout(BUSY_WAIT)?;
@@ -69,7 +77,7 @@ impl InstanceRegistry {
             }
         }
         // An empty file that an earlier run left is as good as a new one.
-        Ok((Self { conn: Mutex::new(conn) }, is_new || version == 0))
+        Ok((Self { conn: Mutex::new(conn), _lock: lock }, is_new || version == 0))
     }
 
     /// All instances: their paths without tokens, and the keys of their mounts' sessions.

@@ -188,6 +188,36 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
+fn a_new_session_has_its_name_once_it_is_whole() {
+    for _ in 0..10 {
+        let place = Place::new();
+        let path = place.path.clone();
+        let seen = std::thread::spawn(move || {
+            loop {
+                if let Ok(found) = path.metadata() {
+                    return found.len();
+                }
+                std::hint::spin_loop();
+            }
+        });
+        drop(place.create());
+        let (first, whole) = (seen.join().unwrap(), bytes(&place.path).len() as u64);
+        assert!(first >= whole / 2, "{first} of {whole} bytes");
+    }
+}
+
+#[test]
+fn what_a_killed_creation_left_blocks_no_other() {
+    let place = Place::new();
+    for suffix in ["-new", "-new-wal", "-new-shm", "-new-journal"] {
+        std::fs::write(format!("{}{suffix}", place.path.display()), "half").unwrap();
+    }
+    drop(place.create());
+    drop(place.open());
+    assert_eq!(place.names(), ["session.db"]);
+}
+
+#[test]
 fn a_link_in_the_place_of_the_lock_is_not_followed() {
     let place = Place::new();
     drop(place.create());

@@ -64,15 +64,17 @@ impl Ground {
         std::fs::write(base.path().join(LARGE), large).unwrap();
         let before = HostTree::read(base.path());
 
-        let medium = Medium::new([]);
-        let path = medium.path(SESSION);
+        let new = Medium::new([]);
         let options = CreateOptions {
             chunk_size: ChunkSize::new(CHUNK_BYTES).unwrap(),
             base_path: Some(base.path().to_owned()),
             hidden: Default::default(),
             root: None,
         };
-        drop(Session::create(&path, &options, &host(0)).unwrap());
+        drop(Session::create(&new.path(SESSION), &options, &host(0)).unwrap());
+        // The medium knows names by what SQLite does, and the new session was renamed.
+        let medium = Medium::new(&new.files());
+        let path = medium.path(SESSION);
         let mut ground =
             Self { base, before, files: medium.files(), reference: Reference::default() };
         let served = ground.serve(&path, 0, false, &runtime()).unwrap().1;

@@ -13,7 +13,7 @@ use crate::vfs::{Device, FileKind, Time};
 
 use super::config;
 use super::connect::{self, Role, companion_path};
-use super::disk::byte_len;
+use super::disk::{byte_len, rename_new};
 use super::error::OpenError;
 use super::host::Host;
 use super::lock::SessionLock;
@@ -31,6 +31,9 @@ pub const APPLICATION_ID: i32 = 0x4143_4554;
 /// Permission bits of a new session's file; SQLite gives its WAL the same ones. The files hold the
 /// key of all file handles, contents that not every user may read, and the audit log.
 const FILE_MODE: u32 = 0o600;
+
+/// Suffix of a session that is being created.
+pub const NEW_SUFFIX: &str = "-new";
 
 /// A chunk size for a new session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,9 +109,11 @@ pub struct CreateOptions {
 impl Session {
     /// Creates the session file `path` and opens it in [`OpenMode::Serve`].
     ///
+    /// The file gets its name once it is whole: a process that dies here leaves nothing that the
+    /// next creation does not replace.
+    ///
     /// # Errors
-    /// See [`OpenError`]. In particular, fails if the file exists. A partly created file is
-    /// removed.
+    /// See [`OpenError`]. In particular, fails if the file exists.
     pub fn create(
         path: &Path,
         options: &CreateOptions,
@@ -118,33 +123,48 @@ impl Session {
         if path.symlink_metadata().is_ok() {
             return Err(OpenError::Exists { path: path.to_owned() });
         }
-        // Held until the end: no server may open the file while it can still be removed.
+        // Held until the end: no server may open the file while it can still be removed, and the
+        // new file is of no other process.
         let lock = SessionLock::take(path, true)?;
         let wal = companion_path(path, "-wal");
         if byte_len(&wal) > 0 {
             // SQLite would delete it, and it may be all that is left of a session.
             return Err(OpenError::LeftoverWal { wal });
         }
-        let mut file = OpenOptions::new();
-        file.write(true).create_new(true).mode(FILE_MODE);
-        match file.open(path) {
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                return Err(OpenError::Exists { path: path.to_owned() });
-            }
-            Err(error) => return Err(OpenError::io(path, error)),
+        let new = companion_path(path, NEW_SUFFIX);
+        remove(&new);
+        let made = fill(&new, options, host).and_then(|()| name(&new, path));
+        if let Err(error) = made {
+            remove(&new);
+            return Err(error);
         }
         // From here on the file is ours; any failure removes it.
-        let made = fill(path, options, host);
-        let created =
-            made.and_then(|()| Self::open_locked(path, OpenMode::Serve, Some(lock), host));
+        let created = Self::open_locked(path, OpenMode::Serve, Some(lock), host);
         if created.is_err() {
-            for suffix in ["", "-wal", "-shm", "-journal"] {
-                let _ = std::fs::remove_file(companion_path(path, suffix));
-            }
+            remove(path);
         }
         created
     }
+}
+
+/// Removes a database and the files that SQLite keeps beside it.
+fn remove(path: &Path) {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let _ = std::fs::remove_file(companion_path(path, suffix));
+    }
+}
+
+/// Gives the whole session `new` its name, durably.
+fn name(new: &Path, path: &Path) -> std::result::Result<(), OpenError> {
+    match rename_new(new, path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            return Err(OpenError::Exists { path: path.to_owned() });
+        }
+        renamed => renamed.map_err(|error| OpenError::io(path, error))?,
+    }
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let synced = File::open(parent).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| OpenError::io(parent, error))
 }
 
 /// The absolute path of a file that may not exist, in a directory that must.
@@ -160,13 +180,12 @@ pub fn absolute(path: &Path) -> std::result::Result<PathBuf, OpenError> {
     Ok(parent.join(name))
 }
 
-/// Initializes an empty file as a session, synced.
-fn fill(path: &Path, options: &CreateOptions, host: &Host) -> std::result::Result<(), OpenError> {
-    write_schema(path, options, host).map_err(|error| OpenError::store(path, error))?;
-    // Sync the directory too: SQLite does that for the WAL's name, but not for the database's.
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    let synced = File::open(parent).and_then(|directory| directory.sync_all());
-    synced.map_err(|error| OpenError::io(parent, error))
+/// Makes the file `new`, which does not exist, a session; its content is synced.
+fn fill(new: &Path, options: &CreateOptions, host: &Host) -> std::result::Result<(), OpenError> {
+    let mut file = OpenOptions::new();
+    file.write(true).create_new(true).mode(FILE_MODE);
+    drop(file.open(new).map_err(|error| OpenError::io(new, error))?);
+    write_schema(new, options, host).map_err(|error| OpenError::store(new, error))
 }
 
 fn write_schema(path: &Path, options: &CreateOptions, host: &Host) -> Result<()> {

@@ -16,6 +16,7 @@ use crate::pattern::PatternSet;
 
 use super::config::{self, SessionConfig};
 use super::connect::{self, Role, companion_path};
+use super::create::NEW_SUFFIX;
 use super::disk::byte_len;
 use super::lock::{self, SessionLock};
 use super::memory::MemoryBound;
@@ -247,7 +248,9 @@ const UNDO_SUFFIX: &str = "-undo";
 /// The session file and all files that may lie beside it, whether they exist or not.
 pub fn session_files(session: &Path) -> Vec<PathBuf> {
     let sqlites = ["", "-wal", "-shm", "-journal"];
+    let new = sqlites.map(|suffix| format!("{NEW_SUFFIX}{suffix}"));
+    let new = new.iter().map(|suffix| companion_path(session, suffix));
     let ours = [lock::SUFFIX, rewrite::SUFFIX, rewrite::JOURNAL_SUFFIX, CONTROL_SUFFIX];
     let suffixes = sqlites.iter().chain(&ours).chain(&[UNDO_SUFFIX]).chain(&LOG_SUFFIXES);
-    suffixes.map(|suffix| companion_path(session, suffix)).collect()
+    suffixes.map(|suffix| companion_path(session, suffix)).chain(new).collect()
 }

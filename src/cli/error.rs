@@ -302,6 +302,7 @@ impl From<WorkspaceError> for CliError {
             | WorkspaceError::Place { .. }
             | WorkspaceError::Registry(_)
             | WorkspaceError::Gone { .. }
+            | WorkspaceError::Reloaded { .. }
             | WorkspaceError::Close { .. }
             | WorkspaceError::Memory(_)
             | WorkspaceError::Quota { .. }

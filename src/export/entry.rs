@@ -29,6 +29,8 @@ pub type OpenFuture<'a> = Pin<Box<dyn Future<Output = Result<Arc<Export>, FsErro
 pub enum OpenPurpose {
     /// A client mounts it: missing sessions are created.
     Mount,
+    /// The exports file is loaded: missing sessions are created.
+    Load,
     /// A call on one of its objects: all sessions must exist.
     Call,
 }

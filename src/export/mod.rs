@@ -135,12 +135,15 @@ impl Exports {
         }
     }
 
-    /// Accepts the handles of an export whose identity became known, or changed.
-    pub fn identify(&self, export: &Arc<ExportEntry>) {
+    /// Accepts the handles of an export whose identity became known; with `was_known`, those of an
+    /// earlier identity no more.
+    pub fn identify(&self, export: &Arc<ExportEntry>, was_known: bool) {
         let mut table = self.table.write();
         // Another reload may have replaced it.
         if table.by_path.get(export.path()).is_some_and(|known| Arc::ptr_eq(known, export)) {
-            table.remove(export.path());
+            if was_known {
+                table.remove(export.path());
+            }
             table.add(export);
         }
     }

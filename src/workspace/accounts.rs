@@ -18,7 +18,7 @@ use crate::overlay::{Group, Overlay};
 #[derive(Clone)]
 pub struct Accounts {
     file: PathBuf,
-    of: Arc<RwLock<Arc<[SharedAccount]>>>,
+    of: Arc<RwLock<Vec<SharedAccount>>>,
 }
 
 /// The account of an export, which is replaced when the export is opened and closed.
@@ -81,7 +81,12 @@ impl Accounts {
 
     /// Replaces the accounts.
     pub(super) fn replace(&self, accounts: Vec<SharedAccount>) {
-        *self.of.write() = accounts.into();
+        *self.of.write() = accounts;
+    }
+
+    /// Adds an account.
+    pub(super) fn add(&self, account: SharedAccount) {
+        self.of.write().push(account);
     }
 
     /// Current usage of each export. Blocks while it counts sessions without limits.
@@ -89,7 +94,7 @@ impl Accounts {
     /// # Errors
     /// A session cannot be read.
     pub fn usage(&self) -> Result<ExportsUsage> {
-        let accounts = Arc::clone(&self.of.read());
+        let accounts = self.of.read().clone();
         let exports =
             accounts.iter().map(|account| account.read().usage()).collect::<Result<_>>()?;
         Ok(ExportsUsage { file: Some(self.file.clone()), exports })
@@ -98,7 +103,7 @@ impl Accounts {
     /// Usage of the open exports that have a quota; of the instances of a template, that of the
     /// fullest one. Waits for nothing.
     pub fn limited(&self) -> Vec<LimitedUsage> {
-        let accounts = Arc::clone(&self.of.read());
+        let accounts = self.of.read().clone();
         let mut limited = BTreeMap::<String, LimitedUsage>::new();
         for account in accounts.iter() {
             let account = account.read();
@@ -115,7 +120,7 @@ impl Accounts {
 
     /// Paths of the exports that serve a session. They may be secrets.
     pub fn paths_of(&self, session: &Path) -> Vec<String> {
-        let accounts = Arc::clone(&self.of.read());
+        let accounts = self.of.read().clone();
         accounts.iter().filter_map(|account| account.read().path_of(session)).collect()
     }
 }

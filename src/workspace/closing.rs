@@ -1,5 +1,6 @@
 //! Closes the sessions of an exports file: all at the end, or those that no export uses any more.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,9 +34,12 @@ impl ServedExports {
         if let Some(closing) = self.closing.take() {
             closing.abort();
         }
+        let loading = self.parts.loading.write();
+        self.parts.keep_templates(Vec::new());
         let replaced = self.parts.exports.all();
         self.parts.exports.replace(Vec::new(), Vec::new(), None);
         let before = self.parts.replace_sources(Vec::new());
+        drop(loading);
         let DroppedSessions(leases) = self.retire(before, replaced);
         // Closes all concurrently: a base that hangs delays no other session.
         let ended = std::thread::scope(|scope| {
@@ -62,13 +66,14 @@ impl ServedExports {
     /// Releases sessions, and closes those that no export uses. Copies their pending content: the
     /// next server may not have these sessions. Blocks.
     pub fn close(&self, gone: DroppedSessions) {
+        let sources = self.parts.sources();
+        let needed: HashSet<&Path> = sources.iter().flat_map(|source| source.files()).collect();
         for lease in gone.0 {
             let file = lease.layers.session.clone();
             if let Err(error) = self.parts.release(lease) {
                 tracing::error!(%error, "a session was not closed cleanly");
             }
-            let is_needed = |source: &Arc<ExportSource>| source.needs(&file);
-            if !self.parts.sources().iter().any(is_needed) {
+            if !needed.contains(file.as_path()) {
                 self.parts.forget(&file);
             }
         }

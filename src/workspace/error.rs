@@ -152,6 +152,12 @@ pub enum Error {
         /// The error.
         source: io::Error,
     },
+    /// An export was not made, because the exports file was read again.
+    #[error("export {export}: the exports file was read again while it was made; mount it again")]
+    Reloaded {
+        /// The export's name.
+        export: String,
+    },
     /// An export is not opened, because the sessions of others are all in use.
     #[error("{sessions} sessions are open, as many as may be, and all are in use")]
     TooManyOpen {

@@ -1,7 +1,7 @@
 //! Serves an exports file: opens its exports when they are needed, closes them when they are idle,
 //! and replaces them when the file changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -130,6 +130,8 @@ impl ServedExports {
     /// With [`ServedExports::lenient`], only if no export can be served, or if the file asks for
     /// something impossible.
     pub fn load(&mut self, config: &Config) -> Result<DroppedSessions> {
+        let parts = Arc::clone(&self.parts);
+        let loading = parts.loading.write();
         let templates: Vec<_> = config.templates.iter().cloned().map(Arc::new).collect();
         let wanted = self.wanted(config, &templates)?;
         self.parts.hide(self.files_to_hide(&wanted, &templates));
@@ -144,6 +146,7 @@ impl ServedExports {
                 let opened = loaded.iter().flat_map(|it| it.source.retire().1).collect();
                 let _loaded = self.parts.replace_sources(before);
                 *self.parts.bounds.write() = bounds_before;
+                drop(loading);
                 self.close(DroppedSessions(opened));
                 return Err(error);
             }
@@ -151,10 +154,12 @@ impl ServedExports {
         let shown = failed.iter().map(|it| it.shown.clone()).collect();
         let replaced = self.parts.exports.all();
         let (sources, entries) = loaded.into_iter().map(|it| (it.source, it.entry)).unzip();
+        self.parts.keep_templates(templates.clone());
         let finder = (!templates.is_empty())
             .then(|| Arc::new(Templates::new(&self.parts, templates)) as Arc<dyn FindExport>);
         self.parts.exports.replace(entries, shown, finder);
         let _all = self.parts.replace_sources(sources);
+        drop(loading);
         self.failed = failed;
         self.begin_closing();
         Ok(self.retire(before, replaced))
@@ -307,8 +312,8 @@ impl ServedExports {
         // Known before the load ends, so that room can be made for the next ones.
         self.parts.add(Arc::clone(&source));
         if opens {
-            self.parts.make_room(wanted.config.mounts.len())?;
-            source.open_now(OpenPurpose::Mount)?;
+            self.parts.make_room(source.needed()?)?;
+            source.open_now(OpenPurpose::Load)?;
         }
         Ok(LoadedExport { source, entry })
     }

@@ -7,11 +7,14 @@ use crate::config::Config;
 use crate::config::limits::{DEFAULT_IDLE_CLOSE, DEFAULT_MAX_OPEN};
 
 use super::error::{Error, Result};
-use super::on_demand::ExportSource;
+use super::on_demand::{ExportSource, NeededSession, OPEN_WAIT};
 use super::shared_parts::SharedParts;
 
 /// Interval of the checks for idle exports.
 pub(super) const IDLE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Interval of the attempts to close a session when too many are open, all of them in use.
+const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How many sessions may be open, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,13 +53,17 @@ impl SharedParts {
         }
     }
 
-    /// Closes the least recently used exports until `wanted` further sessions may be open. Blocks.
+    /// Closes the least recently used exports until those of `sessions` that are closed may be open
+    /// too. Blocks.
     ///
     /// # Errors
     /// The others are all in use.
-    pub(super) fn make_room(&self, wanted: usize) -> Result<()> {
+    pub(super) fn make_room(&self, sessions: &[NeededSession]) -> Result<()> {
         let most = self.bounds.read().sessions;
-        let is_full = || self.sessions.count().saturating_add(wanted) > most.max(wanted);
+        let is_full = || {
+            let wanted = sessions.iter().filter(|it| !self.sessions.has(&it.file)).count();
+            wanted > 0 && self.sessions.count() + wanted > most.max(sessions.len())
+        };
         if !is_full() {
             return Ok(());
         }
@@ -67,6 +74,23 @@ impl SharedParts {
             }
         }
         Err(Error::TooManyOpen { sessions: most })
+    }
+
+    /// As [`Self::make_room`]; waits while the others are all in use, as long as a call waits for
+    /// an opening.
+    ///
+    /// # Errors
+    /// They still are.
+    pub(super) fn wait_for_room(&self, sessions: &[NeededSession]) -> Result<()> {
+        let deadline = Instant::now() + OPEN_WAIT;
+        loop {
+            match self.make_room(sessions) {
+                Err(Error::TooManyOpen { .. }) if Instant::now() < deadline => {
+                    std::thread::sleep(ROOM_POLL_INTERVAL);
+                }
+                made => return made,
+            }
+        }
     }
 
     /// The open exports, the least recently used first.

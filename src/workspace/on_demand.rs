@@ -29,7 +29,7 @@ use crate::export::{
 use crate::vfs::FsError;
 
 /// Time that a call waits for an opening; the client then tries again.
-const OPEN_WAIT: Duration = Duration::from_secs(2);
+pub(super) const OPEN_WAIT: Duration = Duration::from_secs(2);
 
 /// Time after which an opening gives its permit to the next one: its base may hang.
 const STUCK_OPENING: Duration = Duration::from_secs(2);
@@ -142,13 +142,13 @@ impl ExportSource {
         self.entry.get()?.upgrade()
     }
 
-    /// Whether one of its mounts is of this session.
-    pub(super) fn needs(&self, session: &Path) -> bool {
-        self.sessions.get().is_some_and(|all| all.iter().any(|needed| needed.file == session))
+    /// The files of its sessions, as far as they are known.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.sessions.get().into_iter().flatten().map(|needed| needed.file.as_path())
     }
 
     /// The sessions of its mounts. May block.
-    fn sessions(&self) -> Result<&[NeededSession]> {
+    pub(super) fn needed(&self) -> Result<&[NeededSession]> {
         if self.sessions.get().is_none() {
             let found = sessions_of_one(&self.parts, &self.config)?;
             return Ok(self.sessions.get_or_init(|| found));
@@ -215,23 +215,45 @@ impl ExportSource {
         }
         self.take_sessions(existing, taken)?;
         let (export, account) = assemble(&self.parts, &self.config, taken, self.draft_epoch)?;
-        if let (SourceKind::Instance(_), false) = (&self.kind, is_known) {
-            let keys: Vec<_> = taken.iter().map(|it| it.layers.keys()).collect();
-            self.parts.record_instance(&self.own_path(), &keys)?;
-            tracing::info!(export = %self.config.name, "a template made this export");
+        // Clients know the handles of the others.
+        let is_made = !is_known && purpose != OpenPurpose::Load;
+        let _loading = is_made.then(|| self.parts.loading.read());
+        if is_made {
+            self.begin(entry, taken)?;
         }
         let before = entry.identity();
         if !entry.put_open(Arc::clone(&export), &in_memory) {
             return Err(Error::Replaced { export: self.config.name.clone() });
         }
-        if let (SourceKind::Instance(_), false) = (&self.kind, is_known) {
-            let this = self.this.upgrade().ok_or(Error::NoExport)?;
-            self.parts.add(this);
-            self.parts.exports.put(Arc::clone(entry));
-        } else if before != entry.identity() {
-            self.parts.exports.identify(entry);
+        if before != entry.identity() {
+            self.parts.exports.identify(entry, before.is_some());
         }
         Ok((export, account))
+    }
+
+    /// Has the table and each later load know an export before the first client gets its handle.
+    ///
+    /// # Errors
+    /// The exports file was read since the mount began.
+    fn begin(&self, entry: &Arc<ExportEntry>, taken: &[SessionLease]) -> Result<()> {
+        let is_of_table = match &self.kind {
+            SourceKind::Instance(template) => self.parts.has_template(template),
+            SourceKind::Written => {
+                let known = self.parts.exports.find(entry.path());
+                known.is_some_and(|known| Arc::ptr_eq(&known, entry))
+            }
+        };
+        if !is_of_table {
+            return Err(Error::Reloaded { export: self.config.name.clone() });
+        }
+        if let SourceKind::Instance(_) = self.kind {
+            let keys: Vec<_> = taken.iter().map(|it| it.layers.keys()).collect();
+            self.parts.record_instance(&self.own_path(), &keys)?;
+            self.parts.add(self.this.upgrade().ok_or(Error::NoExport)?);
+            self.parts.exports.put(Arc::clone(entry));
+            tracing::info!(export = %self.config.name, "a template made this export");
+        }
+        Ok(())
     }
 
     /// Forgets an instance without its sessions: the next mount makes it, and its handles are
@@ -245,7 +267,7 @@ impl ExportSource {
         // Where all sessions are gone, their filesystem may not be mounted: calls wait. A mount
         // says that the instance is wanted.
         let is_there = |dir: PathBuf| match purpose {
-            OpenPurpose::Mount => dir.is_dir(),
+            OpenPurpose::Mount | OpenPurpose::Load => dir.is_dir(),
             OpenPurpose::Call => is_filled(&dir),
         };
         if !template.session_dirs().all(is_there) {
@@ -268,7 +290,7 @@ impl ExportSource {
 
     /// Opens the sessions of all mounts; with `existing`, none is created.
     fn take_sessions(&self, existing: bool, taken: &mut Vec<SessionLease>) -> Result<()> {
-        for (mount, session) in self.config.mounts.iter().zip(self.sessions()?) {
+        for (mount, session) in self.config.mounts.iter().zip(self.needed()?) {
             let NeededSession { file, read_only } = session;
             // What was in memory of another run is gone: it begins empty.
             let how = (*read_only, existing && mount.store != StoreConfig::Memory);
@@ -354,7 +376,7 @@ impl ExportSource {
     }
 
     /// Starts an opening, or joins the one in progress.
-    fn begin(
+    fn open_or_join(
         &self,
         purpose: OpenPurpose,
     ) -> std::result::Result<watch::Receiver<OpenOutcome>, FsError> {
@@ -383,7 +405,7 @@ impl ExportSource {
         let permit = Arc::clone(&self.parts.turns).acquire_owned().await;
         let source = Arc::clone(&self);
         let mut work = tokio::task::spawn_blocking(move || {
-            source.parts.make_room(source.config.mounts.len())?;
+            source.parts.wait_for_room(source.needed()?)?;
             source.open_now(purpose)
         });
         let done = match tokio::time::timeout(STUCK_OPENING, &mut work).await {
@@ -402,7 +424,8 @@ impl ExportSource {
                 }
                 Ok(export)
             }
-            Ok(Err(Error::Gone { .. })) => Err(FsError::Stale),
+            // The table has another entry, or none: a mount looks again.
+            Ok(Err(Error::Gone { .. } | Error::Reloaded { .. })) => Err(FsError::Stale),
             Ok(Err(error)) if self.is_no_export(&error) => {
                 tracing::debug!(export = %self.config.name, %error, "there is no such export");
                 Err(FsError::NotFound)
@@ -437,7 +460,11 @@ impl ExportSource {
     fn note_failure(&self, error: &Error) {
         let mut last = self.last_failure.lock();
         let (text, at) = (error.to_string(), Instant::now());
-        let wait = last.as_ref().map_or(FIRST_RETRY, |last| MAX_RETRY.min(last.wait * 2));
+        let wait = match error {
+            // A session can become idle at any moment.
+            Error::TooManyOpen { .. } => FIRST_RETRY,
+            _ => last.as_ref().map_or(FIRST_RETRY, |last| MAX_RETRY.min(last.wait * 2)),
+        };
         if last.as_ref().is_none_or(|last| last.text != text) {
             tracing::error!(export = %self.config.name, %error, "the export cannot be opened");
         }
@@ -448,7 +475,7 @@ impl ExportSource {
 impl OpenExport for ExportSource {
     fn open(&self, purpose: OpenPurpose) -> OpenFuture<'_> {
         Box::pin(async move {
-            let mut opening = self.begin(purpose)?;
+            let mut opening = self.open_or_join(purpose)?;
             let done = tokio::time::timeout(OPEN_WAIT, opening.wait_for(Option::is_some)).await;
             match done {
                 Ok(Ok(outcome)) => outcome.clone().unwrap_or(Err(FsError::TryLater)),

@@ -110,6 +110,11 @@ impl OpenSessions {
         self.slots.lock().len()
     }
 
+    /// Whether this session is open, being opened or being closed.
+    pub(super) fn has(&self, file: &Path) -> bool {
+        self.slots.lock().contains_key(file)
+    }
+
     /// Whether this session is open for changes.
     pub(super) fn is_open_to_change(&self, file: &Path) -> bool {
         let slot = self.slots.lock().get(file).cloned();

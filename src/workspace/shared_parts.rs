@@ -19,6 +19,7 @@ use super::memory::MemoryDir;
 use super::on_demand::ExportSource;
 use super::open_sessions::{OpenSessions, SessionLease};
 use super::running::{PendingAtEnd, RunningSession};
+use crate::config::TemplateConfig;
 use crate::delta::PendingCopies;
 use crate::delta::sqlite::{InstanceRegistry, SessionKeys};
 use crate::export::Exports;
@@ -64,6 +65,11 @@ pub(super) struct SharedParts {
     sources: RwLock<Vec<Arc<ExportSource>>>,
     /// The usage of these exports.
     pub(super) accounts: Accounts,
+    /// Locked for writing while the exports file is loaded, for reading while an export is made: so
+    /// no load misses one.
+    pub(super) loading: RwLock<()>,
+    /// The templates of the table.
+    templates: RwLock<Vec<Arc<TemplateConfig>>>,
     /// The instances of templates that were ever made; `None` without templates.
     registry: RwLock<Option<InstanceRegistry>>,
     /// Files that no base may show: all sessions, the exports file and its tokens.
@@ -93,6 +99,8 @@ impl SharedParts {
             bounds: RwLock::default(),
             sources: RwLock::default(),
             accounts,
+            loading: RwLock::default(),
+            templates: RwLock::default(),
             registry: RwLock::default(),
             hidden: RwLock::default(),
             memory: Mutex::default(),
@@ -126,8 +134,8 @@ impl SharedParts {
     /// Adds a source.
     pub(super) fn add(&self, source: Arc<ExportSource>) {
         let mut sources = self.sources.write();
+        self.accounts.add(source.account());
         sources.push(source);
-        self.share(&sources);
     }
 
     /// Removes a source, if it is there.
@@ -139,6 +147,16 @@ impl SharedParts {
 
     fn share(&self, sources: &[Arc<ExportSource>]) {
         self.accounts.replace(sources.iter().map(|source| source.account()).collect());
+    }
+
+    /// The templates of the table from now on.
+    pub(super) fn keep_templates(&self, templates: Vec<Arc<TemplateConfig>>) {
+        *self.templates.write() = templates;
+    }
+
+    /// Whether a template is of the table, and not of an earlier one.
+    pub(super) fn has_template(&self, template: &Arc<TemplateConfig>) -> bool {
+        self.templates.read().iter().any(|known| Arc::ptr_eq(known, template))
     }
 
     /// Uses this registry from now on.

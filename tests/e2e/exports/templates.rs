@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use nfs3_client::nfs3_types::nfs3::{createhow3, nfsstat3};
 
 use super::Site;
-use crate::e2e::peer::mode;
+use crate::e2e::peer::{Peer, mode};
 
 const BASE: &str = "base-file \"from the base\"";
 
@@ -245,4 +245,42 @@ fn many_wrong_tokens_leave_nothing_and_the_right_one_is_not_listed() {
     let named = |line: &String| line.ends_with(" chat/u1/c1");
     let log = site.log("chats/u1/c1.db");
     assert!(log.iter().all(named) && !log.is_empty(), "{log:?}");
+}
+
+#[test]
+fn an_instance_that_is_mounted_during_a_reload_stays() {
+    let mut site = Site::start_lenient(BASE, &format!("idle_close = \"1s\"\n{TEMPLATE}"));
+    let address = site.running.as_ref().unwrap().address;
+    let mounted: Vec<_> = std::thread::scope(|scope| {
+        let mounts = (0..4).map(|lane| {
+            scope.spawn(move || {
+                let runtime = tokio::runtime::Runtime::new().unwrap();
+                let path = |number| format!("/chat/u{lane}/c{number}");
+                let mount = |number| {
+                    // A mount during a reload may be refused: the client repeats it.
+                    let mut peers = std::iter::repeat_with(|| {
+                        runtime.block_on(Peer::mount(address, &path(number), 0, 0))
+                    });
+                    peers.by_ref().take(100).flatten().next().expect("it mounts").root.clone()
+                };
+                (0..12).map(mount).collect::<Vec<_>>()
+            })
+        });
+        let mounts: Vec<_> = mounts.collect();
+        while !mounts.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            site.reload().unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        mounts.into_iter().flat_map(|mounts| mounts.join().unwrap()).collect()
+    });
+    let mut peer = site.peer("/chat/u0/c0");
+    for root in &mounted {
+        assert!(site.wait(peer.getattr(root)).is_ok(), "its handle is stale");
+    }
+    site.wait_until_idle();
+    site.stop();
+    let left = |user: usize| fs::read_dir(site.path(&format!("chats/u{user}"))).unwrap().flatten();
+    let names = (0..4).flat_map(left).map(|entry| entry.file_name().into_string().unwrap());
+    let left: Vec<_> = names.filter(|name| !name.ends_with(".db")).collect();
+    assert_eq!(left, [""; 0], "they were closed cleanly");
 }

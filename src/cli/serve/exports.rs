@@ -1,6 +1,6 @@
 //! Serves the exports of an exports file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Handle, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
 
 use super::admin::{Admin, ShownServer};
@@ -47,13 +47,19 @@ pub(super) fn serve(
     if !args.strict {
         served = served.lenient();
     }
+    // From here on SIGHUP does not end the server: a start can take long.
+    let hang_ups = {
+        let _runtime = runtime.enter();
+        signal(SignalKind::hangup())
+            .map_err(|error| CliError::caused("cannot listen for signals", &error))?
+    };
     let config = config::read(file, Missing::Make)?;
     super::await_bases(runtime, &mut door, exports::bases(&config).collect())?;
     let none = served.load(&config).map_err(CliError::export)?;
     served.close(none);
     let served = Arc::new(Mutex::new(served));
     let notifier = door.notifier.clone();
-    runtime.block_on(until_signal(args, file, config, door, &served))?;
+    runtime.block_on(until_signal(args, file, config, (door, hang_ups), &served))?;
     let progress: CopyProgress = Arc::new(move |_, left| super::tell_of_copies(&notifier, left));
     Ok(locked(&served).end(args.pending_at_end(), &progress)?)
 }
@@ -62,13 +68,11 @@ async fn until_signal(
     args: &Args,
     file: &Path,
     mut config: Config,
-    door: Frontend<'_>,
+    (door, mut hang_ups): (Frontend<'_>, Signal),
     served: &Arc<Mutex<ServedExports>>,
 ) -> Result<(), CliError> {
     let Frontend { signals, listeners, registration, admin, notifier } = door;
     let admin = admin.as_ref();
-    let mut hang_ups = signal(SignalKind::hangup())
-        .map_err(|error| CliError::caused("cannot listen for signals", &error))?;
     let addresses = listeners.addresses();
     // Source ports and squashing are checked per export.
     let options = ServerOptions { insecure: true, ..ServerOptions::default() };
@@ -275,12 +279,14 @@ fn announce(file: &Path, config: &Config, served: &mut ServedExports, at: &Annou
     let Announced { addresses, registration, admin, is_json } = *at;
     let mut exports = served.exports().all();
     exports.sort_unstable_by(|a, b| a.path().cmp(b.path()));
+    let sessions = served.sessions();
+    let hidden = HiddenByExport::new(config, &sessions);
     let secret = exports.iter().filter(|export| export.is_secret()).count();
     let count = text::count(exports.len(), "export");
     output::line(format_args!("serving {count} of {}", file.display()));
     for export in exports.iter().filter(|export| !export.is_secret()) {
         let path = String::from_utf8_lossy(export.path());
-        output::line(format_args!("{path}{}", hides(config, export.path(), served)));
+        output::line(format_args!("{path}{}", hidden.suffix(export.path())));
         if let Some(address) = super::for_clients(addresses) {
             super::tell_how_to_mount(address, &path, registration);
         }
@@ -290,13 +296,12 @@ fn announce(file: &Path, config: &Config, served: &mut ServedExports, at: &Annou
         let which = format!("{secret} with a secret path: `acetate config check` shows it");
         output::line(format_args!("{which}"));
         for export in exports.iter().filter(|export| export.is_secret()) {
-            let hides = hides(config, export.path(), served);
+            let hides = hidden.suffix(export.path());
             if !hides.is_empty() {
                 output::line(format_args!("  one with a secret path{hides}"));
             }
         }
     }
-    let sessions = served.sessions();
     let templates: Vec<String> = config.templates.iter().map(ToString::to_string).collect();
     for template in &templates {
         output::line(format_args!("template {template}: mounting such a path makes its export"));
@@ -319,21 +324,34 @@ fn announce(file: &Path, config: &Config, served: &mut ServedExports, at: &Annou
     super::tell_addresses(addresses, admin);
 }
 
-/// A suffix as of [`hiding::suffix`] with what an export hides, by the file or by its sessions.
-fn hides(config: &Config, path: &[u8], served: &ServedExports) -> String {
-    let is_it = |export: &&ExportConfig| {
-        export.path.as_ref().is_some_and(|known| known.as_str().as_bytes() == path)
-    };
-    let Some(export) = config.exports.iter().find(is_it) else { return String::new() };
-    let is_of_export = |layers: &&Arc<SessionLayers>| {
-        export.mounts.iter().any(|mount| mount.session() == Some(&layers.session))
-    };
-    let mut hidden = PatternSet::clone(&export.hide);
-    for layers in served.sessions().iter().filter(is_of_export) {
-        // The served export has the same union, so it cannot exceed the limit.
-        hidden = hidden.union(&layers.hidden).unwrap_or(hidden);
+/// What exports hide, by the file or by their sessions.
+struct HiddenByExport<'a> {
+    exports: HashMap<&'a [u8], &'a ExportConfig>,
+    sessions: HashMap<&'a Path, &'a SessionLayers>,
+}
+
+impl<'a> HiddenByExport<'a> {
+    fn new(config: &'a Config, sessions: &'a [Arc<SessionLayers>]) -> Self {
+        let path = |export: &'a ExportConfig| Some((export.path.as_ref()?.as_str(), export));
+        let exports = config.exports.iter().filter_map(path);
+        Self {
+            exports: exports.map(|(path, export)| (path.as_bytes(), export)).collect(),
+            sessions: sessions.iter().map(|it| (it.session.as_path(), &**it)).collect(),
+        }
     }
-    hiding::suffix(&hidden)
+
+    /// A suffix as of [`hiding::suffix`] for the export at this path.
+    fn suffix(&self, path: &[u8]) -> String {
+        let Some(export) = self.exports.get(path) else { return String::new() };
+        let mut hidden = PatternSet::clone(&export.hide);
+        for session in export.mounts.iter().filter_map(|mount| mount.session()) {
+            if let Some(layers) = self.sessions.get(session.as_path()) {
+                // The served export has the same union, so it cannot exceed the limit.
+                hidden = hidden.union(&layers.hidden).unwrap_or(hidden);
+            }
+        }
+        hiding::suffix(&hidden)
+    }
 }
 
 /// A panic during a reload leaves the earlier state.

@@ -8,6 +8,7 @@
 mod at;
 mod checkpoints;
 mod fixture;
+mod fleet;
 mod growth;
 mod load;
 mod many;
@@ -40,7 +41,8 @@ WORK and its arguments: scale FILES ROUND MILLISECONDS; dirty ROUND FILES; start
        mount; walk ENTRIES; storm CONNECTIONS MILLISECONDS; first-byte SESSION; fill SESSION BYTES;
        checkpoint SESSION WHAT CHANGES; restore SESSION WHAT CHANGES; chmod COUNT; make-watched;
        beside WHAT COMMAND...; remove-all;
-       look or tax OTHER-NFS-ADDRESS SESSION WHAT MILLISECONDS
+       look or tax OTHER-NFS-ADDRESS SESSION WHAT MILLISECONDS;
+       fleet WHAT HANDLES ARGUMENT...
 With SERVER_PID in the environment, results have the server's processor time as well.";
 
 fn main() -> ExitCode {
@@ -101,6 +103,7 @@ fn do_work(work: &str, at: &At, args: &[&str]) -> Result<()> {
             memory::storm(at, connections.parse()?, milliseconds(time)?)
         }
         ("first-byte", [session]) => growth::first_byte(at, Path::new(session)),
+        ("fleet", [what, handles, args @ ..]) => fleet::run(at, what, Path::new(handles), args),
         ("fill", [session, bytes]) => growth::fill(at, Path::new(session), bytes.parse()?),
         _ => checkpoint_work(work, at, args),
     }

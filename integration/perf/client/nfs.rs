@@ -71,7 +71,16 @@ pub struct Page {
 
 /// Asks MOUNT for the handle of the export `path`.
 pub fn mount(address: SocketAddr, path: &str) -> Result<Handle> {
-    let mut connection = Connection::open(address, MOUNT_PROGRAM, VERSION, 0)?;
+    mount_over(&mut mount_connection(address)?, path)
+}
+
+/// A connection to MOUNT.
+pub fn mount_connection(address: SocketAddr) -> Result<Connection> {
+    Connection::open(address, MOUNT_PROGRAM, VERSION, 0)
+}
+
+/// The same as [`mount`] over a connection to MOUNT.
+pub fn mount_over(connection: &mut Connection, path: &str) -> Result<Handle> {
     let args = |call: Call| call.opaque(path.as_bytes());
     connection.call(MNT, args, |reply| {
         expect_ok(reply, "MNT")?;

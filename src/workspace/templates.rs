@@ -27,6 +27,9 @@ const REGISTRY_SUFFIX: &str = ".instances";
 /// Mode of directories that are made for sessions.
 const DIR_MODE: u32 = 0o700;
 
+/// The template of an instance, what it exports, and the keys of its sessions.
+type KnownInstance = (Arc<TemplateConfig>, ExportConfig, Vec<SessionKeys>);
+
 /// The registry of the exports file `file`.
 pub(super) fn registry_file(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
@@ -83,7 +86,7 @@ pub(super) fn instance(
 pub(super) fn known(
     registry: &InstanceRegistry,
     templates: &[Arc<TemplateConfig>],
-) -> Result<Vec<(Arc<TemplateConfig>, ExportConfig, Vec<SessionKeys>)>> {
+) -> Result<Vec<KnownInstance>> {
     let rows = registry.all().map_err(Error::Registry)?;
     let mut known = Vec::with_capacity(rows.len());
     for (path, mut keys) in rows {
@@ -159,7 +162,7 @@ fn walk(written: &Path, path: &Path, creates: bool) -> Result<()> {
         at.push(part);
         is_fixed &= part == written && matches!(part, Component::RootDir | Component::Normal(_));
         let is_last = parts.peek().is_none();
-        if is_fixed && !(creates && !is_last) {
+        if is_fixed && (!creates || is_last) {
             continue;
         }
         let failed = |source: std::io::Error| Error::Place { path: at.clone(), source };

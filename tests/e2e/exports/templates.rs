@@ -187,7 +187,7 @@ fn a_reload_matches_instances_again() {
 
 #[test]
 fn no_base_shows_the_sessions_of_a_template() {
-    let text = TEMPLATE.replace("base = \"base\"", "base = \"base\"")
+    let text = TEMPLATE.to_owned()
         + "[[export]]\npath = \"/all\"\noptions = [\"insecure\", \"no_root_squash\"]\n\
            [[export.mount]]\nat = \"/\"\nsession = \"all.db\"\nbase = \".\"\n";
     let mut site = Site::start_lenient(BASE, &text);

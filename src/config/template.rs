@@ -63,6 +63,16 @@ impl TemplateConfig {
         self.with_values(&values, path)
     }
 
+    /// Whether its paths have tokens, and their key does not exist yet.
+    pub fn lacks_key(&self) -> bool {
+        self.has_token && self.key.is_none()
+    }
+
+    /// Whether it matches a path without its token.
+    pub fn matches(&self, path: &str) -> bool {
+        self.values(path).is_some()
+    }
+
     /// The path that clients mount for a path without its token; `None` if the template does not
     /// match it, or if its key does not exist yet.
     pub fn mounted_path(&self, path: &str) -> Option<String> {

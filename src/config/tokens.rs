@@ -8,7 +8,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::hash::Hasher;
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -170,6 +170,18 @@ pub(super) fn make(file: &Path, names: &[&str]) -> Result<Tokens> {
     Ok(tokens)
 }
 
+/// Gives the owner of the exports file's folder a token file that root makes: the server may run as
+/// that user.
+fn keep_owner(file: &Path, tokens: &File) {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let before = fs::metadata(tokens_file(file));
+    let owner = before.or_else(|_| fs::metadata(folder.unwrap_or(Path::new("."))));
+    if let Ok(owner) = owner {
+        // Only root can; anyone else owns the file already.
+        let _ = std::os::unix::fs::fchown(tokens, Some(owner.uid()), Some(owner.gid()));
+    }
+}
+
 /// Replaces the token file atomically.
 fn replace(file: &Path, tokens: &Tokens) -> std::io::Result<()> {
     let (path, new) = (tokens_file(file), companion_path(file, NEW_SUFFIX));
@@ -183,6 +195,7 @@ fn replace(file: &Path, tokens: &Tokens) -> std::io::Result<()> {
     }
     let mut opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     opened.write_all(text.as_bytes())?;
+    keep_owner(file, &opened);
     opened.sync_all()?;
     fs::rename(&new, &path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

@@ -1,7 +1,7 @@
 //! Serves an exports file: opens its exports when they are needed, closes them when they are idle,
 //! and replaces them when the file changes.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -157,18 +157,18 @@ fn what_is_wrong_with_a_template_is_said() {
         ("[a-z0-9-]{1,8}", "[a-z", "not a regular expression: unclosed character class"),
         ("[a-z0-9-]{1,8}", "(a{1,1000}){1,1000}", "not a regular expression"),
         ("/srv/{user}", "/srv/{chat}x{tool}", "the path has no parameter {tool}"),
-        ("users/{user}.db", "users/all.db", ""),
         ("chats/{user}/{chat}.db", "chats/{user}.db", "as it has no {chat}"),
-        ("users/{user}.db", "users/{user}-{chat}.db", "so it is not shared"),
+        ("users/{user}.db", "users/{user}/{chat}.db", "so it is not shared"),
+        ("chats/{user}/{chat}.db", "chats/{user}-{chat}.db", "{user} and {chat} are in one name"),
+        ("chats/{user}/{chat}.db", "chats/{user}/../{chat}.db", "has no '..'"),
+        ("at = \"/.user\"", "at = \"/{user}\"", "`at` has no parameters"),
+        ("[a-z0-9-]{1,8}", "a)|(b", "not a regular expression"),
         ("chats/{user}/{chat}.db", "/srv/{user}/{chat}.db", "in the directory of sessions /srv"),
         ("options =", "token = true\noptions =", "the token of a template is \"derived\""),
         ("options =", "token = \"derived\"\noptions =", "needs a name"),
         ("path = \"/chat/{user}/{chat}\"", "", "a template needs a path"),
     ] {
-        let said = match what {
-            "" => continue,
-            _ => replaced(from, to),
-        };
+        let said = replaced(from, to);
         assert!(said.contains(what), "{to}: {said}");
     }
     let base_alone = "base = \"/srv/{user}\"";
@@ -181,7 +181,14 @@ fn what_is_wrong_with_a_template_is_said() {
     let twice =
         format!("{TEMPLATE}{}", TEMPLATE.replace("{chat}", "{tool}").replace("chat =", "tool ="));
     assert!(fault(&twice).contains("the template in line 2 may match the same path"));
-    let apart = format!("{TEMPLATE}{}", TEMPLATE.replace("/chat/", "/tool/"));
+    let tools = TEMPLATE.replace("/chat/", "/tool/");
+    let apart = format!("{TEMPLATE}{}", tools.replace("chats/", "tools/"));
+    assert_eq!(Folder::new(&apart).read(Missing::Leave).unwrap().templates.len(), 2);
+    assert!(fault(&format!("{TEMPLATE}{tools}")).contains("may have the same session"));
+    let meets = tools.replace("chats/{user}/{chat}.db", "chats/{user}/x-{chat}.db");
+    assert!(fault(&format!("{TEMPLATE}{meets}")).contains("may have the same session"));
+    let parts = tools.replace("chats/{user}/{chat}.db", "chats/{user}/{chat}.tool");
+    let apart = format!("{TEMPLATE}{parts}");
     assert_eq!(Folder::new(&apart).read(Missing::Leave).unwrap().templates.len(), 2);
     for (line, what) in [
         ("allow = { x = \"y\" }", "`allow` is for [[template]]"),

@@ -37,7 +37,8 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut config = config::read(&args.file, Missing::Leave)?;
     if let Some(path) = &args.path {
-        let export = export_at(&config, path).ok_or_else(|| super::no_such_path(path))?;
+        let export = export_at(&config, path);
+        let export = export.ok_or_else(|| super::no_such_path(&config, path))?;
         (config.exports, config.templates) = (vec![export], Vec::new());
     }
     let findings = look(&config);

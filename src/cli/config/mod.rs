@@ -9,6 +9,7 @@ mod token;
 use super::Ending;
 use super::error::CliError;
 use super::text;
+use crate::config::Config;
 
 /// Check the exports file of `acetate serve --config`.
 #[derive(Debug, clap::Args)]
@@ -32,8 +33,14 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 /// The error of a path that no export has.
-fn no_such_path(path: &str) -> CliError {
+fn no_such_path(config: &Config, path: &str) -> CliError {
+    let waiting = config.templates.iter().find(|it| it.lacks_key() && it.matches(path));
     let path = text::name(path.as_bytes());
+    if let Some(template) = waiting {
+        let name = text::name(template.export.name.as_bytes());
+        return CliError::new(format!("the template {name} matches {path}, and has no key yet"))
+            .with_hint("`acetate config token` makes it, and so does the first start");
+    }
     CliError::new(format!("no export has the path {path}, and no template matches it"))
         .with_hint("`acetate config check` shows the exports and templates of the file")
 }

@@ -30,8 +30,13 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let config = config::read(&args.file, Missing::Make)?;
-    let mounted = config.templates.iter().find_map(|it| it.mounted_path(&args.path));
-    let mounted = mounted.ok_or_else(|| super::no_such_path(&args.path))?;
+    let is_it = |path: &&str| *path == args.path;
+    let mut written =
+        config.exports.iter().filter_map(|export| Some(export.path.as_ref()?.as_str()));
+    let written = written.find(is_it).map(str::to_owned);
+    let made = || config.templates.iter().find_map(|it| it.mounted_path(&args.path));
+    let mounted = written.or_else(made);
+    let mounted = mounted.ok_or_else(|| super::no_such_path(&config, &args.path))?;
     let mut out = Out::new();
     match args.json {
         true => {

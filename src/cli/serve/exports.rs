@@ -27,6 +27,9 @@ use crate::workspace::exports::{self, ServedExports};
 use crate::workspace::layers::SessionLayers;
 use crate::workspace::unavailable::{FIRST_RETRY, MAX_RETRY};
 
+/// The number of exports whose mount commands are printed.
+const SHOWN_COMMANDS: usize = 16;
+
 /// The time that a reload in progress gets when the server ends.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -277,17 +280,24 @@ struct Announced<'a> {
 /// Prints what is served, and how to mount it.
 fn announce(file: &Path, config: &Config, served: &mut ServedExports, at: &Announced<'_>) {
     let Announced { addresses, registration, admin, is_json } = *at;
-    let mut exports = served.exports().all();
+    let all = served.exports().all();
+    let paths: BTreeSet<&[u8]> = config
+        .exports
+        .iter()
+        .filter_map(|export| Some(export.path.as_ref()?.as_str().as_bytes()))
+        .collect();
+    let (mut exports, made): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|entry| paths.contains(entry.path().as_ref()));
     exports.sort_unstable_by(|a, b| a.path().cmp(b.path()));
     let sessions = served.sessions();
     let hidden = HiddenByExport::new(config, &sessions);
     let secret = exports.iter().filter(|export| export.is_secret()).count();
     let count = text::count(exports.len(), "export");
     output::line(format_args!("serving {count} of {}", file.display()));
-    for export in exports.iter().filter(|export| !export.is_secret()) {
+    for (index, export) in exports.iter().filter(|export| !export.is_secret()).enumerate() {
         let path = String::from_utf8_lossy(export.path());
         output::line(format_args!("{path}{}", hidden.suffix(export.path())));
-        if let Some(address) = super::for_clients(addresses) {
+        if let Some(address) = super::for_clients(addresses).filter(|_| index < SHOWN_COMMANDS) {
             super::tell_how_to_mount(address, &path, registration);
         }
     }
@@ -305,6 +315,10 @@ fn announce(file: &Path, config: &Config, served: &mut ServedExports, at: &Annou
     let templates: Vec<String> = config.templates.iter().map(ToString::to_string).collect();
     for template in &templates {
         output::line(format_args!("template {template}: mounting such a path makes its export"));
+    }
+    if !made.is_empty() {
+        let count = text::count(made.len(), "export");
+        output::line(format_args!("{count} made by templates, not listed here"));
     }
     let created = sessions.iter().filter(|layers| layers.is_new && layers.memory.is_none());
     let created: BTreeSet<&Path> = created.map(|layers| layers.session.as_path()).collect();

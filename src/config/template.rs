@@ -140,7 +140,6 @@ pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<Temp
     let checked = file.template.iter().map(|template| check_one(source, template));
     let templates = checked.collect::<Result<Vec<_>>>()?;
     for (index, template) in templates.iter().enumerate() {
-        check_other_sessions(source, template, &templates[..index])?;
         if let Some(other) = templates[..index].iter().find(|other| may_meet(other, template)) {
             let line = other.export.position.line;
             let what = format!("the template in line {line} may match the same path");
@@ -148,6 +147,7 @@ pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<Temp
             let fault = ConfigError::of_file(source.file, what).with_hint(hint);
             return Err(fault.at(template.export.position));
         }
+        check_other_sessions(source, template, &templates[..index])?;
     }
     Ok(templates)
 }
@@ -186,7 +186,9 @@ fn may_meet(one: &TemplateConfig, other: &TemplateConfig) -> bool {
         (TemplatePart::Parameter(a), TemplatePart::Literal(b)) => fits(one, *a, b),
         (TemplatePart::Parameter(_), TemplatePart::Parameter(_)) => true,
     };
-    length(one) == length(other) && one.components.iter().zip(&other.components).all(meets)
+    // With tokens, and without: the rest of a path with a token is the name of its export.
+    let is_as_long = length(one) == length(other) || one.components.len() == other.components.len();
+    is_as_long && one.components.iter().zip(&other.components).all(meets)
 }
 
 fn check_one(source: &SourceText<'_>, template: &Spanned<ExportToml>) -> Result<TemplateConfig> {
@@ -302,6 +304,11 @@ fn check_mounts(
             let what = format!("{{{one}}} and {{{other}}} are in one name of the session");
             let hint = "two paths could get the same session: write chats/{user}/{chat}.db";
             return Err(wrong(what).with_hint(hint));
+        }
+        if session.is_some_and(|session| session.ends_with('}')) {
+            let what = "the name of a session does not end with a parameter";
+            let hint = "end it with .db: SQLite has files of its own beside a session";
+            return Err(wrong(what.to_owned()).with_hint(hint));
         }
         let of_session = session.map(names).unwrap_or_default();
         if let Some(name) = base

@@ -1,7 +1,7 @@
 //! Closes the sessions of an exports file: all at the end, or those that no export uses any more.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +23,11 @@ pub type CopyProgress = Arc<dyn Fn(&Path, PendingCopies) + Send + Sync>;
 
 /// Sessions that exports no longer use; those that no export uses are still open.
 #[must_use]
-pub struct DroppedSessions(pub(super) Vec<SessionLease>);
+pub struct DroppedSessions {
+    pub(super) leases: Vec<SessionLease>,
+    /// Files of sessions in memory that the replaced exports had.
+    pub(super) memory: Vec<PathBuf>,
+}
 
 impl ServedExports {
     /// Stops serving and closes all sessions. Blocks.
@@ -40,7 +44,7 @@ impl ServedExports {
         self.parts.exports.replace(Vec::new(), Vec::new(), None);
         let before = self.parts.replace_sources(Vec::new());
         drop(loading);
-        let DroppedSessions(leases) = self.retire(before, replaced);
+        let DroppedSessions { leases, .. } = self.retire(before, replaced);
         // Closes all concurrently: a base that hangs delays no other session.
         let ended = std::thread::scope(|scope| {
             let mut ending = Vec::new();
@@ -68,14 +72,13 @@ impl ServedExports {
     pub fn close(&self, gone: DroppedSessions) {
         let sources = self.parts.sources();
         let needed: HashSet<&Path> = sources.iter().flat_map(|source| source.files()).collect();
-        for lease in gone.0 {
-            let file = lease.layers.session.clone();
+        for lease in gone.leases {
             if let Err(error) = self.parts.release(lease) {
                 tracing::error!(%error, "a session was not closed cleanly");
             }
-            if !needed.contains(file.as_path()) {
-                self.parts.forget(&file);
-            }
+        }
+        for file in gone.memory.iter().filter(|file| !needed.contains(file.as_path())) {
+            self.parts.forget(file);
         }
     }
 
@@ -85,8 +88,9 @@ impl ServedExports {
         sources: Vec<Arc<ExportSource>>,
         entries: Vec<Arc<ExportEntry>>,
     ) -> DroppedSessions {
-        let (mut exports, mut leases) = (Vec::new(), Vec::new());
+        let (mut exports, mut leases, mut memory) = (Vec::new(), Vec::new(), Vec::new());
         for source in sources {
+            memory.extend(source.memory_files().map(Path::to_owned));
             let (export, taken) = source.retire();
             exports.extend(export);
             leases.extend(taken);
@@ -94,7 +98,7 @@ impl ServedExports {
         // Until here they keep the exports of their sources open.
         drop(entries);
         self.settle(&exports);
-        DroppedSessions(leases)
+        DroppedSessions { leases, memory }
     }
 
     /// Publishes or discards drafts; stops waiting if a base still hangs after [`SETTLE_TIMEOUT`].

@@ -11,9 +11,10 @@ use tokio::task::JoinHandle;
 use super::accounts::Accounts;
 use super::closing::DroppedSessions;
 use super::error::{Error, Result};
+use super::identities::{Identities, identity_of};
 use super::idle::IDLE_LOOK_INTERVAL;
 use super::layers::{self, SessionLayers};
-use super::on_demand::{ExportSource, Identities, NeededSession, SourceKind, identity_of};
+use super::on_demand::{ExportSource, NeededSession, SourceKind};
 use super::running::until;
 use super::shared_parts::SharedParts;
 use super::templates::{Templates, known, rebuild, registry_file};
@@ -41,6 +42,8 @@ pub struct ServedExports {
     pub(super) parts: Arc<SharedParts>,
     /// Whether exports that cannot be opened are skipped.
     is_lenient: bool,
+    /// The sessions for which the process has file descriptors.
+    room: usize,
     /// Exports that cannot be served.
     pub(super) failed: Vec<FailedExport>,
     /// Closes idle exports.
@@ -77,6 +80,7 @@ impl ServedExports {
             file: file.to_owned(),
             parts: Arc::new(SharedParts::new(strict, runtime, pool, resources, accounts)),
             is_lenient: false,
+            room: usize::MAX,
             failed: Vec::new(),
             closing: None,
         }
@@ -87,6 +91,12 @@ impl ServedExports {
     #[must_use]
     pub fn lenient(self) -> Self {
         Self { is_lenient: true, ..self }
+    }
+
+    /// Opens no more than this number of sessions at once, for want of file descriptors.
+    #[must_use]
+    pub fn with_room_for(self, sessions: usize) -> Self {
+        Self { room: sessions, ..self }
     }
 
     /// Informs `observer` of sessions that are open, and of all that are opened and closed from now
@@ -138,7 +148,7 @@ impl ServedExports {
         let open = self.open_paths();
         let before = self.parts.sources();
         let bounds_before =
-            std::mem::replace(&mut *self.parts.bounds.write(), OpenBounds::of(config));
+            std::mem::replace(&mut *self.parts.bounds.write(), self.open_bounds(config));
         let mut loaded = Vec::new();
         let failed = match self.open_all(wanted, &open, &mut loaded) {
             Ok(failed) => failed,
@@ -147,7 +157,7 @@ impl ServedExports {
                 let _loaded = self.parts.replace_sources(before);
                 *self.parts.bounds.write() = bounds_before;
                 drop(loading);
-                self.close(DroppedSessions(opened));
+                self.close(DroppedSessions { leases: opened, memory: Vec::new() });
                 return Err(error);
             }
         };
@@ -155,6 +165,9 @@ impl ServedExports {
         let replaced = self.parts.exports.all();
         let (sources, entries) = loaded.into_iter().map(|it| (it.source, it.entry)).unzip();
         self.parts.keep_templates(templates.clone());
+        if templates.is_empty() {
+            self.parts.keep_registry(None);
+        }
         let finder = (!templates.is_empty())
             .then(|| Arc::new(Templates::new(&self.parts, templates)) as Arc<dyn FindExport>);
         self.parts.exports.replace(entries, shown, finder);
@@ -198,7 +211,6 @@ impl ServedExports {
             })
             .collect();
         if templates.is_empty() {
-            self.parts.keep_registry(None);
             return Ok(wanted);
         }
         if self.parts.with_registry(|_| ()).is_none() {
@@ -206,10 +218,11 @@ impl ServedExports {
                 InstanceRegistry::open(&registry_file(&self.file)).map_err(Error::Registry)?;
             if is_new {
                 rebuild(&self.parts, &registry, templates)?;
+                registry.complete().map_err(Error::Registry)?;
             }
             self.parts.keep_registry(Some(registry));
         }
-        let known = self.parts.with_registry(|registry| known(registry, templates));
+        let known = self.parts.with_registry(|registry| known(&self.parts, registry, templates));
         for (template, config, keys) in known.unwrap_or_else(|| Ok(Vec::new()))? {
             wanted.push(WantedExport { config, sessions: None, instance: Some((template, keys)) });
         }
@@ -266,7 +279,7 @@ impl ServedExports {
             let opens = is_open || is_written && (at_start <= OPEN_AT_START || !self.is_lenient);
             let opened = match self.load_one(&wanted, &mut identities, opens) {
                 // The next call on it tries again.
-                Err(error) if !is_written && error.is_of_one_export() => {
+                Err(error) if !is_written => {
                     tracing::warn!(%error, "an export that was open is closed");
                     self.load_one(&wanted, &mut identities, false)
                 }
@@ -312,8 +325,9 @@ impl ServedExports {
         // Known before the load ends, so that room can be made for the next ones.
         self.parts.add(Arc::clone(&source));
         if opens {
-            self.parts.make_room(source.needed()?)?;
-            source.open_now(OpenPurpose::Load)?;
+            let room = source.needed().and_then(|needed| self.parts.make_room(needed));
+            let opened = room.and_then(|()| source.open_now(OpenPurpose::Load));
+            opened.inspect_err(|_| self.parts.remove(&source))?;
         }
         Ok(LoadedExport { source, entry })
     }
@@ -330,6 +344,19 @@ impl ServedExports {
             self.load_one(&wanted, &mut Identities::default(), true)?;
         self.parts.exports.put(entry);
         Ok(())
+    }
+
+    /// The bounds of `config`, as far as there are file descriptors.
+    fn open_bounds(&self, config: &Config) -> OpenBounds {
+        let bounds = OpenBounds::of(config);
+        if bounds.sessions > self.room {
+            tracing::info!(
+                max_open = bounds.sessions,
+                sessions = self.room,
+                "fewer sessions may be open, for want of file descriptors (ulimit -n)"
+            );
+        }
+        OpenBounds { sessions: bounds.sessions.min(self.room), ..bounds }
     }
 
     /// The paths of the exports that are open.
@@ -354,7 +381,11 @@ pub(super) fn sessions_of_one(
     export.mounts.iter().map(session).collect()
 }
 
-fn session_of(parts: &SharedParts, export: &ExportConfig, mount: &MountConfig) -> Result<PathBuf> {
+pub(super) fn session_of(
+    parts: &SharedParts,
+    export: &ExportConfig,
+    mount: &MountConfig,
+) -> Result<PathBuf> {
     match &mount.store {
         StoreConfig::Session { file, .. } => Ok(real_path(file)),
         StoreConfig::Memory => {

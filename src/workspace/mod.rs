@@ -36,6 +36,7 @@
 
 mod assembling;
 mod error;
+mod identities;
 mod idle;
 mod log_bound;
 mod memory;
@@ -44,6 +45,7 @@ mod nodes;
 mod on_demand;
 mod open_sessions;
 mod opening;
+mod openings;
 mod quotas;
 mod serving;
 mod session_file;

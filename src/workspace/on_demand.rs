@@ -4,8 +4,8 @@
 //! [`OPEN_WAIT`]; it continues without them. Opening and closing block, so each runs on a thread of
 //! its own, [bounded](super::shared_parts) in number.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -18,41 +18,37 @@ use super::error::{Error, Result};
 use super::exports::sessions_of_one;
 use super::layers::{self, SessionLayers};
 use super::open_sessions::SessionLease;
+use super::openings::{OpenFailure, OpenOutcome};
 use super::shared_parts::SharedParts;
-use super::templates::check_places;
-use super::unavailable::{FIRST_RETRY, MAX_RETRY};
+use super::templates::{check_places, order_by_place};
 use crate::config::{ExportConfig, StoreConfig, TemplateConfig};
-use crate::delta::sqlite::{OpenError, SessionKeys};
-use crate::export::{
-    Admission, Export, ExportEntry, ExportIdentity, MountKeys, OpenExport, OpenFuture, OpenPurpose,
-};
-use crate::vfs::FsError;
+use crate::delta::sqlite::OpenError;
+use crate::export::{Admission, Export, ExportEntry, ExportIdentity, OpenExport, OpenPurpose};
 
 /// Time that a call waits for an opening; the client then tries again.
 pub(super) const OPEN_WAIT: Duration = Duration::from_secs(2);
 
-/// Time after which an opening gives its permit to the next one: its base may hang.
-const STUCK_OPENING: Duration = Duration::from_secs(2);
-
-/// The result of an opening, once it is known.
-type OpenOutcome = Option<std::result::Result<Arc<Export>, FsError>>;
+/// Time to wait for an opening of an export that is replaced.
+const RETIRE_WAIT: Duration = Duration::from_millis(500);
 
 /// Opens and closes one export of the exports file.
 pub(super) struct ExportSource {
-    parts: Arc<SharedParts>,
+    pub(super) parts: Arc<SharedParts>,
     pub(super) config: ExportConfig,
-    kind: SourceKind,
+    pub(super) kind: SourceKind,
     /// The sessions of its mounts, in their order, once they are known: finding them may block.
     sessions: OnceLock<Vec<NeededSession>>,
     /// Identifies the export's drafts: they survive no reload.
     draft_epoch: u64,
-    this: Weak<Self>,
+    pub(super) this: Weak<Self>,
     entry: OnceLock<Weak<ExportEntry>>,
     /// Locked while the export is opened or closed.
     state: Mutex<SourceState>,
+    /// Another source took its place in the table: it opens no more.
+    is_retired: AtomicBool,
     /// The opening in progress.
-    opening: Mutex<Option<watch::Receiver<OpenOutcome>>>,
-    last_failure: Mutex<Option<OpenFailure>>,
+    pub(super) opening: Mutex<Option<watch::Receiver<OpenOutcome>>>,
+    pub(super) last_failure: Mutex<Option<OpenFailure>>,
     /// The usage of its sessions.
     account: SharedAccount,
     /// When a call was last seen.
@@ -71,8 +67,6 @@ pub(super) enum SourceKind {
 struct SourceState {
     /// The uses of its sessions, while the export is open.
     leases: Vec<SessionLease>,
-    /// Another source took its place in the table: it opens no more.
-    is_retired: bool,
 }
 
 /// A session that an export needs.
@@ -82,14 +76,6 @@ pub(super) struct NeededSession {
     pub(super) file: PathBuf,
     /// No mount of any export may change it.
     pub(super) read_only: bool,
-}
-
-/// Why the last opening failed.
-struct OpenFailure {
-    text: String,
-    at: Instant,
-    /// The time until the next attempt.
-    wait: Duration,
 }
 
 impl ExportSource {
@@ -115,6 +101,7 @@ impl ExportSource {
             this: Weak::clone(this),
             entry: OnceLock::new(),
             state: Mutex::default(),
+            is_retired: AtomicBool::new(false),
             opening: Mutex::default(),
             last_failure: Mutex::default(),
             account,
@@ -147,6 +134,12 @@ impl ExportSource {
         self.sessions.get().into_iter().flatten().map(|needed| needed.file.as_path())
     }
 
+    /// The files of its sessions in memory, as far as they are known.
+    pub(super) fn memory_files(&self) -> impl Iterator<Item = &Path> {
+        let mounts = self.config.mounts.iter().zip(self.files());
+        mounts.filter(|(mount, _)| mount.store == StoreConfig::Memory).map(|(_, file)| file)
+    }
+
     /// The sessions of its mounts. May block.
     pub(super) fn needed(&self) -> Result<&[NeededSession]> {
         if self.sessions.get().is_none() {
@@ -164,7 +157,7 @@ impl ExportSource {
     /// Opens the export, with the sessions that are missing. Blocks.
     pub(super) fn open_now(&self, purpose: OpenPurpose) -> Result<Arc<Export>> {
         let mut state = self.state.lock();
-        let entry = self.entry().filter(|_| !state.is_retired).ok_or(Error::NoExport)?;
+        let entry = self.entry().filter(|_| !self.is_retired()).ok_or(Error::NoExport)?;
         if let Some(export) = entry.current() {
             return Ok(export);
         }
@@ -182,7 +175,8 @@ impl ExportSource {
                     return Err(error);
                 }
                 let error = self.end_instance(&entry, purpose, error);
-                state.is_retired = matches!(error, Error::Gone { .. });
+                let is_gone = matches!(error, Error::Gone { .. });
+                self.is_retired.fetch_or(is_gone, Ordering::SeqCst);
                 return Err(error);
             }
         };
@@ -221,6 +215,9 @@ impl ExportSource {
         if is_made {
             self.begin(entry, taken)?;
         }
+        if self.is_retired() {
+            return Err(Error::Reloaded { export: self.config.name.clone() });
+        }
         let before = entry.identity();
         if !entry.put_open(Arc::clone(&export), &in_memory) {
             return Err(Error::Replaced { export: self.config.name.clone() });
@@ -247,7 +244,8 @@ impl ExportSource {
             return Err(Error::Reloaded { export: self.config.name.clone() });
         }
         if let SourceKind::Instance(_) = self.kind {
-            let keys: Vec<_> = taken.iter().map(|it| it.layers.keys()).collect();
+            let order = order_by_place(&self.config);
+            let keys: Vec<_> = order.iter().map(|index| taken[*index].layers.keys()).collect();
             self.parts.record_instance(&self.own_path(), &keys)?;
             self.parts.add(self.this.upgrade().ok_or(Error::NoExport)?);
             self.parts.exports.put(Arc::clone(entry));
@@ -277,6 +275,7 @@ impl ExportSource {
         tracing::warn!(%export, %error, "the export is forgotten; its handles are stale");
         self.parts.exports.remove(entry);
         self.parts.remove(self);
+        self.memory_files().for_each(|file| self.parts.forget(file));
         match self.parts.forget_instance(&self.own_path()) {
             Ok(()) => Error::Gone { export: self.config.name.clone() },
             Err(error) => error,
@@ -342,8 +341,12 @@ impl ExportSource {
     /// Closes the export for good; returns it with the uses of its sessions, so that its drafts can
     /// be published before these are released.
     pub(super) fn retire(&self) -> (Option<Arc<Export>>, Vec<SessionLease>) {
-        let mut state = self.state.lock();
-        state.is_retired = true;
+        self.is_retired.store(true, Ordering::SeqCst);
+        // An opening in progress may hang; it releases its sessions itself when it ends.
+        let Some(mut state) = self.state.try_lock_for(RETIRE_WAIT) else {
+            tracing::warn!(export = %self.config.name, "an opening does not end: its base hangs");
+            return (None, Vec::new());
+        };
         let export = self.entry().and_then(|entry| entry.take_open());
         (export, std::mem::take(&mut state.leases))
     }
@@ -364,6 +367,10 @@ impl ExportSource {
         pending.is_ok_and(|left| left.files == 0)
     }
 
+    fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::SeqCst)
+    }
+
     /// When a call last used the export, if it is open; `now` if one came since the last time.
     pub(super) fn last_use(&self, now: Instant) -> Option<Instant> {
         let entry = self.entry()?;
@@ -374,184 +381,9 @@ impl ExportSource {
         }
         Some(*last_use)
     }
-
-    /// Starts an opening, or joins the one in progress.
-    fn open_or_join(
-        &self,
-        purpose: OpenPurpose,
-    ) -> std::result::Result<watch::Receiver<OpenOutcome>, FsError> {
-        let mut opening = self.opening.lock();
-        if let Some(opening) = &*opening {
-            return Ok(opening.clone());
-        }
-        let is_early = |last: &OpenFailure| last.at.elapsed() < last.wait;
-        if purpose == OpenPurpose::Call && self.last_failure.lock().as_ref().is_some_and(is_early) {
-            return Err(FsError::TryLater);
-        }
-        let source = self.this.upgrade().ok_or(FsError::TryLater)?;
-        let (sender, receiver) = watch::channel(None);
-        *opening = Some(receiver.clone());
-        self.parts.runtime.spawn(source.open_in_turn(purpose, sender));
-        Ok(receiver)
-    }
-
-    /// Opens the export on a thread of its own, once a permit is free.
-    async fn open_in_turn(
-        self: Arc<Self>,
-        purpose: OpenPurpose,
-        opened: watch::Sender<OpenOutcome>,
-    ) {
-        // The semaphore is never closed.
-        let permit = Arc::clone(&self.parts.turns).acquire_owned().await;
-        let source = Arc::clone(&self);
-        let mut work = tokio::task::spawn_blocking(move || {
-            source.parts.wait_for_room(source.needed()?)?;
-            source.open_now(purpose)
-        });
-        let done = match tokio::time::timeout(STUCK_OPENING, &mut work).await {
-            Ok(done) => done,
-            Err(_) => {
-                let stuck = self.parts.stuck_turns.try_acquire();
-                // Without a further permit, it keeps its own.
-                let _kept = if stuck.is_ok() { None } else { Some(permit) };
-                work.await
-            }
-        };
-        let outcome = match done {
-            Ok(Ok(export)) => {
-                if self.last_failure.lock().take().is_some() {
-                    tracing::info!(export = %self.config.name, "the export can be opened again");
-                }
-                Ok(export)
-            }
-            // The table has another entry, or none: a mount looks again.
-            Ok(Err(Error::Gone { .. } | Error::Reloaded { .. })) => Err(FsError::Stale),
-            Ok(Err(error)) if self.is_no_export(&error) => {
-                tracing::debug!(export = %self.config.name, %error, "there is no such export");
-                Err(FsError::NotFound)
-            }
-            Ok(Err(error)) => {
-                self.note_failure(&error);
-                Err(FsError::TryLater)
-            }
-            // The thread panicked, which is logged.
-            Err(_) => Err(FsError::TryLater),
-        };
-        *self.opening.lock() = None;
-        opened.send_replace(Some(outcome));
-    }
-
-    /// Whether a path has no export, as its session does not exist and is not to be created.
-    fn is_no_export(&self, error: &Error) -> bool {
-        let creates = match &self.kind {
-            SourceKind::Written => true,
-            SourceKind::Instance(template) => template.creates,
-        };
-        let is_known = self.entry().is_some_and(|entry| entry.identity().is_some());
-        !creates && !is_known && matches!(error, Error::Open(OpenError::Missing { .. }))
-    }
-
-    /// Whether the last opening failed.
-    pub(super) fn is_failing(&self) -> bool {
-        self.last_failure.lock().is_some()
-    }
-
-    /// Logs a failure, unless it is that of the last attempt.
-    fn note_failure(&self, error: &Error) {
-        let mut last = self.last_failure.lock();
-        let (text, at) = (error.to_string(), Instant::now());
-        let wait = match error {
-            // A session can become idle at any moment.
-            Error::TooManyOpen { .. } => FIRST_RETRY,
-            _ => last.as_ref().map_or(FIRST_RETRY, |last| MAX_RETRY.min(last.wait * 2)),
-        };
-        if last.as_ref().is_none_or(|last| last.text != text) {
-            tracing::error!(export = %self.config.name, %error, "the export cannot be opened");
-        }
-        *last = Some(OpenFailure { text, at, wait });
-    }
-}
-
-impl OpenExport for ExportSource {
-    fn open(&self, purpose: OpenPurpose) -> OpenFuture<'_> {
-        Box::pin(async move {
-            let mut opening = self.open_or_join(purpose)?;
-            let done = tokio::time::timeout(OPEN_WAIT, opening.wait_for(Option::is_some)).await;
-            match done {
-                Ok(Ok(outcome)) => outcome.clone().unwrap_or(Err(FsError::TryLater)),
-                // The opening takes longer, or its thread panicked.
-                Ok(Err(_)) | Err(_) => Err(FsError::TryLater),
-            }
-        })
-    }
 }
 
 /// Whether a directory has entries.
 fn is_filled(dir: &Path) -> bool {
     std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
-}
-
-/// Reads from session files what identifies exports; each file once.
-#[derive(Default)]
-pub(super) struct Identities(HashMap<PathBuf, Option<SessionKeys>>);
-
-impl Identities {
-    /// The identity of an export; `None` if one of its sessions does not exist.
-    ///
-    /// # Errors
-    /// A session cannot be read.
-    pub(super) fn of(
-        &mut self,
-        config: &ExportConfig,
-        sessions: &[NeededSession],
-    ) -> Result<Option<ExportIdentity>> {
-        self.keys(config, sessions)?.map(|keys| identity_of(config, &keys)).transpose()
-    }
-
-    /// The keys of an export's sessions; `None` if one of them does not exist. Those in memory have
-    /// keys of their own if they do not exist: their handles are of an earlier run.
-    ///
-    /// # Errors
-    /// A session cannot be read.
-    pub(super) fn keys(
-        &mut self,
-        config: &ExportConfig,
-        sessions: &[NeededSession],
-    ) -> Result<Option<Vec<SessionKeys>>> {
-        let mut keys = Vec::with_capacity(sessions.len());
-        for (mount, NeededSession { file, .. }) in config.mounts.iter().zip(sessions) {
-            let known = match self.0.get(file) {
-                Some(known) => *known,
-                None => {
-                    let read = layers::identity(file)?;
-                    self.0.insert(file.clone(), read);
-                    read
-                }
-            };
-            match known {
-                Some(known) => keys.push(known),
-                None if mount.store == StoreConfig::Memory => keys.push(random_keys()?),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(keys))
-    }
-}
-
-/// The keys of a session that does not exist.
-pub(super) fn random_keys() -> Result<SessionKeys> {
-    let failed = |error| Error::Random(std::io::Error::other(error));
-    let mut key = [0; 16];
-    getrandom::fill(&mut key).map_err(failed)?;
-    Ok((key, getrandom::u64().map_err(failed)?))
-}
-
-/// The identity of an export whose mounts are of sessions with these keys.
-pub(super) fn identity_of(config: &ExportConfig, keys: &[SessionKeys]) -> Result<ExportIdentity> {
-    let mounts = config.mounts.iter().zip(keys).map(|(mount, &(handle_key, session_fsid))| {
-        let (at, subtree) = (mount.at.as_str(), mount.subtree.as_str());
-        MountKeys { at, subtree, handle_key, session_fsid }
-    });
-    let path = config.path.as_ref().ok_or(Error::NoExport)?;
-    Ok(ExportIdentity::new(path.as_str().as_bytes(), &mounts.collect::<Vec<_>>()))
 }

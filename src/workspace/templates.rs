@@ -14,8 +14,10 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::error::{Error, Result};
-use super::exports::sessions_of_one;
-use super::on_demand::{ExportSource, Identities, SourceKind, random_keys};
+use super::exports::{session_of, sessions_of_one};
+use super::identities::{Identities, random_keys};
+use super::layers;
+use super::on_demand::{ExportSource, SourceKind};
 use super::shared_parts::SharedParts;
 use crate::config::{ExportConfig, StoreConfig, TemplateConfig};
 use crate::delta::sqlite::{InstanceRegistry, SessionKeys};
@@ -84,6 +86,7 @@ pub(super) fn instance(
 
 /// The instances in the registry that a template still matches, with the keys of their sessions.
 pub(super) fn known(
+    parts: &SharedParts,
     registry: &InstanceRegistry,
     templates: &[Arc<TemplateConfig>],
 ) -> Result<Vec<KnownInstance>> {
@@ -97,11 +100,19 @@ pub(super) fn known(
         let Some((template, config)) = found.filter(|it| it.1.mounts.len() == keys.len()) else {
             continue;
         };
-        for (mount, keys) in config.mounts.iter().zip(&mut keys) {
+        let mut in_order = keys.clone();
+        for (index, keys) in order_by_place(&config).into_iter().zip(&keys) {
+            in_order[index] = *keys;
+        }
+        for (mount, keys) in config.mounts.iter().zip(&mut in_order) {
             if mount.store == StoreConfig::Memory {
-                *keys = random_keys()?;
+                // Of this run, if it is there.
+                let file = session_of(parts, &config, mount)?;
+                let found = layers::identity(&file).ok().flatten();
+                *keys = found.map_or_else(random_keys, Ok)?;
             }
         }
+        keys = in_order;
         known.push((template, config, keys));
     }
     Ok(known)
@@ -125,12 +136,28 @@ pub(super) fn rebuild(
             let config = mounted.and_then(|path| template.instance(path.as_bytes()));
             let Some(config) = config else { continue };
             let sessions = sessions_of_one(parts, &config)?;
-            if let Some(keys) = identities.keys(&config, &sessions)? {
-                registry.record(&own, &keys).map_err(Error::Registry)?;
-            }
+            let keys = match identities.keys(&config, &sessions) {
+                Ok(Some(keys)) => keys,
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::warn!(export = %config.name, %error, "an export is left out");
+                    continue;
+                }
+            };
+            let order = order_by_place(&config);
+            let keys: Vec<_> = order.iter().map(|index| keys[*index]).collect();
+            registry.record(&own, &keys).map_err(Error::Registry)?;
         }
     }
     Ok(())
+}
+
+/// The mounts of an instance in the order of the registry: by their places, so that a template whose
+/// mounts are written in another order has the same instances.
+pub(super) fn order_by_place(config: &ExportConfig) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..config.mounts.len()).collect();
+    order.sort_by_key(|index| config.mounts[*index].at.as_str().to_owned());
+    order
 }
 
 /// Checks that nothing below the fixed directories of a template is a symbolic link, and makes the
@@ -146,7 +173,13 @@ pub(super) fn check_places(
     for (written, mount) in template.export.mounts.iter().zip(&config.mounts) {
         if let (Some(written), Some(base)) = (&written.base, &mount.base) {
             walk(written, base, false)?;
+            // Before anything is made.
+            if let Err(source) = base.metadata() {
+                return Err(Error::Place { path: base.clone(), source });
+            }
         }
+    }
+    for (written, mount) in template.export.mounts.iter().zip(&config.mounts) {
         if let (Some(written), Some(file)) = (written.session(), mount.session()) {
             walk(written, file, creates)?;
         }

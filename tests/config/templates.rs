@@ -161,6 +161,7 @@ fn what_is_wrong_with_a_template_is_said() {
         ("users/{user}.db", "users/{user}/{chat}.db", "so it is not shared"),
         ("chats/{user}/{chat}.db", "chats/{user}-{chat}.db", "{user} and {chat} are in one name"),
         ("chats/{user}/{chat}.db", "chats/{user}/../{chat}.db", "has no '..'"),
+        ("chats/{user}/{chat}.db", "chats/{user}/{chat}", "does not end with a parameter"),
         ("at = \"/.user\"", "at = \"/{user}\"", "`at` has no parameters"),
         ("[a-z0-9-]{1,8}", "a)|(b", "not a regular expression"),
         ("chats/{user}/{chat}.db", "/srv/{user}/{chat}.db", "in the directory of sessions /srv"),
@@ -181,6 +182,9 @@ fn what_is_wrong_with_a_template_is_said() {
     let twice =
         format!("{TEMPLATE}{}", TEMPLATE.replace("{chat}", "{tool}").replace("chat =", "tool ="));
     assert!(fault(&twice).contains("the template in line 2 may match the same path"));
+    let secret = TEMPLATE.replace("options =", "token = \"derived\"\nname = \"t\"\noptions =");
+    let secret = format!("{TEMPLATE}{}", secret.replace("chats/", "secret/"));
+    assert!(fault(&secret).contains("may match the same path"), "its name is the same");
     let tools = TEMPLATE.replace("/chat/", "/tool/");
     let apart = format!("{TEMPLATE}{}", tools.replace("chats/", "tools/"));
     assert_eq!(Folder::new(&apart).read(Missing::Leave).unwrap().templates.len(), 2);

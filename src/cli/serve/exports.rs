@@ -13,6 +13,7 @@ use tokio::task::{JoinError, JoinHandle};
 
 use super::admin::{Admin, ShownServer};
 use super::controls::Controls;
+use super::limits::max_sessions;
 use super::{Args, Durability, Frontend, ServiceNotifier};
 use crate::cli::error::CliError;
 use crate::cli::{choosing, hiding, output, text};
@@ -50,6 +51,7 @@ pub(super) fn serve(
     if !args.strict {
         served = served.lenient();
     }
+    served = served.with_room_for(max_sessions());
     // From here on SIGHUP does not end the server: a start can take long.
     let hang_ups = {
         let _runtime = runtime.enter();

@@ -284,3 +284,54 @@ fn an_instance_that_is_mounted_during_a_reload_stays() {
     let left: Vec<_> = names.filter(|name| !name.ends_with(".db")).collect();
     assert_eq!(left, [""; 0], "they were closed cleanly");
 }
+
+#[test]
+fn one_session_that_is_none_loses_no_other_when_the_registry_is_made_again() {
+    let mut site = Site::start_lenient(BASE, TEMPLATE);
+    let mut peer = site.peer("/chat/u1/c1");
+    let root = peer.root.clone();
+    let file = site.wait(peer.put(&root, "file", "kept"));
+    site.stop();
+    fs::remove_file(site.path("exports.toml.instances")).unwrap();
+    fs::write(site.path("chats/u1/c0.db"), "no session").unwrap();
+    site.run();
+    let mut peer = site.peer("/chat/u2/c9");
+    assert_eq!(site.wait(peer.read(&file, 0, 100)), Ok(b"kept".to_vec()));
+    fs::remove_file(site.path("chats/u1/c0.db")).unwrap();
+    site.stop();
+}
+
+#[test]
+fn mounts_written_in_another_order_are_the_same_and_memory_outlives_a_reload_alone() {
+    let memory = "[[template.mount]]\nat = \"/tmp\"\nephemeral = true\n";
+    let head = format!("idle_close = \"1s\"\n{TEMPLATE}{memory}");
+    let mut site = Site::start_lenient(BASE, &head);
+    let mut peer = site.peer("/chat/u1/c1");
+    let root = peer.root.clone();
+    let (file, secret) = site.wait(async {
+        let file = peer.put(&root, "file", "kept").await;
+        let memory = peer.at("tmp").await;
+        (file, peer.put(&memory, "secret", "of this instance").await)
+    });
+    site.wait_until_idle();
+    // The mount in memory first, and the shared one last.
+    let (before, mounts) = head
+        .split_once("[[template.mount]]\nat = \"/\"")
+        .unwrap_or_else(|| head.split_once("  [[template.mount]]\n  at = \"/\"").unwrap());
+    let turned = format!("{before}{memory}[[template.mount]]\nat = \"/\"{mounts}");
+    let turned = turned.strip_suffix(memory).unwrap();
+    site.say(turned);
+    site.reload().unwrap();
+    site.wait(async {
+        assert_eq!(peer.read(&secret, 0, 100).await, Ok(b"of this instance".to_vec()));
+        assert_eq!(peer.read(&file, 0, 100).await, Ok(b"kept".to_vec()));
+    });
+    site.wait_until_idle();
+    fs::remove_file(site.path("chats/u1/c1.db")).unwrap();
+    let mut peer = site.peer("/chat/u1/c1");
+    site.wait(async {
+        let memory = peer.at("tmp").await;
+        assert_eq!(peer.ls(&memory).await, [""; 0], "another instance has it");
+    });
+    site.stop();
+}

@@ -23,7 +23,7 @@ const ROW_BYTES: usize = KEY_BYTES + 8;
 const VERSION: i64 = 1;
 
 /// How long a change waits for another program that reads the registry.
-const BUSY_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
+const BUSY_WAIT: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// The handle key and the fsid of a session.
 pub type SessionKeys = ([u8; KEY_BYTES], u64);
@@ -37,17 +37,19 @@ pub struct InstanceRegistry {
 }
 
 impl InstanceRegistry {
-    /// Opens the registry, or creates an empty one; also returns whether it was created.
+    /// Opens the registry, or creates an empty one; also returns whether it is not
+    /// [complete](Self::complete).
     ///
     /// # Errors
     /// The file is not a registry of this version, or cannot be written.
     pub fn open(file: &Path) -> Result<(Self, bool)> {
         let options = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
-        let is_new = match options {
-            Ok(_) => true,
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
-            Err(error) => return Err(StoreError::io(format!("cannot create it: {error}"))),
-        };
+        match options {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(StoreError::io(format!("cannot create it: {error}")));
+            }
+            _ => {}
+        }
         let lock = OpenOptions::new().read(true).write(true).open(file);
         let lock = lock.map_err(|error| StoreError::io(format!("cannot open it: {error}")))?;
         if lock.try_lock().is_err() {
@@ -68,7 +70,6 @@ impl InstanceRegistry {
                    path TEXT PRIMARY KEY NOT NULL,
                    mounts BLOB NOT NULL
                  ) WITHOUT ROWID;
-                 PRAGMA user_version = 1;
                  COMMIT;",
             )?,
             other => {
@@ -76,8 +77,15 @@ impl InstanceRegistry {
                 return Err(StoreError::corrupt(text));
             }
         }
-        // An empty file that an earlier run left is as good as a new one.
-        Ok((Self { conn: Mutex::new(conn), _lock: lock }, is_new || version == 0))
+        Ok((Self { conn: Mutex::new(conn), _lock: lock }, version == 0))
+    }
+
+    /// Records that a new registry has all instances whose sessions exist.
+    ///
+    /// # Errors
+    /// The registry cannot be written.
+    pub fn complete(&self) -> Result<()> {
+        Ok(self.conn.lock().pragma_update(None, "user_version", VERSION)?)
     }
 
     /// All instances: their paths without tokens, and the keys of their mounts' sessions.
@@ -145,6 +153,7 @@ mod tests {
         registry.record("/chat/a", &keys).unwrap();
         registry.record("/chat/b", &[]).unwrap();
         registry.remove("/chat/b").unwrap();
+        registry.complete().unwrap();
         drop(registry);
         let (registry, is_new) = InstanceRegistry::open(&file).unwrap();
         assert!(!is_new);
@@ -158,6 +167,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("registry");
         drop(InstanceRegistry::open(&file).unwrap());
+        assert!(InstanceRegistry::open(&file).unwrap().1, "it was not completed");
         let conn = rusqlite::Connection::open(&file).unwrap();
         conn.pragma_update(None, "user_version", 2).unwrap();
         drop(conn);

@@ -300,15 +300,8 @@ fn check_mounts(
             let what = "a path of a template has no '..'";
             return Err(wrong(what.to_owned()));
         }
-        if let Some((one, other)) = session.and_then(two_in_one_name) {
-            let what = format!("{{{one}}} and {{{other}}} are in one name of the session");
-            let hint = "two paths could get the same session: write chats/{user}/{chat}.db";
-            return Err(wrong(what).with_hint(hint));
-        }
-        if session.is_some_and(|session| session.ends_with('}')) {
-            let what = "the name of a session does not end with a parameter";
-            let hint = "end it with .db: SQLite has files of its own beside a session";
-            return Err(wrong(what.to_owned()).with_hint(hint));
+        if let Some(session) = session {
+            check_session_name(session).map_err(|(what, hint)| wrong(what).with_hint(hint))?;
         }
         let of_session = session.map(names).unwrap_or_default();
         if let Some(name) = base
@@ -346,6 +339,20 @@ fn check_mounts(
             let hint = "give the sessions a directory of their own, which no base shows";
             return Err(wrong(what).with_hint(hint));
         }
+    }
+    Ok(())
+}
+
+/// What is wrong with a session's path, and a hint.
+fn check_session_name(session: &str) -> std::result::Result<(), (String, &'static str)> {
+    if let Some((one, other)) = two_in_one_name(session) {
+        let what = format!("{{{one}}} and {{{other}}} are in one name of the session");
+        let hint = "two paths could get the same session: write chats/{user}/{chat}.db";
+        return Err((what, hint));
+    }
+    if session.ends_with('}') {
+        let what = "the name of a session does not end with a parameter".to_owned();
+        return Err((what, "end it with .db: SQLite has files of its own beside a session"));
     }
     Ok(())
 }

@@ -71,13 +71,14 @@ impl ServedExports {
     /// next server may not have these sessions. Blocks.
     pub fn close(&self, gone: DroppedSessions) {
         let sources = self.parts.sources();
-        let needed: HashSet<&Path> = sources.iter().flat_map(|source| source.files()).collect();
+        let needed: HashSet<PathBuf> =
+            sources.iter().flat_map(|source| source.memory_files()).collect();
         for lease in gone.leases {
             if let Err(error) = self.parts.release(lease) {
                 tracing::error!(%error, "a session was not closed cleanly");
             }
         }
-        for file in gone.memory.iter().filter(|file| !needed.contains(file.as_path())) {
+        for file in gone.memory.iter().filter(|file| !needed.contains(*file)) {
             self.parts.forget(file);
         }
     }
@@ -90,7 +91,7 @@ impl ServedExports {
     ) -> DroppedSessions {
         let (mut exports, mut leases, mut memory) = (Vec::new(), Vec::new(), Vec::new());
         for source in sources {
-            memory.extend(source.memory_files().map(Path::to_owned));
+            memory.extend(source.memory_files());
             let (export, taken) = source.retire();
             exports.extend(export);
             leases.extend(taken);

@@ -153,11 +153,12 @@ impl ServedExports {
         let failed = match self.open_all(wanted, &open, &mut loaded) {
             Ok(failed) => failed,
             Err(error) => {
+                let memory = loaded.iter().flat_map(|it| it.source.memory_files()).collect();
                 let opened = loaded.iter().flat_map(|it| it.source.retire().1).collect();
                 let _loaded = self.parts.replace_sources(before);
                 *self.parts.bounds.write() = bounds_before;
                 drop(loading);
-                self.close(DroppedSessions { leases: opened, memory: Vec::new() });
+                self.close(DroppedSessions { leases: opened, memory });
                 return Err(error);
             }
         };

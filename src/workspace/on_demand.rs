@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::accounts::{ExportAccount, SharedAccount};
 use super::assembling::{ReadyExport, assemble, check_same_settings, layer_options};
 use super::error::{Error, Result};
-use super::exports::sessions_of_one;
+use super::exports::{session_of, sessions_of_one};
 use super::layers::{self, SessionLayers};
 use super::open_sessions::SessionLease;
 use super::openings::{OpenFailure, OpenOutcome};
@@ -129,15 +129,11 @@ impl ExportSource {
         self.entry.get()?.upgrade()
     }
 
-    /// The files of its sessions, as far as they are known.
-    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
-        self.sessions.get().into_iter().flatten().map(|needed| needed.file.as_path())
-    }
-
-    /// The files of its sessions in memory, as far as they are known.
-    pub(super) fn memory_files(&self) -> impl Iterator<Item = &Path> {
-        let mounts = self.config.mounts.iter().zip(self.files());
-        mounts.filter(|(mount, _)| mount.store == StoreConfig::Memory).map(|(_, file)| file)
+    /// The files of its sessions in memory.
+    pub(super) fn memory_files(&self) -> impl Iterator<Item = PathBuf> {
+        let mounts = self.config.mounts.iter().filter(|mount| mount.store == StoreConfig::Memory);
+        // There are none if they have no directory.
+        mounts.filter_map(|mount| session_of(&self.parts, &self.config, mount).ok())
     }
 
     /// The sessions of its mounts. May block.
@@ -275,7 +271,7 @@ impl ExportSource {
         tracing::warn!(%export, %error, "the export is forgotten; its handles are stale");
         self.parts.exports.remove(entry);
         self.parts.remove(self);
-        self.memory_files().for_each(|file| self.parts.forget(file));
+        self.memory_files().for_each(|file| self.parts.forget(&file));
         match self.parts.forget_instance(&self.own_path()) {
             Ok(()) => Error::Gone { export: self.config.name.clone() },
             Err(error) => error,

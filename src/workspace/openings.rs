@@ -1,5 +1,5 @@
-//! The openings of an export in progress: calls join one, wait for it, and are told to come again if
-//! it takes long or failed a moment ago.
+//! The openings of an export in progress: calls join one and wait for it; they get JUKEBOX if it
+//! takes long, or failed a moment ago.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -152,8 +152,8 @@ pub(super) fn rebuild(
     Ok(())
 }
 
-/// The mounts of an instance in the order of the registry: by their places, so that a template whose
-/// mounts are written in another order has the same instances.
+/// The mounts of an instance in the order of the registry: by their places, so that a template
+/// whose mounts are written in another order has the same instances.
 pub(super) fn order_by_place(config: &ExportConfig) -> Vec<usize> {
     let mut order: Vec<usize> = (0..config.mounts.len()).collect();
     order.sort_by_key(|index| config.mounts[*index].at.as_str().to_owned());

@@ -175,6 +175,8 @@ fn connections_bytes_and_refusals_are_counted() {
         let reply = open.reply().await.unwrap();
         // The header, AUTH_SYS and no arguments.
         let (asked, answered) = (24 + 36, reply.len() as f64);
+        // A reply is counted a moment after the client has it.
+        while Scraped::of(watched.admin).value("acetate_sent_bytes_total") < answered {}
         let scraped = Scraped::of(watched.admin);
         assert_eq!(scraped.value("acetate_connections"), 1.0);
         assert_eq!(scraped.value("acetate_connections_opened_total"), 1.0);

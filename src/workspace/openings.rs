@@ -106,6 +106,12 @@ impl ExportSource {
         !creates && !is_known && matches!(error, Error::Open(OpenError::Missing { .. }))
     }
 
+    /// Whether the table has an export at its path, if not this one.
+    fn is_in_table(&self) -> bool {
+        let path = self.config.path.as_ref();
+        path.is_some_and(|path| self.parts.exports.find(path.as_str().as_bytes()).is_some())
+    }
+
     /// Whether the last opening failed.
     pub(super) fn is_failing(&self) -> bool {
         self.last_failure.lock().is_some()
@@ -133,6 +139,14 @@ impl OpenExport for ExportSource {
             let mut opening = self.open_or_join(purpose)?;
             let done = tokio::time::timeout(OPEN_WAIT, opening.wait_for(Option::is_some)).await;
             match done {
+                // The handle may be of the other entry: the next call is.
+                Ok(Ok(outcome))
+                    if purpose == OpenPurpose::Call
+                        && matches!(*outcome, Some(Err(FsError::Stale)))
+                        && self.is_in_table() =>
+                {
+                    Err(FsError::TryLater)
+                }
                 Ok(Ok(outcome)) => outcome.clone().unwrap_or(Err(FsError::TryLater)),
                 // The opening takes longer, or its thread panicked.
                 Ok(Err(_)) | Err(_) => Err(FsError::TryLater),

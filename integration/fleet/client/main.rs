@@ -145,12 +145,12 @@ fn happen(
     while Instant::now() < half && !course.has_failed() {
         thread::sleep(Duration::from_millis(random.below(MOST_MILLISECONDS) as u64));
         match random.below(8) {
-            0..3 => {
+            0..2 => {
                 server.kill()?;
                 server.start()?;
                 events.kills += 1;
             }
-            3 => {
+            2..4 => {
                 server.stop()?;
                 server.start()?;
                 events.stops += 1;

@@ -2,7 +2,7 @@
 //!
 //! Each call that a server receives gets a number. It stays with the call on its way through
 //! threads: a suspended call has it set while it is polled ([`OfRequest`]), and the worker sets it
-//! while it runs an operation of the call. The log adds it to each line that is logged meanwhile.
+//! while it runs an operation of the call. The log adds it to each line that this thread logs.
 
 use std::cell::Cell;
 use std::future::Future;

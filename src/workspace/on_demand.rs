@@ -35,7 +35,7 @@ const RETIRE_WAIT: Duration = Duration::from_millis(500);
 pub(super) struct ExportSource {
     pub(super) parts: Arc<SharedParts>,
     pub(super) config: ExportConfig,
-    pub(super) kind: SourceKind,
+    kind: SourceKind,
     /// The sessions of its mounts, in their order, once they are known: finding them may block.
     sessions: OnceLock<Vec<NeededSession>>,
     /// Identifies the export's drafts: they survive no reload.
@@ -145,6 +145,14 @@ impl ExportSource {
         Ok(self.sessions.get().map(Vec::as_slice).unwrap_or_default())
     }
 
+    /// Whether a mount creates the sessions that do not exist.
+    pub(super) fn creates(&self) -> bool {
+        match &self.kind {
+            SourceKind::Written => true,
+            SourceKind::Instance(template) => template.creates,
+        }
+    }
+
     /// The usage of its sessions.
     pub(super) fn account(&self) -> SharedAccount {
         Arc::clone(&self.account)
@@ -191,13 +199,9 @@ impl ExportSource {
         taken: &mut Vec<SessionLease>,
     ) -> Result<ReadyExport> {
         let is_known = entry.identity().is_some();
-        let creates = match &self.kind {
-            SourceKind::Written => true,
-            SourceKind::Instance(template) => template.creates,
-        };
         // Handles of an export whose identity is known are of sessions that exist, or were in
         // memory.
-        let existing = purpose == OpenPurpose::Call || is_known || !creates;
+        let existing = purpose == OpenPurpose::Call || is_known || !self.creates();
         let in_memory: Vec<bool> =
             self.config.mounts.iter().map(|mount| mount.store == StoreConfig::Memory).collect();
         if let SourceKind::Instance(template) = &self.kind {

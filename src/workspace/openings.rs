@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::error::Error;
-use super::on_demand::{ExportSource, OPEN_WAIT, SourceKind};
+use super::on_demand::{ExportSource, OPEN_WAIT};
 use super::unavailable::{FIRST_RETRY, MAX_RETRY};
 use crate::delta::sqlite::OpenError;
 use crate::export::{Export, OpenExport, OpenFuture, OpenPurpose};
@@ -98,12 +98,8 @@ impl ExportSource {
 
     /// Whether a path has no export, as its session does not exist and is not to be created.
     fn is_no_export(&self, error: &Error) -> bool {
-        let creates = match &self.kind {
-            SourceKind::Written => true,
-            SourceKind::Instance(template) => template.creates,
-        };
         let is_known = self.entry().is_some_and(|entry| entry.identity().is_some());
-        !creates && !is_known && matches!(error, Error::Open(OpenError::Missing { .. }))
+        !self.creates() && !is_known && matches!(error, Error::Open(OpenError::Missing { .. }))
     }
 
     /// Whether the table has an export at its path, if not this one.

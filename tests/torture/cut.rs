@@ -10,7 +10,7 @@ use crate::ground::{Ground, SESSION};
 use crate::life::is_state;
 use crate::reference::Reference;
 use crate::support::check::violations;
-use crate::support::client::mode;
+use crate::support::client::{Client, Result as Answer, mode};
 use crate::support::served::runtime;
 use crate::support::tree::{Tree, read_tree};
 
@@ -45,24 +45,25 @@ impl Progress {
     }
 }
 
+/// A handle of the state that does not lead to its object, and what it leads to.
+fn misled<'a>(state: &'a Reference, client: &Client) -> Option<(&'a Locator, Answer<FileId>)> {
+    let handles = state.nodes.values().filter_map(|node| node.handle.as_ref());
+    let mut found = handles.map(|at| (at, client.getattr(at).map(|attr| attr.fileid)));
+    found.find(|(at, id)| *id != Ok(at.fileid()))
+}
+
 impl Cut<'_> {
     /// Opens what the cut left; which state it holds.
     fn examine(&self, image: &Medium, works: bool) -> Result<usize, String> {
-        let Progress { stable, answered, issued } = self.progress;
+        let answered = self.progress.answered;
         let runtime = runtime();
         let path = image.path(SESSION);
         let opened = self.ground.serve(&path, self.boot, false, &runtime);
         let (epoch, served) = opened.map_err(|error| format!("it does not open: {error}"))?;
         let tree = read_tree(&served.root);
-        let found = (stable..=issued).rev().find(|&at| is_state(&self.states[at], &tree));
-        let found = found.ok_or_else(|| self.complain(&tree))?;
+        let found = self.state_of(&tree, &served.root)?;
         if found < answered && epoch == self.verifier {
             return Err(format!("of {answered} answered {found} survived: same verifier"));
-        }
-        for node in self.states[found].nodes.values() {
-            let Some(handle) = &node.handle else { continue };
-            let id = served.root.getattr(handle).map(|attr| attr.fileid);
-            assert_eq!(id, Ok(handle.fileid()), "{handle:?}");
         }
         if works {
             let client = &served.root;
@@ -77,6 +78,19 @@ impl Cut<'_> {
         served.stop().map_err(|error| format!("it does not close: {error}"))?;
         let found_wrong = violations(&path);
         if found_wrong.is_empty() { Ok(found) } else { Err(format!("{found_wrong:#?}")) }
+    }
+
+    /// The last state that was promised or asked for since, with this tree and with handles that
+    /// lead to its objects: a directory that was made once more has another handle, in the same
+    /// tree.
+    fn state_of(&self, tree: &Tree, client: &Client) -> Result<usize, String> {
+        let Progress { stable, issued, .. } = self.progress;
+        let mut wrong = None;
+        for at in (stable..=issued).rev().filter(|&at| is_state(&self.states[at], tree)) {
+            let Some((handle, found)) = misled(&self.states[at], client) else { return Ok(at) };
+            wrong = wrong.or(Some(format!("state {at}: {handle:?} leads to {found:?}")));
+        }
+        Err(wrong.unwrap_or_else(|| self.complain(tree)))
     }
 
     fn complain(&self, tree: &Tree) -> String {

@@ -223,6 +223,10 @@ impl<'a> Life<'a> {
 
     fn make(&mut self, kind: FileKind) {
         let path = self.place();
+        self.make_at(kind, path);
+    }
+
+    fn make_at(&mut self, kind: FileKind, path: Vec<u8>) {
         let content = if kind == FileKind::Symlink { b"a/b".to_vec() } else { Vec::new() };
         let bits = if kind == FileKind::Symlink { 0o777 } else { 0o640 };
         let mut made = None;
@@ -335,6 +339,16 @@ impl<'a> Life<'a> {
             }
         }
         last
+    }
+
+    /// A directory that is kept, and then another one at its place: the two trees are the same,
+    /// and only the handles tell them apart.
+    pub fn replace_directory(&mut self) {
+        let path = b"replaced".to_vec();
+        self.make_at(FileKind::Directory, path.clone());
+        self.commit();
+        self.change("RMDIR", &path, |ours| ours.rmdir(&path), |r| r.rmdir(&path));
+        self.make_at(FileKind::Directory, path);
     }
 
     /// Writes over a file so often that the log is folded into the database, and starts over.

@@ -224,6 +224,19 @@ fn a_log_that_starts_over_loses_nothing() {
     assert!(judgement.wrong.is_empty(), "{:#?}", judgement.wrong);
 }
 
+/// An image with the tree of two states holds the one whose handles lead to its objects.
+#[test]
+fn a_cut_between_two_states_with_one_tree_is_told_by_the_handles() {
+    let ground = Ground::new();
+    let mut random = Random::new(4);
+    let (medium, reference) = (Medium::new(&ground.files), ground.reference.clone());
+    let birth = Birth { medium, reference, strict: false, boot: 1, seed: 4 };
+    let record = live(&ground, birth, Vec::new(), |life| life.replace_directory());
+    let every = (0..=record.events.len()).map(|at| (at, Survival::Nothing)).collect();
+    let judgement = record.judge(&ground, every, &mut random);
+    assert_eq!(judgement.wrong, Vec::<String>::new());
+}
+
 /// The test of the test: where syncs do nothing, what was promised is lost, and that is seen.
 #[test]
 fn a_disk_that_only_pretends_to_sync_is_found_out() {

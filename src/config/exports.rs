@@ -20,12 +20,34 @@ use crate::pattern::{Pattern, PatternSet};
 /// Checks all exports. Exports with a token have no path yet.
 pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<ExportConfig>> {
     source.at_most("exports", &file.export, MAX_EXPORTS)?;
+    reject_misplaced_parts(source, file)?;
     let checked = file.export.iter().map(|export| check_one(source, export));
     let mut exports = checked.collect::<Result<Vec<_>>>()?;
     unique(source, &exports, "name", |export| Some(export.name.clone()))?;
     unique(source, &exports, "path", |export| Some(export.path.as_ref()?.to_string()))?;
     shared::unify_shared_settings(source.file, &mut exports)?;
     Ok(exports)
+}
+
+/// Rejects a mount or guard of an export that comes after a template: TOML adds it to the export.
+fn reject_misplaced_parts(source: &SourceText<'_>, file: &FileToml) -> Result<()> {
+    let begins: Vec<usize> = file.template.iter().map(|template| template.span().start).collect();
+    for export in &file.export {
+        let written = export.get_ref();
+        let mounts = written.mount.iter().map(|mount| (mount.span(), "mount"));
+        let guards = written.guard.iter().map(|guard| (guard.span(), "guard"));
+        let is_misplaced =
+            |part: &usize, begin: &usize| *begin > export.span().start && *part > *begin;
+        for (span, part) in mounts.chain(guards) {
+            if begins.iter().any(|begin| is_misplaced(&span.start, begin)) {
+                let line = source.position(&export.span()).line;
+                let what = format!("[[export.{part}]] is a part of the [[export]] in line {line}");
+                let hint = format!("the parts of a template are [[template.{part}]]");
+                return Err(source.wrong(&span, what).with_hint(hint));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn check_one(source: &SourceText<'_>, export: &Spanned<ExportToml>) -> Result<ExportConfig> {

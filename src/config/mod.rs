@@ -38,6 +38,7 @@ pub use model::{
     StoreConfig,
 };
 pub use options::{ExportOptions, SquashMode};
+pub use parameters::AllowedNames;
 pub use path::{PathError, TreePath};
 pub use quota::parse_bytes;
 pub use shared::real_path;

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use regex::Regex;
 
+use crate::vfs::Name;
+
 /// A parameter of a template.
 #[derive(Debug, Clone)]
 pub(super) struct Parameter {
@@ -13,6 +15,33 @@ pub(super) struct Parameter {
     pub(super) written: String,
     /// The same for the whole value.
     pub(super) allow: Regex,
+}
+
+/// Which names the expression of a parameter matches, as far as that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AllowedNames {
+    /// No name of a path.
+    None,
+    /// Every name, also those with spaces and characters that are not printed.
+    Every,
+    /// Some names, or it is not known.
+    Some,
+}
+
+/// Names that hardly any expression matches all of, unless it matches every name.
+const UNLIKE_NAMES: [&str; 8] = ["a", "Z", "0", "-", "~", " ", "\u{e9}", "\u{202e}"];
+
+impl Parameter {
+    /// Which names it may have as its value.
+    pub(super) fn allowed_names(&self) -> AllowedNames {
+        if UNLIKE_NAMES.iter().all(|name| self.allow.is_match(name)) {
+            return AllowedNames::Every;
+        }
+        let Ok(parsed) = regex_syntax::parse(&self.written) else { return AllowedNames::Some };
+        let (least, most) = (parsed.properties().minimum_len(), parsed.properties().maximum_len());
+        let is_name = least.is_some_and(|least| least <= Name::MAX_BYTES) && most != Some(0);
+        if is_name { AllowedNames::Some } else { AllowedNames::None }
+    }
 }
 
 /// The values of a template's parameters, in their order.

@@ -14,7 +14,8 @@ use super::error::{ConfigError, Position, Result};
 use super::limits::{MAX_ALLOW_BYTES, MAX_TEMPLATES};
 use super::model::{ExportConfig, StoreConfig};
 use super::parameters::{
-    Parameter, Values, fill, fixed_dir, has_parents, may_be_same, names, two_in_one_name,
+    AllowedNames, Parameter, Values, fill, fixed_dir, has_parents, may_be_same, names,
+    two_in_one_name,
 };
 use super::path::TreePath;
 use super::tokens::{Token, Tokens};
@@ -86,6 +87,21 @@ impl TemplateConfig {
     /// The names of the parameters, and the expressions that their values match.
     pub fn allowed(&self) -> impl Iterator<Item = (&str, &str)> {
         self.parameters.iter().map(|it| (it.name.as_str(), it.written.as_str()))
+    }
+
+    /// The names of the parameters, and which names of a path their values may be.
+    pub fn allowed_names(&self) -> impl Iterator<Item = (&str, AllowedNames)> {
+        self.parameters.iter().map(|it| (it.name.as_str(), it.allowed_names()))
+    }
+
+    /// The directories above the parameters of its bases, with the position of each mount.
+    pub fn fixed_base_dirs(&self) -> impl Iterator<Item = (Position, PathBuf)> + '_ {
+        let mounts = self.export.mounts.iter();
+        mounts.filter_map(|mount| {
+            let base = mount.base.as_ref()?;
+            let has_none = names(base.to_str()?).is_empty();
+            Some((mount.position, if has_none { base.clone() } else { fixed_dir(base) }))
+        })
     }
 
     /// The directories that hold sessions of instances: no base may show them.

@@ -9,6 +9,14 @@ use toml::{Spanned, Value};
 
 use super::error::{ConfigError, Position, Result};
 
+/// The keys of the server. After `[[export]]`, TOML takes them for keys of the export.
+const SERVER_KEYS: [&str; 2] = ["idle_close", "max_open"];
+
+/// How the parser begins its message about a key that a table does not have.
+fn unknown(key: &str) -> String {
+    format!("unknown field `{key}`")
+}
+
 /// The whole file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -146,7 +154,14 @@ impl<'a> SourceText<'a> {
     /// Parses the TOML.
     pub fn parse(&self) -> Result<FileToml> {
         toml::from_str(self.text).map_err(|error| {
-            let fault = ConfigError::of_file(self.file, error.message().trim());
+            let message = error.message().trim();
+            let fault = ConfigError::of_file(self.file, message);
+            let fault = match SERVER_KEYS.iter().find(|key| message.contains(&unknown(key))) {
+                Some(key) => fault.with_hint(format_args!(
+                    "`{key}` is of the server: write it before the first [[export]] or [[template]]"
+                )),
+                None => fault,
+            };
             match error.span() {
                 Some(span) => fault.at(self.position(&span)),
                 None => fault,

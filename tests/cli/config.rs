@@ -330,6 +330,80 @@ fn what_does_not_fit_is_a_finding() {
     assert!(!path.join("new.db").exists());
 }
 
+/// A template with this expression for its parameter, and these lines in its root mount.
+fn template(allow: &str, lines: &str) -> String {
+    format!(
+        "[[template]]\npath = \"/c/{{c}}\"\nallow = {{ c = '{allow}' }}\n\
+         [[template.mount]]\nat = \"/\"\nsession = \"s/{{c}}.db\"\n{lines}\n"
+    )
+}
+
+#[test]
+fn a_template_that_is_hardly_meant_is_a_finding() {
+    let dir = folder();
+    let wide = "allow of {c}: every name matches it";
+    let none = "allow of {c}: no name matches it";
+    let cases = [
+        (template(".*", ""), 1, wide),
+        (template(".{1,64}", ""), 1, wide),
+        (template("[^/]+", ""), 1, wide),
+        (template("[a&&b]", ""), 1, none),
+        (template("x[a&&b]y|", ""), 1, none),
+        (template("[a-z]{256,}", ""), 1, none),
+        (template("[a-z]+", "base = \"nowhere/{c}\""), 4, "base nowhere: No such file"),
+        (template("[a-z]+", "base = \"base/file\""), 4, "base/file: not a directory"),
+        (export("/c/{c}", "ephemeral = true"), 1, "/c/{c}: an [[export]] has this path as it is"),
+    ];
+    for (exports, line, finding) in cases {
+        let (code, said) = check(dir.path(), &exports);
+        let found: Vec<&str> =
+            said.lines().filter(|line| line.starts_with("exports.toml:")).collect();
+        assert_eq!((code, found.len()), (Some(1), 2), "{exports}: {said}");
+        assert!(found[0].contains(finding), "{exports}: {said}");
+        assert!(found[0].starts_with(&format!("exports.toml:{line}:")), "{exports}: {said}");
+    }
+    for exports in [
+        template("[a-z0-9-]{1,64}", "base = \"base/{c}\""),
+        template("[^ ]+", ""),
+        template("a", "base = \"base\""),
+    ] {
+        let (code, said) = check(dir.path(), &exports);
+        assert_eq!(code, Some(0), "{exports}: {said}");
+    }
+}
+
+#[test]
+fn what_stands_below_another_table_than_is_meant_is_an_error_with_a_hint() {
+    let dir = folder();
+    let one = export("/a", "ephemeral = true");
+    let of_template = template("[a-z]+", "");
+    let cases = [
+        (
+            format!("{one}{of_template}[[export.mount]]\nat = \"/x\"\nephemeral = true\n"),
+            "exports.toml:13:1: [[export.mount]] is a part of the [[export]] in line 1\n\
+             hint: the parts of a template are [[template.mount]]",
+        ),
+        (
+            format!("{one}{of_template}[[export.guard]]\npath = \"/x\"\njson = true\n"),
+            "exports.toml:13:1: [[export.guard]] is a part of the [[export]] in line 1\n\
+             hint: the parts of a template are [[template.guard]]",
+        ),
+        (
+            format!("[[export]]\nidle_close = \"1s\"\n{one}"),
+            "hint: `idle_close` is of the server: write it before the first [[export]]",
+        ),
+        (
+            format!("{one}max_open = 7\n"),
+            "hint: `max_open` is of the server: write it before the first [[export]]",
+        ),
+    ];
+    for (exports, expected) in cases {
+        fs::write(dir.path().join("exports.toml"), &exports).unwrap();
+        let said = failure(dir.path(), &["config", "check", "exports.toml"]);
+        assert!(said.contains(expected), "{exports}: {said}");
+    }
+}
+
 #[test]
 fn a_file_that_is_wrong_is_an_error() {
     let dir = folder();

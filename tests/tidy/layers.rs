@@ -181,6 +181,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("rmcp", &["src/cli/mcp"]),
     ("base64", &["src/cli/mcp"]),
     ("percent_encoding", &["src/cli/mcp"]),
+    ("regex_syntax", &["src/config/parameters.rs"]),
     (
         "regex",
         &[

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::host_check::{ConfigFinding, look};
-use super::show;
+use super::{show, template_check};
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
 use crate::cli::{Ending, text};
@@ -41,7 +41,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         let export = export.ok_or_else(|| super::no_such_path(&config, path))?;
         (config.exports, config.templates) = (vec![export], Vec::new());
     }
-    let findings = look(&config);
+    let mut findings = look(&config);
+    findings.extend(template_check::look(&config));
     let mut out = Out::new();
     for export in &config.exports {
         match args.json {

@@ -4,6 +4,7 @@ mod check;
 mod files;
 mod host_check;
 mod show;
+mod template_check;
 mod token;
 
 use super::Ending;

@@ -1,6 +1,7 @@
 //! Options that choose the session of a server: `--existing`, `--moved`, `--keep-originals`,
 //! `--checkpoints` and `--keep-checkpoints`; and the message about a new session.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::output;
@@ -78,5 +79,14 @@ pub(super) fn tell_created(session: &Path) {
     if let Some(similar) = similar(session) {
         let how = "with --existing none is made";
         output::line(format_args!("hint: {} ({how})", did_you_mean(&similar)));
+    }
+}
+
+/// Says that the session of an export was created, and names a session with a similar name that is
+/// not among those that are `served`.
+pub(super) fn tell_created_of_export(session: &Path, served: &BTreeSet<&Path>) {
+    output::line(format_args!("created {}", session.display()));
+    if let Some(similar) = similar(session).filter(|it| !served.contains(it.as_path())) {
+        output::line(format_args!("hint: {}", did_you_mean(&similar)));
     }
 }

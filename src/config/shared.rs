@@ -46,7 +46,8 @@ pub(super) fn unify_shared_settings(file: &Path, exports: &mut [ExportConfig]) -
         let at = mount.position;
         if let Some(base) = &mount.base {
             let (other, line) = said.base.get_or_insert_with(|| (base.clone(), at));
-            if real_path(other) != real_path(base) {
+            // A base that hangs would be waited for.
+            if other != base && real_path(other) != real_path(base) {
                 return Err(contradiction(file, mount, "base", *line));
             }
         }

@@ -1,7 +1,7 @@
 //! Serves an exports file: opens its exports when they are needed, closes them when they are idle,
 //! and replaces them when the file changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::accounts::Accounts;
+use super::base_probes::BaseProbes;
 use super::closing::DroppedSessions;
 use super::error::{Error, Result};
 use super::identities::{Identities, identity_of};
@@ -46,6 +47,7 @@ pub struct ServedExports {
     room: usize,
     /// Exports that cannot be served.
     pub(super) failed: Vec<FailedExport>,
+    probes: BaseProbes,
     /// Closes idle exports.
     pub(super) closing: Option<JoinHandle<()>>,
 }
@@ -63,6 +65,31 @@ struct WantedExport {
 struct LoadedExport {
     source: Arc<ExportSource>,
     entry: Arc<ExportEntry>,
+    /// It was served before, and is not replaced.
+    stays: bool,
+}
+
+/// What a load depends on, beside the file.
+struct LoadPlan<'a> {
+    /// The paths of the exports that were open.
+    open: BTreeSet<Vec<u8>>,
+    /// Bases that hang.
+    hanging: &'a BTreeSet<PathBuf>,
+    /// The exports that are served, by their paths.
+    before: HashMap<String, Arc<ExportSource>>,
+}
+
+impl<'a> LoadPlan<'a> {
+    /// A base of an export that hangs.
+    fn hanging_base(&self, config: &ExportConfig) -> Option<&'a PathBuf> {
+        bases_of(config).find_map(|base| self.hanging.get(&base))
+    }
+
+    /// The export that is served at a path.
+    fn known(&self, path: &str) -> Option<LoadedExport> {
+        let source = Arc::clone(self.before.get(path)?);
+        Some(LoadedExport { entry: source.entry()?, source, stays: true })
+    }
 }
 
 impl ServedExports {
@@ -76,12 +103,14 @@ impl ServedExports {
     ) -> Self {
         let resources = GuardResources::new(GuardLimits::default(), validators);
         let (pool, accounts) = (layers::pool(&runtime), Accounts::new(file));
+        let probes = BaseProbes::new(runtime.clone());
         Self {
             file: file.to_owned(),
             parts: Arc::new(SharedParts::new(strict, runtime, pool, resources, accounts)),
             is_lenient: false,
             room: usize::MAX,
             failed: Vec::new(),
+            probes,
             closing: None,
         }
     }
@@ -91,6 +120,11 @@ impl ServedExports {
     #[must_use]
     pub fn lenient(self) -> Self {
         Self { is_lenient: true, ..self }
+    }
+
+    /// Whether an export that cannot be opened fails a load.
+    pub fn is_strict(&self) -> bool {
+        !self.is_lenient
     }
 
     /// Opens no more than this number of sessions at once, for want of file descriptors.
@@ -125,7 +159,22 @@ impl ServedExports {
         self.parts.accounts.clone()
     }
 
+    /// Asks bases whether they answer, without the server.
+    pub fn probes(&self) -> BaseProbes {
+        self.probes.clone()
+    }
+
+    /// The bases that [`ServedExports::load`] may open: those of `config`, and of exports that are
+    /// open.
+    pub fn bases(&self, config: &Config) -> BTreeSet<PathBuf> {
+        let sources = self.parts.sources();
+        let open = sources.iter().filter(|it| it.entry().is_some_and(|it| it.current().is_some()));
+        bases(config).chain(open.flat_map(|source| bases_of(&source.config))).collect()
+    }
+
     /// Serves the exports of `config` from now on. Handles of exports that stay remain valid.
+    /// `hanging` are [bases](ServedExports::bases) that do not answer: exports over them stay as
+    /// they are, and new ones are closed.
     ///
     /// The first [`OPEN_AT_START`] exports and those that were open are opened now, all if the
     /// server is not [lenient](ServedExports::lenient).
@@ -139,20 +188,27 @@ impl ServedExports {
     /// A session or a base cannot be opened, or an export cannot be assembled: nothing changes.
     /// With [`ServedExports::lenient`], only if no export can be served, or if the file asks for
     /// something impossible.
-    pub fn load(&mut self, config: &Config) -> Result<DroppedSessions> {
+    pub fn load(
+        &mut self,
+        config: &Config,
+        hanging: &BTreeSet<PathBuf>,
+    ) -> Result<DroppedSessions> {
         let parts = Arc::clone(&self.parts);
         let loading = parts.loading.write();
         let templates: Vec<_> = config.templates.iter().cloned().map(Arc::new).collect();
         let wanted = self.wanted(config, &templates)?;
         self.parts.hide(self.files_to_hide(&wanted, &templates));
         let open = self.open_paths();
-        let before = self.parts.sources();
+        let mut before = self.parts.sources();
+        let by_path = before.iter().filter_map(|it| Some((it.path()?.to_owned(), Arc::clone(it))));
+        let how = LoadPlan { open, hanging, before: by_path.collect() };
         let bounds_before =
             std::mem::replace(&mut *self.parts.bounds.write(), self.open_bounds(config));
         let mut loaded = Vec::new();
-        let failed = match self.open_all(wanted, &open, &mut loaded) {
+        let failed = match self.open_all(wanted, &how, &mut loaded) {
             Ok(failed) => failed,
             Err(error) => {
+                loaded.retain(|it| !it.stays);
                 let memory = loaded.iter().flat_map(|it| it.source.memory_files()).collect();
                 let opened = loaded.iter().flat_map(|it| it.source.retire().1).collect();
                 let _loaded = self.parts.replace_sources(before);
@@ -164,6 +220,9 @@ impl ServedExports {
         };
         let shown = failed.iter().map(|it| it.shown.clone()).collect();
         let replaced = self.parts.exports.all();
+        let stay = loaded.iter().filter(|it| it.stays).map(|it| Arc::as_ptr(&it.source));
+        let stay: HashSet<_> = stay.collect();
+        before.retain(|source| !stay.contains(&Arc::as_ptr(source)));
         let (sources, entries) = loaded.into_iter().map(|it| (it.source, it.entry)).unzip();
         self.parts.keep_templates(templates.clone());
         if templates.is_empty() {
@@ -266,18 +325,28 @@ impl ServedExports {
     fn open_all(
         &self,
         wanted: Vec<WantedExport>,
-        open: &BTreeSet<Vec<u8>>,
+        how: &LoadPlan<'_>,
         loaded: &mut Vec<LoadedExport>,
     ) -> Result<Vec<FailedExport>> {
         let mut identities = Identities::default();
         let (mut failed, mut at_start) = (Vec::new(), 0);
         let is_any_wanted = !wanted.is_empty();
         for wanted in wanted {
-            let path = wanted.config.path.as_ref().ok_or(Error::NoExport)?;
-            let is_open = open.contains(path.as_str().as_bytes());
+            let path = wanted.config.path.as_ref().ok_or(Error::NoExport)?.as_str();
+            let hanging = how.hanging_base(&wanted.config);
+            if let Some(base) = hanging {
+                let base = base.display();
+                tracing::warn!(export = path, "its base {base} hangs: the export stays as it is");
+                if let Some(known) = how.known(path) {
+                    loaded.push(known);
+                    continue;
+                }
+            }
+            let is_open = how.open.contains(path.as_bytes());
             let is_written = wanted.instance.is_none();
             at_start += usize::from(is_written);
             let opens = is_open || is_written && (at_start <= OPEN_AT_START || !self.is_lenient);
+            let opens = opens && hanging.is_none();
             let opened = match self.load_one(&wanted, &mut identities, opens) {
                 // The next call on it tries again.
                 Err(error) if !is_written => {
@@ -330,7 +399,7 @@ impl ServedExports {
             let opened = room.and_then(|()| source.open_now(OpenPurpose::Load));
             opened.inspect_err(|_| self.parts.remove(&source))?;
         }
-        Ok(LoadedExport { source, entry })
+        Ok(LoadedExport { source, entry, stays: false })
     }
 
     /// Opens and serves an export that could not be served.
@@ -409,8 +478,11 @@ pub fn probe(config: &Config) -> Result<()> {
 
 /// The bases of `config`.
 pub fn bases(config: &Config) -> impl Iterator<Item = PathBuf> + '_ {
-    let mounts = config.exports.iter().flat_map(|export| &export.mounts);
-    mounts.filter_map(|mount| mount.base.clone())
+    config.exports.iter().flat_map(bases_of)
+}
+
+pub(super) fn bases_of(export: &ExportConfig) -> impl Iterator<Item = PathBuf> + '_ {
+    export.mounts.iter().filter_map(|mount| mount.base.clone())
 }
 
 /// Waits until the base of any overlay is stuck.

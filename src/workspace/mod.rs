@@ -35,6 +35,7 @@
 //! process serves the session, are in [`crate::inspect`].
 
 mod assembling;
+mod base_probes;
 mod error;
 mod identities;
 mod idle;

@@ -124,6 +124,11 @@ impl ExportSource {
         entry
     }
 
+    /// The path that clients mount.
+    pub(super) fn path(&self) -> Option<&str> {
+        self.config.path.as_ref().map(|path| path.as_str())
+    }
+
     /// The export; `None` once it was removed from the table.
     pub(super) fn entry(&self) -> Option<Arc<ExportEntry>> {
         self.entry.get()?.upgrade()

@@ -1,9 +1,11 @@
 //! Exports that cannot be served now, because a session or a base cannot be opened.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::error::{Error, Result};
-use super::exports::ServedExports;
+use super::exports::{ServedExports, bases_of};
 use crate::config::{Config, ExportConfig};
 use crate::export::{Admission, Unavailable};
 
@@ -70,18 +72,19 @@ impl ServedExports {
         self.failed.len()
     }
 
-    /// Tries to open the failed exports again, and serves those that can be opened; returns their
-    /// names.
+    /// Tries to open the failed exports again, but for those over the bases in `hanging`, and
+    /// serves those that can be opened; returns their names.
     ///
     /// Blocks; must not run on a runtime thread.
     ///
     /// # Errors
     /// As [`ServedExports::load`].
-    pub fn retry(&mut self, config: &Config) -> Result<Vec<String>> {
+    pub fn retry(&mut self, config: &Config, hanging: &BTreeSet<PathBuf>) -> Result<Vec<String>> {
         let sessions = self.sessions_of(config)?;
         let mut names = Vec::new();
         for (export, sessions) in config.exports.iter().zip(&sessions) {
             if self.failed.iter().any(|failed| failed.name == export.name)
+                && !bases_of(export).any(|base| hanging.contains(&base))
                 && self.serve_again(export, sessions).is_ok()
             {
                 self.failed.retain(|failed| failed.name != export.name);

@@ -58,6 +58,29 @@ fn a_new_session_is_told_of_and_a_similar_name_with_it() {
     assert!(said.ends_with("hint: did you mean work.db?\n"), "{said}");
 }
 
+/// Sessions that the exports file has are not taken for one that was misspelt.
+#[test]
+fn sessions_of_an_exports_file_are_compared_with_others_only() {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    let export = |name: &str| {
+        format!(
+            "[[export]]\npath = \"/{name}\"\n\
+             [[export.mount]]\nat = \"/\"\nsession = \"{name}.db\"\n"
+        )
+    };
+    let hints = |exports: &str| {
+        fs::write(dir.join("exports.toml"), exports).unwrap();
+        let mut said = served(dir, &["--config", "exports.toml"]);
+        assert!(said.iter().any(|line| line.starts_with("created ")), "{said:?}");
+        said.retain(|line| line.starts_with("hint: did you mean"));
+        said
+    };
+    assert_eq!(hints(&(export("chat-1") + &export("chat-2"))), Vec::<String>::new());
+    let real = dir.canonicalize().unwrap().display().to_string();
+    assert_eq!(hints(&export("caht-1")), [format!("hint: did you mean {real}/chat-1.db?")]);
+}
+
 #[test]
 fn a_session_with_changes_refuses_another_base() {
     let dir = changed();

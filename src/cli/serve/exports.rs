@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -59,8 +59,8 @@ pub(super) fn serve(
             .map_err(|error| CliError::caused("cannot listen for signals", &error))?
     };
     let config = config::read(file, Missing::Make)?;
-    super::await_bases(runtime, &mut door, exports::bases(&config).collect())?;
-    let none = served.load(&config).map_err(CliError::export)?;
+    let hanging = await_bases(runtime, &mut door, &served, &config)?;
+    let none = served.load(&config, &hanging).map_err(CliError::export)?;
     served.close(none);
     let served = Arc::new(Mutex::new(served));
     let notifier = door.notifier.clone();
@@ -138,6 +138,34 @@ async fn until_signal(
     Ok(())
 }
 
+/// Asks the bases whether they answer; returns those that hang. With `--strict`, waits for them:
+/// while a base hangs, opening it would delay the handling of signals.
+///
+/// # Errors
+/// A signal arrived first.
+fn await_bases(
+    runtime: &Runtime,
+    door: &mut Frontend<'_>,
+    served: &ServedExports,
+    config: &Config,
+) -> Result<BTreeSet<PathBuf>, CliError> {
+    let bases = served.bases(config);
+    if served.is_strict() {
+        super::await_bases(runtime, door, bases.into_iter().collect())?;
+        return Ok(BTreeSet::new());
+    }
+    door.notifier.status("opening the bases");
+    let probes = served.probes();
+    let asking = runtime.spawn_blocking(move || probes.hanging(&bases));
+    let signals = &mut door.signals;
+    runtime.block_on(async {
+        tokio::select! {
+            hanging = asking => Ok(hanging.unwrap_or_default()),
+            () = signals.next() => Err(CliError::new("stopped while a base did not answer")),
+        }
+    })
+}
+
 /// A reload in progress. It can take long, because it closes sessions that are no longer served.
 type Reload = JoinHandle<Result<Loaded, CliError>>;
 
@@ -158,13 +186,17 @@ fn begin(
     let (file, served, addresses) = (file.to_owned(), Arc::clone(served), addresses.to_vec());
     tokio::task::spawn_blocking(move || {
         let config = config::read(&file, Missing::Make)?;
-        // Waits for a base that hangs before the lock is taken.
-        let probed = exports::probe(&config);
+        // Bases are asked before the lock is taken.
+        let (probes, bases) = {
+            let served = locked(&served);
+            (served.probes(), served.bases(&config))
+        };
+        let hanging = probes.hanging(&bases);
         if strict {
-            probed.map_err(CliError::export)?;
+            exports::probe(&config).map_err(CliError::export)?;
         }
         let mut served = locked(&served);
-        let gone = served.load(&config).map_err(CliError::export)?;
+        let gone = served.load(&config, &hanging).map_err(CliError::export)?;
         super::warnings::tell_of_exports(&file, &config, &addresses);
         served.close(gone);
         Ok(Loaded::File(Box::new(config)))
@@ -175,9 +207,10 @@ fn begin(
 fn begin_retry(config: Config, served: &Arc<Mutex<ServedExports>>) -> Reload {
     let served = Arc::clone(served);
     tokio::task::spawn_blocking(move || {
-        // Waits for a base that hangs before the lock is taken.
-        let _missing = exports::probe(&config);
-        let retried = locked(&served).retry(&config).map_err(CliError::export)?;
+        // Bases are asked before the lock is taken.
+        let probes = locked(&served).probes();
+        let hanging = probes.hanging(&exports::bases(&config).collect());
+        let retried = locked(&served).retry(&config, &hanging).map_err(CliError::export)?;
         Ok(Loaded::Retried(retried))
     })
 }
@@ -324,7 +357,8 @@ fn announce(file: &Path, config: &Config, served: &mut ServedExports, at: &Annou
     }
     let created = sessions.iter().filter(|layers| layers.is_new && layers.memory.is_none());
     let created: BTreeSet<&Path> = created.map(|layers| layers.session.as_path()).collect();
-    created.into_iter().for_each(choosing::tell_created);
+    let known: BTreeSet<&Path> = sessions.iter().map(|layers| layers.session.as_path()).collect();
+    created.into_iter().for_each(|it| choosing::tell_created_of_export(it, &known));
     tell_failures(served);
     if is_json {
         let mut object = super::serving(addresses, admin);

@@ -13,6 +13,7 @@ mod templates;
 mod tree;
 mod who;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -108,7 +109,8 @@ impl Site {
         if self.is_lenient {
             served = served.lenient();
         }
-        let none = served.load(&config::read(&file, Missing::Make).unwrap()).unwrap();
+        let none =
+            served.load(&config::read(&file, Missing::Make).unwrap(), &BTreeSet::new()).unwrap();
         served.close(none);
         let programs = served.programs();
         let (address, server) = self.runtime.block_on(async {
@@ -131,7 +133,7 @@ impl Site {
         let file = self.path("exports.toml");
         let config = config::read(&file, Missing::Make).map_err(|error| error.to_string())?;
         let served = &mut self.running.as_mut().unwrap().served;
-        let gone = served.load(&config).map_err(|error| error.to_string())?;
+        let gone = served.load(&config, &BTreeSet::new()).map_err(|error| error.to_string())?;
         served.close(gone);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Content that takes very long to check: its client waits, others do not.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -121,7 +122,7 @@ fn a_schema_without_a_program_that_checks_it_is_refused() {
     fs::write(&file, exports(dir.path())).unwrap();
     let runtime = Runtime::new().unwrap();
     let mut served = ServedExports::new(&file, false, runtime.handle().clone(), None);
-    let loaded = served.load(&config::read(&file, Missing::Make).unwrap());
+    let loaded = served.load(&config::read(&file, Missing::Make).unwrap(), &BTreeSet::new());
     let Err(error) = loaded else { panic!("it is served") };
     let said = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
     assert!(

@@ -9,6 +9,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 
 use super::error::CliError;
+use super::instead::INSTEAD;
 use super::output::Out;
 use super::{Cli, Ending};
 
@@ -45,6 +46,28 @@ const EXAMPLES: &[(&[&str], &str)] = &[
         &["config", "token"],
         "Example:
   acetate config token exports.toml /chat/u1/c1",
+    ),
+    (
+        &["exports"],
+        "Examples:
+  acetate exports add exports.toml chat-1 --session chats/1.db --base ~/project
+  acetate exports ls exports.toml",
+    ),
+    (
+        &["exports", "add"],
+        "Examples:
+  acetate exports add exports.toml chat-1 --session chats/1.db --base ~/project
+  acetate exports add exports.toml chat-2 --from - < chat-2.toml",
+    ),
+    (
+        &["exports", "rm"],
+        "Example:
+  acetate exports rm exports.toml chat-1 --delete",
+    ),
+    (
+        &["exports", "ls"],
+        "Example:
+  acetate exports ls exports.toml --json",
     ),
     (
         &["mount"],
@@ -273,40 +296,6 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Hints for names of commands that other programs have.
-const INSTEAD: &[(&[&str], &str)] = &[
-    (
-        &["revert", "reset", "rollback", "rewind", "redo", "checkout"],
-        "`acetate restore SESSION.db CHECKPOINT` goes back to a checkpoint, `acetate undo \
-         SESSION.db` takes back the last step, and a second one brings it back; `acetate discard \
-         SESSION.db PATH` lets a path show the base again; `acetate apply --undo SESSION.db` \
-         undoes the last apply",
-    ),
-    (&["rename", "move"], "`acetate mv SESSION.db FROM TO` renames in the tree"),
-    (&["copy"], "`acetate cp SESSION.db FROM TO` copies into, out of and within the tree"),
-    (&["delete", "del", "remove", "unlink"], "`acetate rm SESSION.db PATH` removes from the tree"),
-    (
-        &["link", "symlink"],
-        "`acetate ln SESSION.db TARGET PATH` makes links, symbolic ones with -s",
-    ),
-    (&["commit", "merge", "push", "save"], "`acetate apply SESSION.db` writes changes to the base"),
-    (&["patch", "changes", "show"], "`acetate diff SESSION.db --patch` prints changes as a patch"),
-    (&["history", "audit", "blame"], "`acetate log SESSION.db [PATH]` shows who changed what"),
-    (
-        &["prune", "gc", "vacuum"],
-        "`acetate log prune` shortens the log, `acetate compact` the file",
-    ),
-    (&["exec", "shell", "sandbox"], "`acetate run SESSION.db --base DIR -- CMD` runs a command"),
-    (&["unmount"], "`acetate umount DIR` unmounts"),
-    (&["start", "server", "export-nfs"], "`acetate serve SESSION.db` serves a session"),
-    (&["stop"], "`acetate sessions` shows the servers; SIGTERM ends one, `acetate umount` another"),
-    (&["new", "create"], "`acetate init SESSION.db --base DIR` creates a session"),
-    (&["backup", "checkpoint", "clone"], "`acetate snapshot SESSION.db NEW.db` copies a session"),
-    (&["list", "ps"], "`acetate ls SESSION.db` lists the tree, `acetate sessions` what is served"),
-    (&["repair", "fsck"], "`acetate check SESSION.db` checks, and mends with --repair"),
-    (&["tar", "archive"], "`acetate export SESSION.db --tar FILE` writes an archive"),
-];
-
 /// Show the help of a command.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -414,7 +403,10 @@ fn add_example(command: Command, words: &[&'static str], text: &'static str) -> 
 
 /// The commands by purpose.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Serve", &["run", "mount", "umount", "serve", "init", "hide", "sessions", "config"]),
+    (
+        "Serve",
+        &["run", "mount", "umount", "serve", "init", "hide", "sessions", "config", "exports"],
+    ),
     (
         "What has changed",
         &[

@@ -31,6 +31,7 @@ mod discard;
 mod du;
 mod error;
 mod export;
+mod exports;
 mod exposure;
 mod find;
 mod fork;
@@ -39,6 +40,7 @@ mod hide;
 mod hiding;
 mod hints;
 mod init;
+mod instead;
 mod kv;
 mod links;
 mod listen;
@@ -164,6 +166,7 @@ enum Command {
     Quota(quota::Args),
     Sessions(sessions::Args),
     Config(config::Args),
+    Exports(exports::Args),
     Kv(kv::Args),
     Tool(tool::Args),
     Mcp(mcp::Args),
@@ -321,6 +324,7 @@ impl Command {
             Self::Quota(args) => quota::run(&args),
             Self::Sessions(args) => sessions::run(&args),
             Self::Config(args) => config::run(&args),
+            Self::Exports(args) => exports::run(&args),
             Self::Kv(args) => kv::run(&args),
             Self::Tool(args) => tool::run(&args),
             Self::Mcp(args) => mcp::run(&args),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A position in a text file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +21,24 @@ impl Position {
         Self {
             line: before.matches('\n').count() + 1,
             column: before[line_at..].chars().count() + 1,
+        }
+    }
+}
+
+/// An object of a file, for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FilePosition {
+    pub file: Arc<Path>,
+    pub position: Position,
+}
+
+impl FilePosition {
+    /// The line, and the file if it is another one than `seen_from`.
+    pub fn line_words(&self, seen_from: &Path) -> String {
+        let line = self.position.line;
+        match *self.file == *seen_from {
+            true => format!("line {line}"),
+            false => format!("{}, line {line}", self.file.display()),
         }
     }
 }

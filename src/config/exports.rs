@@ -7,7 +7,7 @@ use std::sync::Arc;
 use toml::{Spanned, Value};
 
 use super::clients::{self, ClientNetworks};
-use super::error::{ConfigError, Result};
+use super::error::{ConfigError, FilePosition, Result};
 use super::limits::{MAX_EXPORTS, MAX_HIDES, MAX_NAME_BYTES};
 use super::model::ExportConfig;
 use super::options::{self, SquashMode};
@@ -17,16 +17,18 @@ use super::written::{ExportToml, FileToml, SourceText};
 use super::{guards, ids, mounts, quota, shared};
 use crate::pattern::{Pattern, PatternSet};
 
-/// Checks all exports. Exports with a token have no path yet.
+/// Checks each export of the exports file. Exports with a token have no path yet.
 pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<ExportConfig>> {
     source.at_most("exports", &file.export, MAX_EXPORTS)?;
     reject_misplaced_parts(source, file)?;
-    let checked = file.export.iter().map(|export| check_one(source, export));
-    let mut exports = checked.collect::<Result<Vec<_>>>()?;
-    unique(source, &exports, "name", |export| Some(export.name.clone()))?;
-    unique(source, &exports, "path", |export| Some(export.path.as_ref()?.to_string()))?;
-    shared::unify_shared_settings(source.file, &mut exports)?;
-    Ok(exports)
+    file.export.iter().map(|export| check_one(source, export, None)).collect()
+}
+
+/// Checks what concerns several exports, of all files.
+pub(super) fn check_together(exports: &mut [ExportConfig]) -> Result<()> {
+    unique(exports, "name", |export| Some(export.name.clone()))?;
+    unique(exports, "path", |export| Some(export.path.as_ref()?.to_string()))?;
+    shared::unify_shared_settings(exports)
 }
 
 /// Rejects a mount or guard of an export that comes after a template: TOML adds it to the export.
@@ -50,7 +52,12 @@ fn reject_misplaced_parts(source: &SourceText<'_>, file: &FileToml) -> Result<()
     Ok(())
 }
 
-fn check_one(source: &SourceText<'_>, export: &Spanned<ExportToml>) -> Result<ExportConfig> {
+/// Checks an export, which has this name if its file gives it one.
+pub(super) fn check_one(
+    source: &SourceText<'_>,
+    export: &Spanned<ExportToml>,
+    name_of_file: Option<&str>,
+) -> Result<ExportConfig> {
     let written = export.get_ref();
     reject_template_keys(source, written)?;
     let is_secret = match written.token.as_ref().map(|token| (token.span(), token.get_ref())) {
@@ -61,7 +68,7 @@ fn check_one(source: &SourceText<'_>, export: &Spanned<ExportToml>) -> Result<Ex
             return Err(source.wrong(&span, "token is true or false").with_hint(hint));
         }
     };
-    let place = place(source, export, is_secret)?;
+    let place = place(source, export, is_secret, name_of_file)?;
     check_rest(source, export, place, is_secret)
 }
 
@@ -136,6 +143,7 @@ fn check_rest(
         mounts: mounts::check(source, export, options.is_read_only)?,
         guards: guards::check(source, &written.guard)?,
         template: None,
+        file: Arc::clone(&source.shared_file),
         position: source.position(&export.span()),
     })
 }
@@ -145,9 +153,18 @@ fn place(
     source: &SourceText<'_>,
     export: &Spanned<ExportToml>,
     is_secret: bool,
+    name_of_file: Option<&str>,
 ) -> Result<(String, Option<TreePath>)> {
     let written = export.get_ref();
     let given = written.name.as_ref().map(|name| check_name(source, name)).transpose()?;
+    if let (Some(own), Some(given), Some(written)) = (name_of_file, &given, &written.name)
+        && own != given
+    {
+        let what = format!("the file is that of the export {own}");
+        let hint = "leave `name` out, or give the file that name";
+        return Err(source.wrong(&written.span(), what).with_hint(hint));
+    }
+    let given = given.or_else(|| name_of_file.map(str::to_owned));
     match &written.path {
         Some(path) if is_secret => {
             let hint = "with a token the path is /NAME-TOKEN: leave `path` out, and give a `name`";
@@ -199,7 +216,6 @@ fn hide(source: &SourceText<'_>, patterns: &[Spanned<String>]) -> Result<Pattern
 
 /// Rejects two exports with an equal value of `of`.
 pub(super) fn unique(
-    source: &SourceText<'_>,
     exports: &[ExportConfig],
     what: &str,
     of: impl Fn(&ExportConfig) -> Option<String>,
@@ -207,9 +223,11 @@ pub(super) fn unique(
     let mut known = BTreeMap::new();
     for export in exports {
         let Some(value) = of(export) else { continue };
-        if let Some(other) = known.insert(value.clone(), export.position) {
-            let what = format!("the {what} {value} is that of the export in line {}", other.line);
-            return Err(ConfigError::of_file(source.file, what).at(export.position));
+        let at = FilePosition { file: Arc::clone(&export.file), position: export.position };
+        if let Some(other) = known.insert(value.clone(), at) {
+            let other = other.line_words(&export.file);
+            let what = format!("the {what} {value} is that of the export in {other}");
+            return Err(ConfigError::of_file(&export.file, what).at(export.position));
         }
     }
     Ok(())

@@ -8,7 +8,10 @@ pub const MAX_FILE_BYTES: u64 = 4 << 20;
 /// Size of the token file, in bytes: about 100 for each export that ever had a token.
 pub const MAX_TOKENS_BYTES: u64 = 1 << 20;
 
-/// Exports per file.
+/// Size of a file of `exports.d`, in bytes.
+pub const MAX_ADDED_BYTES: u64 = 256 << 10;
+
+/// Exports of a server, of the exports file and `exports.d` together.
 pub const MAX_EXPORTS: usize = 16_384;
 
 /// Templates per file.

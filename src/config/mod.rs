@@ -1,8 +1,11 @@
-//! Reads and checks the exports file of `acetate serve --config`, a TOML file, into plain data.
+//! Reads and checks the exports file of `acetate serve --config`, a TOML file, and the files of the
+//! directory `exports.d` beside it, into plain data.
 //!
 //! [`read`] reports the first fault with its position and a hint. It opens no session and no base,
 //! and serves nothing. docs/EXPORTS.md is the reference of the file format.
 
+mod added;
+mod added_files;
 mod checkpoints;
 mod clients;
 mod error;
@@ -14,6 +17,7 @@ mod keep_checkpoints;
 pub mod limits;
 mod model;
 mod mounts;
+mod new_export;
 mod open_bounds;
 mod options;
 mod parameters;
@@ -28,6 +32,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+pub use added::{AddedChange, added_dir, added_file, check_added_name};
+pub use added_files::AddedFiles;
 pub use checkpoints::CheckpointsConfig;
 pub use clients::ClientNetworks;
 pub use error::{ConfigError, Position, Result};
@@ -37,6 +43,7 @@ pub use model::{
     Config, ExportConfig, GuardConfig, GuardRule, KeepLogConfig, MountConfig, QuotaConfig,
     StoreConfig,
 };
+pub use new_export::NewExport;
 pub use options::{ExportOptions, SquashMode};
 pub use parameters::AllowedNames;
 pub use path::{PathError, TreePath};
@@ -45,7 +52,7 @@ pub use shared::real_path;
 pub use template::TemplateConfig;
 pub use tokens::{Token, tokens_file};
 
-use limits::MAX_FILE_BYTES;
+use limits::{MAX_EXPORTS, MAX_FILE_BYTES};
 use written::SourceText;
 
 use crate::system_error::words;
@@ -59,12 +66,25 @@ pub enum Missing {
     Make,
 }
 
-/// Reads and checks the exports file `file`.
+/// Reads and checks the exports file `file`, and `exports.d` beside it.
 ///
 /// # Errors
-/// The file cannot be read, or has a fault: the first one is reported.
+/// A file cannot be read, or has a fault: the first one is reported.
 pub fn read(file: &Path, missing: Missing) -> Result<Config> {
-    let text = read_text(file)?;
+    read_with(file, missing, None)
+}
+
+/// What [`read`] would return after a change of `exports.d`. Writes nothing.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_changed(file: &Path, change: &AddedChange<'_>) -> Result<Config> {
+    read_with(file, Missing::Leave, Some(change))
+}
+
+fn read_with(file: &Path, missing: Missing, change: Option<&AddedChange<'_>>) -> Result<Config> {
+    let too_long = format!("an exports file has at most {} MiB", MAX_FILE_BYTES >> 20);
+    let text = read_text(file, MAX_FILE_BYTES, &too_long)?;
     let absolute =
         std::path::absolute(file).map_err(|error| ConfigError::of_file(file, words(&error)))?;
     let folder = absolute.parent().map(Path::to_owned).unwrap_or_else(|| PathBuf::from("/"));
@@ -74,9 +94,20 @@ pub fn read(file: &Path, missing: Missing) -> Result<Config> {
     let idle_close = open_bounds::check_idle_close(&source, parsed.idle_close.as_ref())?;
     let mut all = exports::check(&source, &parsed)?;
     let mut templates = template::check(&source, &parsed)?;
-    if all.is_empty() && templates.is_empty() {
+    let added = added::read(&source, change)?;
+    if all.is_empty() && templates.is_empty() && added.is_none() {
         let hint = "add [[export]] with a path, and [[export.mount]] with at = \"/\"";
         return Err(ConfigError::of_file(file, "there are no exports").with_hint(hint));
+    }
+    let has_added = added.is_some();
+    all.extend(added.unwrap_or_default());
+    if all.len() > MAX_EXPORTS {
+        let what = format!("at most {MAX_EXPORTS} exports, with those of exports.d");
+        return Err(ConfigError::of_file(file, what));
+    }
+    exports::check_together(&mut all)?;
+    if has_added {
+        added::check_bases(&absolute, &all, &templates)?;
     }
     let secret = all.iter().filter(|export| export.is_secret);
     let mut names: Vec<&str> = secret.map(|export| export.name.as_str()).collect();
@@ -89,20 +120,19 @@ pub fn read(file: &Path, missing: Missing) -> Result<Config> {
         };
         exports::put_tokens(&mut all, &tokens);
         template::put_keys(&mut templates, &tokens);
-        exports::unique(&source, &all, "path", |export| Some(export.path.as_ref()?.to_string()))?;
+        exports::unique(&all, "path", |export| Some(export.path.as_ref()?.to_string()))?;
     }
     Ok(Config { exports: all, templates, max_open, idle_close })
 }
 
-/// The text of the file, at most [`MAX_FILE_BYTES`].
-fn read_text(file: &Path) -> Result<String> {
+/// The text of a file, of at most so many bytes; otherwise the error `too_long`.
+fn read_text(file: &Path, max_bytes: u64, too_long: &str) -> Result<String> {
     let failed = |error: std::io::Error| ConfigError::of_file(file, words(&error));
     let opened = File::open(file).map_err(failed)?;
     let mut bytes = Vec::new();
-    opened.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        let what = format!("an exports file has at most {} MiB", MAX_FILE_BYTES >> 20);
-        return Err(ConfigError::of_file(file, what));
+    opened.take(max_bytes + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(ConfigError::of_file(file, too_long));
     }
     String::from_utf8(bytes).map_err(|_| ConfigError::of_file(file, "not UTF-8 text"))
 }

@@ -1,6 +1,6 @@
 //! The checked contents of an exports file, as plain data.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,9 +18,10 @@ use crate::pattern::{Pattern, PatternSet};
 /// An exports file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The exports, in the file's order.
+    /// The exports, in the file's order, and then those of `exports.d`, by name.
     pub exports: Vec<ExportConfig>,
-    /// The templates, in the file's order; at least one if there are no exports.
+    /// The templates, in the file's order; at least one if there are no exports, unless there is a
+    /// directory `exports.d`.
     pub templates: Vec<TemplateConfig>,
     /// Sessions that may be open at once.
     pub max_open: usize,
@@ -60,6 +61,8 @@ pub struct ExportConfig {
     pub guards: Vec<GuardConfig>,
     /// The path of the template that made it, with its parameters.
     pub template: Option<String>,
+    /// The file that has it: the exports file, or one of `exports.d`.
+    pub file: Arc<Path>,
     /// Position in the file.
     pub position: Position,
 }

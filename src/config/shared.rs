@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::checkpoints::CheckpointsConfig;
-use super::error::{ConfigError, Position, Result};
+use super::error::{ConfigError, FilePosition, Result};
 use super::keep_checkpoints::KeepCheckpointsConfig;
 use super::model::{ExportConfig, KeepLogConfig, MountConfig, StoreConfig};
 use crate::pattern::PatternSet;
@@ -14,12 +14,12 @@ use crate::pattern::PatternSet;
 /// Settings of one session, each with the position that set it first.
 #[derive(Default)]
 struct SharedSettings {
-    base: Option<(PathBuf, Position)>,
-    chunk_size: Option<(u64, Position)>,
-    keep_originals: Option<(u64, Position)>,
-    keep_log: Option<(KeepLogConfig, Position)>,
-    checkpoints: Option<(CheckpointsConfig, Position)>,
-    keep_checkpoints: Option<(KeepCheckpointsConfig, Position)>,
+    base: Option<(PathBuf, FilePosition)>,
+    chunk_size: Option<(u64, FilePosition)>,
+    keep_originals: Option<(u64, FilePosition)>,
+    keep_log: Option<(KeepLogConfig, FilePosition)>,
+    checkpoints: Option<(CheckpointsConfig, FilePosition)>,
+    keep_checkpoints: Option<(KeepCheckpointsConfig, FilePosition)>,
 }
 
 /// The real path of a file. If the file does not exist, the symbolic links in those of its folders
@@ -37,48 +37,49 @@ pub fn real_path(path: &Path) -> PathBuf {
 
 /// Applies the settings of each session to all its mounts; an error if two mounts contradict each
 /// other.
-pub(super) fn unify_shared_settings(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
+pub(super) fn unify_shared_settings(exports: &mut [ExportConfig]) -> Result<()> {
     let mut sessions: BTreeMap<PathBuf, SharedSettings> = BTreeMap::new();
-    let mounts = exports.iter().flat_map(|export| &export.mounts);
-    for mount in mounts {
+    let of_export = |export: &'_ ExportConfig| Arc::clone(&export.file);
+    let mounts = exports.iter().flat_map(|it| it.mounts.iter().map(move |m| (of_export(it), m)));
+    for (file, mount) in mounts {
         let StoreConfig::Session { file: session, chunk_size } = &mount.store else { continue };
         let said = sessions.entry(real_path(session)).or_default();
-        let at = mount.position;
+        let at = || FilePosition { file: Arc::clone(&file), position: mount.position };
         if let Some(base) = &mount.base {
-            let (other, line) = said.base.get_or_insert_with(|| (base.clone(), at));
+            let (other, line) = said.base.get_or_insert_with(|| (base.clone(), at()));
             // A base that hangs would be waited for.
             if other != base && real_path(other) != real_path(base) {
-                return Err(contradiction(file, mount, "base", *line));
+                return Err(contradiction(&file, mount, "base", line));
             }
         }
         if let Some(size) = chunk_size {
-            let (other, line) = said.chunk_size.get_or_insert((*size, at));
+            let (other, line) = said.chunk_size.get_or_insert_with(|| (*size, at()));
             if *other != *size {
-                return Err(contradiction(file, mount, "chunk_size", *line));
+                return Err(contradiction(&file, mount, "chunk_size", line));
             }
         }
         if let Some(size) = mount.keep_originals {
-            let (other, line) = said.keep_originals.get_or_insert((size, at));
+            let (other, line) = said.keep_originals.get_or_insert_with(|| (size, at()));
             if *other != size {
-                return Err(contradiction(file, mount, "keep_originals", *line));
+                return Err(contradiction(&file, mount, "keep_originals", line));
             }
         }
         if let Some(keep) = mount.keep_log {
-            let (other, line) = said.keep_log.get_or_insert((keep, at));
+            let (other, line) = said.keep_log.get_or_insert_with(|| (keep, at()));
             if *other != keep {
-                return Err(contradiction(file, mount, "keep_log", *line));
+                return Err(contradiction(&file, mount, "keep_log", line));
             }
         }
         if let Some(mode) = mount.checkpoints {
-            let (other, line) = said.checkpoints.get_or_insert((mode, at));
+            let (other, line) = said.checkpoints.get_or_insert_with(|| (mode, at()));
             if *other != mode {
-                return Err(contradiction(file, mount, "checkpoints", *line));
+                return Err(contradiction(&file, mount, "checkpoints", line));
             }
         }
         if let Some(keep) = mount.keep_checkpoints {
-            let (other, line) = said.keep_checkpoints.get_or_insert((keep, at));
+            let (other, line) = said.keep_checkpoints.get_or_insert_with(|| (keep, at()));
             if *other != keep {
-                return Err(contradiction(file, mount, "keep_checkpoints", *line));
+                return Err(contradiction(&file, mount, "keep_checkpoints", line));
             }
         }
     }
@@ -86,25 +87,26 @@ pub(super) fn unify_shared_settings(file: &Path, exports: &mut [ExportConfig]) -
         let StoreConfig::Session { file: session, chunk_size } = &mut mount.store else { continue };
         let Some(said) = sessions.get(&real_path(session)) else { continue };
         mount.base = said.base.as_ref().map(|(base, _)| base.clone());
-        *chunk_size = said.chunk_size.map(|(size, _)| size);
-        mount.keep_originals = said.keep_originals.map(|(size, _)| size);
-        mount.keep_log = said.keep_log.map(|(keep, _)| keep);
-        mount.checkpoints = said.checkpoints.map(|(mode, _)| mode);
-        mount.keep_checkpoints = said.keep_checkpoints.map(|(keep, _)| keep);
+        *chunk_size = said.chunk_size.as_ref().map(|(size, _)| *size);
+        mount.keep_originals = said.keep_originals.as_ref().map(|(size, _)| *size);
+        mount.keep_log = said.keep_log.as_ref().map(|(keep, _)| *keep);
+        mount.checkpoints = said.checkpoints.as_ref().map(|(mode, _)| *mode);
+        mount.keep_checkpoints = said.keep_checkpoints.as_ref().map(|(keep, _)| *keep);
     }
-    hide_together(file, exports)
+    hide_together(exports)
 }
 
 /// Gives each mount the union of the `hide` patterns of all exports of its session, because the
 /// session has a single merged tree.
-fn hide_together(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
+fn hide_together(exports: &mut [ExportConfig]) -> Result<()> {
     let mut sessions: BTreeMap<PathBuf, Arc<PatternSet>> = BTreeMap::new();
     for export in &*exports {
         for session in export.mounts.iter().filter_map(MountConfig::session) {
             let all = sessions.entry(real_path(session)).or_default();
             if !all.has_all(&export.hide) {
                 let union = all.union(&export.hide).map_err(|error| {
-                    ConfigError::of_file(file, format_args!("`hide`: {error}")).at(export.position)
+                    let what = format_args!("`hide`: {error}");
+                    ConfigError::of_file(&export.file, what).at(export.position)
                 })?;
                 *all = Arc::new(union);
             }
@@ -119,9 +121,10 @@ fn hide_together(file: &Path, exports: &mut [ExportConfig]) -> Result<()> {
     Ok(())
 }
 
-fn contradiction(file: &Path, mount: &MountConfig, key: &str, other: Position) -> ConfigError {
+fn contradiction(file: &Path, mount: &MountConfig, key: &str, other: &FilePosition) -> ConfigError {
+    let other = other.line_words(file);
     let session = mount.session().map(|session| session.display().to_string()).unwrap_or_default();
-    let what = format!("the session {session} has a different `{key}` in line {}", other.line);
+    let what = format!("the session {session} has a different `{key}` in {other}");
     let hint = format!("all mounts of a session share its base: give them the same `{key}`");
     ConfigError::of_file(file, what).at(mount.position).with_hint(hint)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use toml::{Spanned, Value};
@@ -135,6 +136,8 @@ fn one() -> u32 {
 pub(super) struct SourceText<'a> {
     /// The file, as the user named it.
     pub file: &'a Path,
+    /// The same, for what is made of it.
+    pub shared_file: Arc<Path>,
     /// Its folder, absolute: relative paths start here.
     pub folder: PathBuf,
     /// The text of the file.
@@ -148,7 +151,7 @@ impl<'a> SourceText<'a> {
     pub fn new(file: &'a Path, folder: PathBuf, text: &'a str) -> Self {
         let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let lines = std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect();
-        Self { file, folder, text, lines }
+        Self { file, shared_file: file.into(), folder, text, lines }
     }
 
     /// Parses the TOML.

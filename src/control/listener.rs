@@ -1,18 +1,17 @@
 //! The server's end of the control socket.
 
-use std::fs;
 use std::future::Future;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::net::UnixStream;
+use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore, watch};
 use tokio::task::JoinSet;
 
+use super::bound_socket::BoundSocket;
 use super::checkpoint_text::{RestoreAnswer, RestorePathsText};
 use super::content::{ContentPart, ContentSource, NextPart};
 use super::frame::{self, FrameKind};
@@ -21,7 +20,6 @@ use super::perform::{merge_guarded, merged, perform};
 use super::refusal::Refusal;
 use super::request::{Answer, Request};
 use super::server_status::{ControlPeer, ServerStatus};
-use super::socket;
 use super::usage::ExportsUsage;
 use crate::delta::{CheckpointId, MergedPath};
 use crate::overlay::{ChangeSteps, Overlay};
@@ -64,12 +62,7 @@ pub type RestoreCheck = Pin<Box<dyn Future<Output = Result<Option<i64>, Refusal>
 
 /// The socket beside a session file; removed on drop.
 pub struct Listener {
-    socket: UnixListener,
-    path: PathBuf,
-    /// Device and inode of the socket: another server may have replaced it.
-    file: (u64, u64),
-    /// The only uid besides root that may connect.
-    owner: u32,
+    socket: BoundSocket,
     /// Referred to by each connection.
     users: Arc<()>,
 }
@@ -93,18 +86,7 @@ impl Listener {
     /// # Errors
     /// The socket cannot be created.
     pub fn bind(session: &Path) -> io::Result<Self> {
-        let path = socket::path(session);
-        match fs::symlink_metadata(&path) {
-            Ok(found) if found.file_type().is_socket() => fs::remove_file(&path)?,
-            Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
-            Err(_) => {}
-        }
-        let socket = UnixListener::from_std(socket::listen(&path)?)?;
-        let made = fs::symlink_metadata(&path)?;
-        // Not the owner of the socket's path: another user may have put a file there.
-        let owner = rustix::process::geteuid().as_raw();
-        let file = (made.dev(), made.ino());
-        Ok(Self { socket, path, file, owner, users: Arc::default() })
+        Ok(Self { socket: BoundSocket::bind(session)?, users: Arc::default() })
     }
 
     /// Counts its connections.
@@ -120,9 +102,10 @@ impl Listener {
         let alone = Arc::new(Mutex::new(()));
         let mut open = JoinSet::new();
         let mut stopping = stop.clone();
-        while let Some((place, stream)) = stopping.unless_stopped(self.next(&places)).await {
+        while let Some((place, stream)) = stopping.unless_stopped(self.socket.next(&places)).await {
             while open.try_join_next().is_some() {}
-            let (overlay, about, owner) = (Arc::clone(&overlay), Arc::clone(&about), self.owner);
+            let (overlay, about, owner) =
+                (Arc::clone(&overlay), Arc::clone(&about), self.socket.owner());
             let (alone, stop) = (Arc::clone(&alone), stop.clone());
             let user = Arc::clone(&self.users);
             open.spawn(async move {
@@ -135,21 +118,6 @@ impl Listener {
             });
         }
         while open.join_next().await.is_some() {}
-    }
-
-    /// The next connection, with its permit.
-    async fn next(&self, places: &Arc<Semaphore>) -> (Option<OwnedSemaphorePermit>, UnixStream) {
-        // The semaphore is never closed.
-        let place = Arc::clone(places).acquire_owned().await.ok();
-        loop {
-            match self.socket.accept().await {
-                Ok((stream, _)) => return (place, stream),
-                Err(error) => {
-                    tracing::warn!(%error, "control socket");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
     }
 }
 
@@ -164,12 +132,12 @@ impl StopListener {
         (sender, Self(receiver))
     }
 
-    async fn stopped(&mut self) {
+    pub(super) async fn stopped(&mut self) {
         while self.0.changed().await.is_ok() {}
     }
 
     /// The result of `work`, or `None` if stopped first.
-    async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             done = work => Some(done),
             () = self.stopped() => None,
@@ -177,7 +145,10 @@ impl StopListener {
     }
 
     /// As [`Self::unless_stopped`], with a grace period of [`LAST_WORD_SECS`].
-    async fn unless_long_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn unless_long_stopped<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
         let late = async {
             self.stopped().await;
             tokio::time::sleep(Duration::from_secs(LAST_WORD_SECS)).await;
@@ -185,15 +156,6 @@ impl StopListener {
         tokio::select! {
             done = work => Some(done),
             () = late => None,
-        }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let is_ours = |found: fs::Metadata| (found.dev(), found.ino()) == self.file;
-        if fs::symlink_metadata(&self.path).is_ok_and(is_ours) {
-            let _ = fs::remove_file(&self.path);
         }
     }
 }

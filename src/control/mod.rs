@@ -6,13 +6,19 @@
 //! like any other, and a session never has two writers.
 //!
 //! The socket is restricted to the session's owner: mode 0600, and both ends check the other's uid.
-//! Its messages are JSON between programs of one version, not a public interface.
+//! The server of an exports file has a socket beside that file too, for its table of exports
+//! ([`ExportsListener`], [`ExportsConnection`]).
+//!
+//! Messages are JSON between programs of one version, not a public interface.
 
+mod bound_socket;
 mod bulk;
 mod checkpoint_text;
 mod client;
 mod content;
 mod copy_to_drop;
+mod exports_listener;
+mod exports_request;
 mod files;
 mod frame;
 pub mod limits;
@@ -32,6 +38,10 @@ pub use checkpoint_text::{CheckpointText, RestoreAnswer, RestorePathsText};
 pub use client::{ConnectError, ControlConnection, ControlError};
 pub use content::{ContentPart, ContentSource, Nothing, Reading};
 pub use copy_to_drop::{CopyToDrop, SeenBase};
+pub use exports_listener::{Answering, ExportsConnection, ExportsControl, ExportsListener};
+pub use exports_request::{
+    ExportText, ExportsAnswer, ExportsRequest, FailureText, MAX_LISTED_EXPORTS, SessionUseText,
+};
 pub use listener::{
     About, CheckMerge, ConnectionCount, Listener, MergeCheck, RestoreCheck, StopListener,
 };
@@ -42,5 +52,6 @@ pub use request::{
     Answer, AppliedObject, AttrChanges, Bound, ItemKind, MakeItem, PathText, Request, WriteHow,
 };
 pub use server_status::{ControlPeer, ServerStatus};
+pub use socket::path as control_socket;
 pub use step_text::{MAX_STEP_BYTES, write_step};
 pub use usage::{ExportUsage, ExportsUsage, SessionUsage, UsageReport};

@@ -11,8 +11,8 @@ use crate::delta::sqlite::CONTROL_SUFFIX;
 /// Portable length of a socket path, in bytes (`sun_path` of macOS without its NUL).
 const MAX_ADDRESS_BYTES: usize = 103;
 
-/// The path of the socket of a session.
-pub(super) fn path(session: &Path) -> PathBuf {
+/// The path of the socket of a session, or of an exports file.
+pub fn path(session: &Path) -> PathBuf {
     let mut name: OsString = session.as_os_str().to_owned();
     name.push(CONTROL_SUFFIX);
     name.into()

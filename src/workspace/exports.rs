@@ -21,8 +21,10 @@ use super::shared_parts::SharedParts;
 use super::templates::{Templates, known, rebuild, registry_file};
 use super::unavailable::FailedExport;
 use crate::config::{
-    Config, ExportConfig, MountConfig, StoreConfig, TemplateConfig, real_path, tokens_file,
+    Config, ExportConfig, MountConfig, StoreConfig, TemplateConfig, added_dir, real_path,
+    tokens_file,
 };
+use crate::control::control_socket;
 use crate::delta::sqlite::{InstanceRegistry, SessionKeys, session_files};
 use crate::export::{ExportEntry, Exports, FindExport, OpenPurpose};
 use crate::overlay::Overlay;
@@ -106,7 +108,7 @@ impl ServedExports {
         let probes = BaseProbes::new(runtime.clone());
         Self {
             file: file.to_owned(),
-            parts: Arc::new(SharedParts::new(strict, runtime, pool, resources, accounts)),
+            parts: Arc::new(SharedParts::new(strict, runtime, pool, resources, accounts, file)),
             is_lenient: false,
             room: usize::MAX,
             failed: Vec::new(),
@@ -234,6 +236,7 @@ impl ServedExports {
         let _all = self.parts.replace_sources(sources);
         drop(loading);
         self.failed = failed;
+        self.list_failed();
         self.begin_closing();
         Ok(self.retire(before, replaced))
     }
@@ -310,10 +313,13 @@ impl ServedExports {
         wanted: &[WantedExport],
         templates: &[Arc<TemplateConfig>],
     ) -> BTreeSet<PathBuf> {
-        let registry = registry_file(&self.file);
-        let own = [self.file.clone(), tokens_file(&self.file)];
+        // Absolute: a file that is made later has the same path then.
+        let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
+        let registry = registry_file(&file);
+        let own = [file.clone(), tokens_file(&file), added_dir(&file)];
         let mut files: BTreeSet<PathBuf> = own.iter().map(|file| real_path(file)).collect();
         files.extend(session_files(&real_path(&registry)));
+        files.insert(control_socket(&real_path(&file)));
         let sessions = wanted.iter().filter_map(|wanted| wanted.sessions.as_ref()).flatten();
         files.extend(sessions.flat_map(|session| session_files(&session.file)));
         files.extend(templates.iter().flat_map(|it| it.session_dirs()).map(|dir| real_path(&dir)));

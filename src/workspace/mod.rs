@@ -82,6 +82,10 @@ pub mod layers;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod layers;
 #[cfg(feature = "internals")]
+pub mod listed;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod listed;
+#[cfg(feature = "internals")]
 pub mod running;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod running;

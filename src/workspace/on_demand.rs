@@ -35,7 +35,7 @@ const RETIRE_WAIT: Duration = Duration::from_millis(500);
 pub(super) struct ExportSource {
     pub(super) parts: Arc<SharedParts>,
     pub(super) config: ExportConfig,
-    kind: SourceKind,
+    pub(super) kind: SourceKind,
     /// The sessions of its mounts, in their order, once they are known: finding them may block.
     sessions: OnceLock<Vec<NeededSession>>,
     /// Identifies the export's drafts: they survive no reload.
@@ -212,6 +212,9 @@ impl ExportSource {
         if let SourceKind::Instance(template) = &self.kind {
             check_places(template, &self.config, !existing)?;
         }
+        // Of a template, a parameter may be the name of the directory.
+        let mut bases = self.config.mounts.iter().filter_map(|mount| mount.base.as_deref());
+        bases.try_for_each(|base| self.parts.check_base(base))?;
         self.take_sessions(existing, taken)?;
         let (export, account) = assemble(&self.parts, &self.config, taken, self.draft_epoch)?;
         // Clients know the handles of the others.

@@ -15,11 +15,12 @@ use super::closing::CopyProgress;
 use super::error::{Error, Result};
 use super::idle::OpenBounds;
 use super::layers::{ListingMemory, SessionLayers};
+use super::listed::ListedExport;
 use super::memory::MemoryDir;
 use super::on_demand::ExportSource;
 use super::open_sessions::{OpenSessions, SessionLease};
 use super::running::{PendingAtEnd, RunningSession};
-use crate::config::TemplateConfig;
+use crate::config::{TemplateConfig, added_dir, real_path};
 use crate::delta::PendingCopies;
 use crate::delta::sqlite::{InstanceRegistry, SessionKeys};
 use crate::export::Exports;
@@ -72,7 +73,11 @@ pub(super) struct SharedParts {
     templates: RwLock<Vec<Arc<TemplateConfig>>>,
     /// The instances of templates that were ever made; `None` without templates.
     registry: RwLock<Option<InstanceRegistry>>,
-    /// Files that no base may show: all sessions, the exports file and its tokens.
+    /// The directory `exports.d`.
+    added_dir: PathBuf,
+    /// The exports that cannot be served, for lists of exports.
+    pub(super) failed: RwLock<Vec<ListedExport>>,
+    /// Files that no base may show: all sessions, the exports file and what is beside it.
     hidden: RwLock<BTreeSet<PathBuf>>,
     memory: Mutex<Option<MemoryDir>>,
     observer: RwLock<Option<Arc<dyn SessionObserver>>>,
@@ -85,7 +90,9 @@ impl SharedParts {
         pool: Arc<WorkerPool>,
         resources: Arc<GuardResources>,
         accounts: Accounts,
+        file: &Path,
     ) -> Self {
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
         Self {
             strict,
             runtime,
@@ -102,6 +109,8 @@ impl SharedParts {
             loading: RwLock::default(),
             templates: RwLock::default(),
             registry: RwLock::default(),
+            added_dir: added_dir(&file),
+            failed: RwLock::default(),
             hidden: RwLock::default(),
             memory: Mutex::default(),
             observer: RwLock::default(),
@@ -247,6 +256,15 @@ impl SharedParts {
     pub(super) fn hide_in(&self, layers: &SessionLayers) {
         let files = within(&self.hidden.read(), layers);
         layers.hide(&files);
+    }
+
+    /// Refuses a base in `exports.d`.
+    pub(super) fn check_base(&self, base: &Path) -> Result<()> {
+        if real_path(base).starts_with(real_path(&self.added_dir)) {
+            let source = std::io::ErrorKind::PermissionDenied.into();
+            return Err(Error::Place { path: base.to_owned(), source });
+        }
+        Ok(())
     }
 
     /// The path of a session in memory, by a name that is unique in the exports file.

@@ -1,7 +1,8 @@
 //! Exports that cannot be served now, because a session or a base cannot be opened.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{Error, Result};
@@ -23,6 +24,8 @@ pub(super) struct FailedExport {
     pub error: Option<Error>,
     /// Access rules, for replies to its clients.
     pub shown: Unavailable,
+    /// The file that has it.
+    pub file: Arc<Path>,
 }
 
 impl FailedExport {
@@ -34,7 +37,12 @@ impl FailedExport {
             is_secret: export.is_secret,
             admission: Admission::new(export),
         };
-        Ok(Self { name: export.name.clone(), error: Some(error), shown })
+        Ok(Self {
+            name: export.name.clone(),
+            error: Some(error),
+            shown,
+            file: Arc::clone(&export.file),
+        })
     }
 }
 
@@ -91,6 +99,7 @@ impl ServedExports {
                 names.push(export.name.clone());
             }
         }
+        self.list_failed();
         Ok(names)
     }
 }

@@ -28,6 +28,7 @@ mod diff;
 mod diff_both_sides;
 mod diff_patch;
 mod diff_paths;
+mod dynamic_exports;
 mod errors;
 mod excluded;
 mod export;

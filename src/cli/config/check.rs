@@ -11,7 +11,7 @@ use crate::cli::output::Out;
 use crate::cli::{Ending, text};
 use crate::config::{self, Config, ExportConfig, Missing};
 
-/// Check an exports file, and show what clients mount.
+/// Check an exports file with its exports.d, and show what clients mount.
 ///
 /// Prints each export with its path, secret ones too, and its parts; and a line for each problem on
 /// this machine: a base that is missing, a file that is not a session, a schema that is not JSON,
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
             true => out.json(json(finding))?,
             false => {
                 let what = text::line(finding.what.as_bytes());
-                let file = text::name(args.file.as_os_str().as_encoded_bytes());
+                let file = text::name(finding.file.as_os_str().as_encoded_bytes());
                 out.line(format_args!("{file}:{}: {what}", finding.position))?;
             }
         }
@@ -113,6 +113,7 @@ fn json(finding: &ConfigFinding) -> Map<String, Value> {
     object.insert("line".to_owned(), finding.position.line.into());
     object.insert("column".to_owned(), finding.position.column.into());
     object.insert("what".to_owned(), finding.what.as_str().into());
+    text::put_path(&mut object, "file", finding.file.as_os_str().as_encoded_bytes());
     object
 }
 

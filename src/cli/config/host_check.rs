@@ -5,6 +5,7 @@ use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::files::{MountTree, PathReach, is_there, open_base};
 use crate::cli::exposure;
@@ -16,11 +17,16 @@ use crate::inspect::opened::open_session;
 use crate::workspace::guards;
 
 /// A problem that was found.
-pub(super) struct ConfigFinding {
-    /// The position in the exports file.
-    pub(super) position: Position,
+#[derive(Debug)]
+pub(in crate::cli) struct ConfigFinding {
+    /// The file: the exports file, or one of `exports.d`.
+    pub(in crate::cli) file: Arc<Path>,
+    /// The position in the file.
+    pub(in crate::cli) position: Position,
     /// A description of the problem.
-    pub(super) what: String,
+    pub(in crate::cli) what: String,
+    /// Whether the export is served nevertheless.
+    pub(in crate::cli) is_warning: bool,
 }
 
 /// Checks everything that `config` names. Creates and changes nothing.
@@ -33,23 +39,18 @@ pub(super) fn look(config: &Config) -> Vec<ConfigFinding> {
     }
     let written = config.exports.iter();
     for export in written.chain(config.templates.iter().map(|template| &template.export)) {
-        if export.clients.are_all()
-            && let Some(what) = exposure::impersonation_risk(export)
-        {
-            looker.find(export.position, format!("{what}; {}", exposure::HINT));
-        }
-        for guard in &export.guards {
-            let faults = [guards::fault(guard).map(|fault| fault.to_string())];
-            let program = match &guard.rule {
-                GuardRule::Program { argv, .. } => argv.first().and_then(|it| program_fault(it)),
-                GuardRule::Json(_) | GuardRule::JsonLines(_) => None,
-            };
-            let warning = guards::warning(guard);
-            for what in faults.into_iter().chain([program, warning]).flatten() {
-                looker.find(guard.position, what);
-            }
-        }
+        looker.rest(export);
     }
+    looker.findings
+}
+
+/// Checks what one export names. Creates and changes nothing.
+pub(in crate::cli) fn look_at(export: &ExportConfig) -> Vec<ConfigFinding> {
+    let mut looker = HostChecker::default();
+    for mount in &export.mounts {
+        looker.mount(export, mount);
+    }
+    looker.rest(export);
     looker.findings
 }
 
@@ -63,8 +64,36 @@ struct HostChecker {
 }
 
 impl HostChecker {
-    fn find(&mut self, position: Position, what: String) {
-        self.findings.push(ConfigFinding { position, what });
+    fn find(&mut self, export: &ExportConfig, position: Position, what: String) {
+        let file = Arc::clone(&export.file);
+        self.findings.push(ConfigFinding { file, position, what, is_warning: false });
+    }
+
+    fn warn(&mut self, export: &ExportConfig, position: Position, what: String) {
+        let file = Arc::clone(&export.file);
+        self.findings.push(ConfigFinding { file, position, what, is_warning: true });
+    }
+
+    /// Checks who may reach an export, and its guards.
+    fn rest(&mut self, export: &ExportConfig) {
+        if export.clients.are_all()
+            && let Some(what) = exposure::impersonation_risk(export)
+        {
+            self.warn(export, export.position, format!("{what}; {}", exposure::HINT));
+        }
+        for guard in &export.guards {
+            let fault = guards::fault(guard).map(|fault| fault.to_string());
+            let program = match &guard.rule {
+                GuardRule::Program { argv, .. } => argv.first().and_then(|it| program_fault(it)),
+                GuardRule::Json(_) | GuardRule::JsonLines(_) => None,
+            };
+            for what in fault.into_iter().chain(program) {
+                self.find(export, guard.position, what);
+            }
+            if let Some(what) = guards::warning(guard) {
+                self.warn(export, guard.position, what);
+            }
+        }
     }
 
     fn mount(&mut self, export: &ExportConfig, mount: &MountConfig) {
@@ -74,22 +103,27 @@ impl HostChecker {
         {
             is_usable = false;
             if self.bases.insert(base.clone()) {
-                self.find(mount.position, what);
+                self.find(export, mount.position, what);
             }
         }
         if let StoreConfig::Session { file, chunk_size } = &mount.store {
-            is_usable &= self.session(mount, file, *chunk_size);
+            is_usable &= self.session((export, mount), file, *chunk_size);
         }
         if is_usable && let Some(what) = subtree_problem(mount) {
-            self.find(mount.position, what);
+            self.find(export, mount.position, what);
         }
         if is_usable && let Some(what) = parent_problem(export, mount) {
-            self.find(mount.position, what);
+            self.find(export, mount.position, what);
         }
     }
 
     /// Checks a session, once; returns whether it can be used.
-    fn session(&mut self, mount: &MountConfig, file: &Path, chunk_size: Option<u64>) -> bool {
+    fn session(
+        &mut self,
+        (export, mount): (&ExportConfig, &MountConfig),
+        file: &Path,
+        chunk_size: Option<u64>,
+    ) -> bool {
         let key = real_path(file);
         if let Some(is_usable) = self.sessions.get(&key) {
             return *is_usable;
@@ -97,7 +131,7 @@ impl HostChecker {
         let faults = session_faults(file, mount, chunk_size);
         let is_usable = faults.is_ok();
         for what in faults.unwrap_or_else(|what| vec![what]) {
-            self.find(mount.position, what);
+            self.find(export, mount.position, what);
         }
         self.sessions.insert(key, is_usable);
         is_usable

@@ -2,7 +2,7 @@
 
 mod check;
 mod files;
-mod host_check;
+pub(super) mod host_check;
 mod show;
 mod template_check;
 mod token;

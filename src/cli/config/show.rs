@@ -21,7 +21,7 @@ pub(super) fn lines(export: &ExportConfig) -> Vec<String> {
     #[rustfmt::skip]
     let ExportConfig {
         name, path, token: _, is_secret, options, clients, uids, gids, quota, max_file_bytes, hide,
-        mounts, guards, template: _, position: _,
+        mounts, guards, template: _, file: _, position: _,
     } = export;
     let mut lines = vec![match path {
         Some(path) => text::name(path.as_str().as_bytes()),
@@ -226,6 +226,7 @@ pub(super) fn json(export: &ExportConfig) -> Map<String, Value> {
     put("hide", patterns(&export.hide).into());
     put("mounts", export.mounts.iter().map(mount_json).collect());
     put("guards", export.guards.iter().map(guard_json).collect());
+    text::put_path(&mut object, "file", export.file.as_os_str().as_encoded_bytes());
     object
 }
 

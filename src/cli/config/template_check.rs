@@ -1,33 +1,39 @@
 //! Checks the templates of an exports file for what is permitted and hardly meant.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::files::open_base;
 use super::host_check::ConfigFinding;
-use crate::config::{AllowedNames, Config, Position, TemplateConfig};
+use crate::config::{AllowedNames, Config, ExportConfig, Position, TemplateConfig};
 
 /// Checks all templates, and exports that look like templates. Creates and changes nothing.
 pub(super) fn look(config: &Config) -> Vec<ConfigFinding> {
     let mut findings = Vec::new();
-    let mut find = |position: Position, what: String| {
-        findings.push(ConfigFinding { position, what });
+    let mut find = |export: &ExportConfig, position: Position, what: String| {
+        let file = Arc::clone(&export.file);
+        findings.push(ConfigFinding { file, position, what, is_warning: true });
     };
     for export in &config.exports {
         let path = export.path.as_ref().map_or("", |path| path.as_str());
         if export.template.is_none() && path.contains(['{', '}']) {
             let what =
                 "an [[export]] has this path as it is written; parameters are for [[template]]";
-            find(export.position, format!("{path}: {what}"));
+            find(export, export.position, format!("{path}: {what}"));
         }
     }
     for template in &config.templates {
         for (name, allowed) in template.allowed_names() {
             if let Some(what) = allow_problem(allowed) {
-                find(template.export.position, format!("allow of {{{name}}}: {what}"));
+                find(
+                    &template.export,
+                    template.export.position,
+                    format!("allow of {{{name}}}: {what}"),
+                );
             }
         }
         for (position, what) in missing_dirs(template) {
-            find(position, what);
+            find(&template.export, position, what);
         }
     }
     findings

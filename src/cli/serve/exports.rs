@@ -12,12 +12,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
 
 use super::admin::{Admin, ShownServer};
+use super::commands::{ExportsCommands, ReloadOrder};
 use super::controls::Controls;
 use super::limits::max_sessions;
 use super::{Args, Durability, Frontend, ServiceNotifier};
 use crate::cli::error::CliError;
 use crate::cli::{choosing, hiding, output, text};
 use crate::config::{self, Config, ExportConfig, Missing};
+use crate::control::{ExportsAnswer, FailureText, Refusal};
 use crate::overlay::Overlay;
 use crate::pattern::PatternSet;
 use crate::server::rpcbind::Registration;
@@ -84,6 +86,7 @@ async fn until_signal(
     let server = super::server(listeners, locked(served).programs(), registration, options);
     let controls = Controls::new(&locked(served), &addresses, server.peers(), Handle::current());
     locked(served).observe(Arc::new(controls));
+    let (commands, mut orders) = ExportsCommands::begin(file, locked(served).view());
     if let Some(admin) = admin {
         admin.state.serve(shown(server.monitor(), &locked(served)));
     }
@@ -91,27 +94,26 @@ async fn until_signal(
     announce(file, &config, &mut locked(served), &announced);
     notifier.ready(status(&locked(served)));
     super::start_watchdog(notifier, watched(served));
-    let overlays = {
-        let served = Arc::clone(served);
-        move || {
-            let sessions = locked(&served).sessions();
-            sessions.iter().map(|layers| Arc::clone(&layers.overlay)).collect()
-        }
-    };
     let stopped = async {
         super::stopped(signals, false, admin).await;
         notifier.stopping("finishing requests");
     };
-    let serving = server.run_until(stopped, super::stuck(overlays));
+    let serving = server.run_until(stopped, super::stuck(overlays(served)));
     tokio::pin!(serving);
-    // One reload at a time; a signal during a reload starts the next one afterwards.
+    // One reload at a time; a signal or order during a reload starts the next one afterwards.
     let mut reload: Option<Reload> = None;
+    let mut order: Option<ReloadOrder> = None;
     let mut wait = FIRST_RETRY;
     loop {
         tokio::select! {
             () = &mut serving => break,
             _ = hang_ups.recv(), if reload.is_none() => {
                 notifier.reloading(format_args!("reading {}", file.display()));
+                reload = Some(begin(file, args.strict, served, &addresses));
+            }
+            Some(next) = orders.recv(), if reload.is_none() => {
+                notifier.reloading(format_args!("reading {}", file.display()));
+                order = Some(next);
                 reload = Some(begin(file, args.strict, served, &addresses));
             }
             () = tokio::time::sleep(wait),
@@ -122,7 +124,7 @@ async fn until_signal(
             }
             loaded = end_of(&mut reload) => {
                 reload = None;
-                if let Some(read) = tell(file, loaded, served, notifier) {
+                if let Some(read) = tell(file, loaded, served, (notifier, order.take())) {
                     (config, wait) = (read, FIRST_RETRY);
                 }
             }
@@ -131,10 +133,12 @@ async fn until_signal(
     if let Some(reload) = reload {
         // The reload may use sessions that are closed next, unless it still waits for a base.
         match tokio::time::timeout(RELOAD_TIMEOUT, reload).await {
-            Ok(loaded) => drop(tell(file, loaded, served, notifier)),
+            Ok(loaded) => drop(tell(file, loaded, served, (notifier, order))),
             Err(_) => output::line(format_args!("still reading {}: given up", file.display())),
         }
     }
+    drop(orders);
+    commands.end().await;
     Ok(())
 }
 
@@ -164,6 +168,15 @@ fn await_bases(
             () = signals.next() => Err(CliError::new("stopped while a base did not answer")),
         }
     })
+}
+
+/// The overlays of the sessions that are open when it is called.
+fn overlays(served: &Arc<Mutex<ServedExports>>) -> impl Fn() -> Vec<Arc<Overlay>> + use<> {
+    let served = Arc::clone(served);
+    move || {
+        let sessions = locked(&served).sessions();
+        sessions.iter().map(|layers| Arc::clone(&layers.overlay)).collect()
+    }
 }
 
 /// A reload in progress. It can take long, because it closes sessions that are no longer served.
@@ -197,7 +210,7 @@ fn begin(
         }
         let mut served = locked(&served);
         let gone = served.load(&config, &hanging).map_err(CliError::export)?;
-        super::warnings::tell_of_exports(&file, &config, &addresses);
+        super::warnings::tell_of_exports(&config, &addresses);
         served.close(gone);
         Ok(Loaded::File(Box::new(config)))
     })
@@ -223,14 +236,18 @@ async fn end_of(reload: &mut Option<Reload>) -> Result<Result<Loaded, CliError>,
     }
 }
 
-/// Reports a reload, and returns the file if it was read. After an error, everything is served as
-/// before.
+/// Reports a reload, also to the command that ordered it, and returns the file if it was read.
+/// After an error, everything is served as before.
 fn tell(
     file: &Path,
     loaded: Result<Result<Loaded, CliError>, JoinError>,
     served: &Arc<Mutex<ServedExports>>,
-    notifier: &ServiceNotifier,
+    (notifier, order): (&ServiceNotifier, Option<ReloadOrder>),
 ) -> Option<Config> {
+    let answer = |answer: Result<ExportsAnswer, Refusal>| {
+        // The command may have ended.
+        let _sent = order.map(|order| order.send(answer));
+    };
     match loaded {
         Ok(Ok(Loaded::Retried(names))) => {
             for name in &names {
@@ -241,22 +258,27 @@ fn tell(
             }
         }
         Ok(Ok(Loaded::File(config))) => {
-            let count = text::count(locked(served).exports().all().len(), "export");
+            let exports = locked(served).exports().all().len();
+            let count = text::count(exports, "export");
             output::line(format_args!("read {} again: {count}", file.display()));
-            tell_failures(&mut locked(served));
+            let failures = tell_failures(&mut locked(served));
+            answer(Ok(ExportsAnswer::Reloaded { exports, failures }));
             notifier.ready(status(&locked(served)));
             return Some(*config);
         }
         Ok(Err(error)) => {
             output::line(format_args!("error: {error}; all is served as before"));
-            if let Some(hint) = error.hint() {
+            let hint = error.hint().map(str::to_owned);
+            if let Some(hint) = &hint {
                 output::line(format_args!("hint: {hint}"));
             }
+            answer(Err(Refusal { hint, ..Refusal::new(error.to_string()) }));
             notifier
                 .ready(format_args!("{}; the file was not read: {error}", status(&locked(served))));
         }
         Err(error) => {
             tracing::error!(%error, "the exports file was not read");
+            answer(Err(Refusal::new("the server failed to read the file; see its log")));
             notifier.ready(status(&locked(served)));
         }
     }
@@ -286,15 +308,18 @@ fn watched(
     }
 }
 
-/// Reports the exports that cannot be served.
-fn tell_failures(served: &mut ServedExports) {
-    for (name, error) in served.take_failures() {
+/// Reports the exports that cannot be served, and returns them.
+fn tell_failures(served: &mut ServedExports) -> Vec<FailureText> {
+    let failed = served.take_failures().into_iter().map(|(name, error)| {
         let error = CliError::export(error);
         output::line(format_args!("export {name}: not served, and tried again: {error}"));
-        if let Some(hint) = error.hint() {
+        let hint = error.hint().map(str::to_owned);
+        if let Some(hint) = &hint {
             output::line(format_args!("hint: {hint}"));
         }
-    }
+        FailureText { name, what: error.to_string(), hint }
+    });
+    failed.collect()
 }
 
 /// What `--admin` shows of exports.
@@ -369,7 +394,7 @@ fn announce(file: &Path, config: &Config, served: &mut ServedExports, at: &Annou
         object.insert("templates".to_owned(), templates.into());
         output::json(object);
     }
-    super::warnings::tell_of_exports(file, config, addresses);
+    super::warnings::tell_of_exports(config, addresses);
     super::warnings::tell_of_admin(admin.map(|admin| admin.address));
     super::tell_addresses(addresses, admin);
 }

@@ -1,6 +1,7 @@
 //! `acetate serve`: exports a session, or the exports of a file, until it is stopped.
 
 mod admin;
+mod commands;
 mod controls;
 mod exports;
 mod limits;

@@ -2,7 +2,6 @@
 //! which user it acts for.
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use crate::cli::squash::is_beyond_loopback;
 use crate::cli::{exposure, output, text};
@@ -44,15 +43,15 @@ pub(super) fn tell_of_admin(address: Option<SocketAddr>) {
 
 /// Warns on stderr of each export in which other machines can act as any user. The warning names
 /// the position in the file, because a secret path must not get into logs.
-pub(super) fn tell_of_exports(file: &Path, config: &Config, addresses: &[SocketAddr]) {
+pub(super) fn tell_of_exports(config: &Config, addresses: &[SocketAddr]) {
     if !addresses.iter().any(is_beyond_loopback) {
         return;
     }
-    let file = text::name(file.as_os_str().as_encoded_bytes());
     let templates = config.templates.iter().map(|template| &template.export);
     let exports = config.exports.iter().chain(templates);
     for export in exports.filter(|export| export.clients.are_beyond_loopback()) {
         if let Some(what) = exposure::impersonation_risk(export) {
+            let file = text::name(export.file.as_os_str().as_encoded_bytes());
             output::line(format_args!("warning: {file}:{}: {what}", export.position));
             output::line(format_args!("hint: {}", exposure::HINT));
         }

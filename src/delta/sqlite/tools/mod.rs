@@ -15,6 +15,7 @@ pub mod log_keep;
 pub mod migrate;
 pub mod new_file;
 pub mod quota;
+pub mod removal;
 pub mod repair;
 pub mod sparse;
 pub mod stats;

@@ -1,0 +1,176 @@
+//! `acetate exports add`.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::change::{Changed, add, words};
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Out};
+use crate::cli::{Ending, text};
+use crate::config::NewExport;
+use crate::config::limits::MAX_ADDED_BYTES;
+use crate::control::ExportsConnection;
+use crate::system_error::words as error_words;
+
+/// Add an export, which a running server serves at once.
+///
+/// Writes exports.d/NAME.toml beside the exports file, so that each start has the export too. The
+/// export is that of --from, or one with a mount at /. It is checked before, as by `acetate config
+/// check`; after an error, nothing is changed.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The exports file (docs/EXPORTS.md).
+    #[arg(value_name = "EXPORTS.toml")]
+    file: PathBuf,
+
+    /// The name of the export: letters, digits, '.', '_' and '-'.
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Take the export from this file, which has one [[export]]; `-` for standard input.
+    ///
+    /// Relative paths in it begin at the directory of the exports file.
+    #[arg(long, value_name = "FILE.toml")]
+    #[arg(conflicts_with_all = [
+        "path", "token", "session", "ephemeral", "base", "clients", "options", "bytes", "files",
+    ])]
+    from: Option<PathBuf>,
+
+    /// What clients mount [default: /NAME].
+    #[arg(long, value_name = "PATH", conflicts_with = "token")]
+    path: Option<String>,
+
+    /// Let the path be /NAME-TOKEN, which cannot be guessed.
+    #[arg(long)]
+    token: bool,
+
+    /// The session file for its changes.
+    #[arg(long, value_name = "SESSION.db", required_unless_present_any = ["from", "ephemeral"])]
+    session: Option<PathBuf>,
+
+    /// Keep its changes in memory.
+    #[arg(long, conflicts_with = "session")]
+    ephemeral: bool,
+
+    /// The base directory.
+    #[arg(long, value_name = "DIR")]
+    base: Option<PathBuf>,
+
+    /// Who may mount: an address, a network or `*`; repeatable [default: this machine].
+    #[arg(long = "client", value_name = "ADDR")]
+    clients: Vec<String>,
+
+    /// A word of exports(5), such as ro or all_squash; repeatable.
+    #[arg(long = "option", value_name = "WORD")]
+    options: Vec<String>,
+
+    /// The quota of content, with a unit or none.
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
+    bytes: Option<String>,
+
+    /// The quota of files.
+    #[arg(long, value_name = "COUNT", hide_short_help = true)]
+    files: Option<u64>,
+
+    /// Replace the export of this name in exports.d.
+    #[arg(long)]
+    replace: bool,
+
+    /// Print a JSON object: name, path, is_replaced, is_served.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let toml = match &args.from {
+        Some(from) => read(from)?,
+        None => args.written()?,
+    };
+    let mut server = ExportsConnection::open(&args.file)?;
+    let added = add(&args.file, (&args.name, &toml), args.replace, &mut server);
+    let added = added.map_err(|failed| failed.error)?;
+    for warning in &added.warnings {
+        output::line(format_args!("warning: {}", words(warning)));
+    }
+    tell(args, &added)
+}
+
+fn tell(args: &Args, added: &Changed) -> Result<Ending, CliError> {
+    let Changed { path, is_replaced, is_served, .. } = added;
+    let mut out = Out::new();
+    match args.json {
+        true => {
+            let mut object = text::json("export_added");
+            object.insert("name".to_owned(), args.name.as_str().into());
+            object.insert("path".to_owned(), path.as_deref().into());
+            object.insert("is_replaced".to_owned(), (*is_replaced).into());
+            object.insert("is_served".to_owned(), (*is_served).into());
+            out.json(object)?;
+        }
+        false => {
+            let what = if *is_served { "is served" } else { "is for the next start" };
+            let path = match path {
+                Some(path) => text::name(path.as_bytes()),
+                None => format!("/{}-TOKEN", args.name),
+            };
+            out.line(format_args!("{path} {what}"))?;
+        }
+    }
+    out.end()?;
+    if !is_served {
+        tell_not_served(&args.file, &args.name);
+    }
+    Ok(Ending::Done)
+}
+
+/// Says on stderr that no server took a change.
+pub(super) fn tell_not_served(file: &Path, name: &str) {
+    let file = text::name(file.as_os_str().as_encoded_bytes());
+    output::line(format_args!("no server of {file} answers: the next start takes {name}"));
+}
+
+impl Args {
+    /// The text of the file for the options.
+    fn written(&self) -> Result<String, CliError> {
+        let absolute = |path: &PathBuf| {
+            std::path::absolute(path).map_err(|error| {
+                let path = text::name(path.as_os_str().as_encoded_bytes());
+                CliError::caused(path, &error)
+            })
+        };
+        let path = (!self.token).then(|| self.path.clone());
+        let export = NewExport {
+            path: path.map(|path| path.unwrap_or_else(|| format!("/{}", self.name))),
+            options: self.options.clone(),
+            clients: self.clients.clone(),
+            session: self.session.as_ref().map(absolute).transpose()?,
+            base: self.base.as_ref().map(absolute).transpose()?,
+            bytes: self.bytes.clone(),
+            files: self.files,
+        };
+        export.to_toml().map_err(|path| {
+            let path = text::name(path.as_os_str().as_encoded_bytes());
+            CliError::new(format!("{path}: not UTF-8 text, which an exports file is"))
+        })
+    }
+}
+
+/// The text of `--from`.
+fn read(from: &Path) -> Result<String, CliError> {
+    let name = text::name(from.as_os_str().as_encoded_bytes());
+    let failed = |error: &std::io::Error| CliError::new(format!("{name}: {}", error_words(error)));
+    let input: Box<dyn Read> = match from == Path::new("-") {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(File::open(from).map_err(|error| failed(&error))?),
+    };
+    let mut toml = Vec::new();
+    let limited = input.take(MAX_ADDED_BYTES + 1).read_to_end(&mut toml);
+    limited.map_err(|error| failed(&error))?;
+    if toml.len() as u64 > MAX_ADDED_BYTES {
+        let kib = MAX_ADDED_BYTES >> 10;
+        return Err(CliError::new(format!("{name}: an export has at most {kib} KiB of text")));
+    }
+    String::from_utf8(toml).map_err(|_| CliError::new(format!("{name}: not UTF-8 text")))
+}

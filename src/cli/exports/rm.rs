@@ -1,0 +1,64 @@
+//! `acetate exports rm`.
+
+use std::path::PathBuf;
+
+use super::removal::{Removed, remove};
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Out};
+use crate::cli::{Ending, text};
+use crate::control::ExportsConnection;
+
+/// Remove an export of exports.d, which a running server stops serving at once.
+///
+/// What clients have mounted there is stale then. The sessions stay, unless --delete is given. An
+/// export in the exports file itself is removed by hand.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The exports file (docs/EXPORTS.md).
+    #[arg(value_name = "EXPORTS.toml")]
+    file: PathBuf,
+
+    /// The name of the export.
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Delete its sessions too, with all changes in them.
+    ///
+    /// Refused if another export or a template may use one of them, or a command does.
+    #[arg(long)]
+    delete: bool,
+
+    /// Print a JSON object: name, is_served, deleted (paths of sessions).
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    let mut server = ExportsConnection::open(&args.file)?;
+    let removed = remove(&args.file, &args.name, args.delete, &mut server);
+    let Removed { sessions, is_served } = removed.map_err(|failed| failed.error)?;
+    let mut out = Out::new();
+    let paths = sessions.iter().map(|session| session.as_os_str().as_encoded_bytes());
+    match args.json {
+        true => {
+            let mut object = text::json("export_removed");
+            object.insert("name".to_owned(), args.name.as_str().into());
+            object.insert("is_served".to_owned(), is_served.into());
+            let paths = paths.map(|path| String::from_utf8_lossy(path).into_owned());
+            object.insert("deleted".to_owned(), paths.collect::<Vec<_>>().into());
+            out.json(object)?;
+        }
+        false => {
+            for path in paths {
+                out.line(format_args!("deleted {}", text::name(path)))?;
+            }
+        }
+    }
+    out.end()?;
+    if !args.json {
+        let what = if is_served { "is no longer served" } else { "is removed" };
+        output::line(format_args!("{} {what}", args.name));
+    }
+    Ok(Ending::Done)
+}

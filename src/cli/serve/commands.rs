@@ -1,0 +1,122 @@
+//! Requests of commands to the server of an exports file, at its control socket.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use crate::config::real_path;
+use crate::control::{
+    Answering, ExportText, ExportsAnswer, ExportsControl, ExportsListener, ExportsRequest,
+    MAX_LISTED_EXPORTS, Refusal, SessionUseText, StopListener,
+};
+use crate::workspace::listed::{ExportsView, ListedExport, ListedState, ServedUse};
+
+/// Orders to reload that wait for the one in progress.
+const MAX_ORDERS: usize = 16;
+
+/// The time that requests in progress get to end at a shutdown.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An order to reload; the result is sent there.
+pub(super) type ReloadOrder = oneshot::Sender<Result<ExportsAnswer, Refusal>>;
+
+/// Answers requests. The server works without a socket too.
+pub(super) struct ExportsCommands {
+    control: Arc<ServerControl>,
+    /// Dropping the sender stops the listener.
+    stop: watch::Sender<()>,
+    listening: Option<JoinHandle<()>>,
+}
+
+/// What performs the requests.
+struct ServerControl {
+    view: ExportsView,
+    orders: mpsc::Sender<ReloadOrder>,
+}
+
+impl ExportsCommands {
+    /// Listens beside the exports file `file`; orders to reload arrive at the receiver.
+    pub(super) fn begin(file: &Path, view: ExportsView) -> (Self, mpsc::Receiver<ReloadOrder>) {
+        let (orders, ordered) = mpsc::channel(MAX_ORDERS);
+        let control = Arc::new(ServerControl { view, orders });
+        let (stop, stopped) = StopListener::new();
+        let listening = match ExportsListener::bind(&real_path(file)) {
+            Ok(listener) => {
+                let control = Arc::clone(&control) as Arc<dyn ExportsControl>;
+                Some(tokio::spawn(listener.serve(control, stopped)))
+            }
+            Err(error) => {
+                tracing::warn!(
+                    file = %file.display(),
+                    %error,
+                    "no control socket: `acetate exports` changes the next start, not this server"
+                );
+                None
+            }
+        };
+        (Self { control, stop, listening }, ordered)
+    }
+
+    /// Answers requests from within this process.
+    pub(super) fn control(&self) -> Arc<dyn ExportsControl> {
+        Arc::clone(&self.control) as Arc<dyn ExportsControl>
+    }
+
+    /// Stops listening, and waits for requests in progress.
+    pub(super) async fn end(self) {
+        drop(self.stop);
+        let Some(listening) = self.listening else { return };
+        if tokio::time::timeout(END_TIMEOUT, listening).await.is_err() {
+            tracing::warn!("a request of a command is still running; it is aborted");
+        }
+    }
+}
+
+impl ExportsControl for ServerControl {
+    fn answer(&self, request: ExportsRequest) -> Answering<'_> {
+        Box::pin(async move {
+            match request {
+                ExportsRequest::Reload => {
+                    let stops = || Refusal::new("the server stops");
+                    let (order, answer) = oneshot::channel();
+                    self.orders.send(order).await.map_err(|_| stops())?;
+                    answer.await.map_err(|_| stops())?
+                }
+                ExportsRequest::List { after } => Ok(list(&self.view, after.as_deref())),
+                ExportsRequest::Uses { sessions } => {
+                    let uses = sessions.iter().map(|session| match self.view.use_of(session) {
+                        ServedUse::Closed => SessionUseText::Closed,
+                        ServedUse::Open => SessionUseText::Open,
+                        ServedUse::InUse => SessionUseText::InUse,
+                    });
+                    Ok(ExportsAnswer::Uses(uses.collect()))
+                }
+            }
+        })
+    }
+}
+
+/// The exports whose paths come after `after`, up to [`MAX_LISTED_EXPORTS`].
+fn list(view: &ExportsView, after: Option<&str>) -> ExportsAnswer {
+    let all = view.list();
+    let is_before =
+        |export: &ListedExport| after.is_some_and(|after| export.path.as_str() <= after);
+    let begin = all.partition_point(is_before);
+    let is_more = all.len() - begin > MAX_LISTED_EXPORTS;
+    let exports = all.into_iter().skip(begin).take(MAX_LISTED_EXPORTS).map(text).collect();
+    ExportsAnswer::Listed { exports, is_more }
+}
+
+fn text(export: ListedExport) -> ExportText {
+    let ListedExport { name, path, file, template, state } = export;
+    let state = match state {
+        ListedState::Open => "open",
+        ListedState::Closed => "closed",
+        ListedState::Unavailable => "unavailable",
+    };
+    let (path, state) = (Some(path), Some(state.to_owned()));
+    ExportText { name, path, file: file.to_path_buf(), template, state }
+}

@@ -1,0 +1,120 @@
+//! What is added is served at once, and by each start.
+
+use std::fs;
+use std::process::Stdio;
+
+use nfs3_client::nfs3_types::nfs3::nfsstat3;
+use serde_json::Value;
+
+use super::{Site, export};
+use crate::cli::program::acetate;
+
+#[test]
+fn an_export_comes_and_goes_while_others_are_used() {
+    let mut site = Site::start();
+    let mut a = site.peer("/a");
+    let root = a.root.clone();
+    let held = site.runtime.block_on(a.put(&root, "held", "content"));
+    assert_eq!(site.add("b"), "/b is served\n");
+    assert_eq!(site.added_files(), ["b.toml"]);
+    let mut b = site.peer("/b");
+    let new = b.root.clone();
+    site.runtime.block_on(async {
+        assert_eq!(b.ls(&new).await, ["file"]);
+        b.put(&new, "own", "content").await;
+        assert_eq!(a.read(&held, 0, 100).await, Ok(b"content".to_vec()));
+    });
+    let open = Value::from("open");
+    let own = ("a".to_owned(), open.clone(), "exports.toml".to_owned());
+    let added = ("b".to_owned(), open, "exports.d/b.toml".to_owned());
+    assert_eq!(site.listed(), [own, added]);
+    // A restart has it, and its handles.
+    site.stop();
+    site.serve(&[]);
+    let mut b = site.peer("/b");
+    site.runtime.block_on(async { assert_eq!(b.ls(&new).await, ["file", "own"]) });
+    site.done("rm", &["b"]);
+    assert_eq!((site.names(), site.added_files()), (vec!["a".to_owned()], Vec::new()));
+    let stale = site.runtime.block_on(b.getattr(&new)).err();
+    assert_eq!(stale, Some(nfsstat3::NFS3ERR_STALE));
+    assert!(site.mount("/b").is_none());
+    assert!(site.path("b.db").exists(), "its session stays");
+    site.stop();
+    site.serve(&[]);
+    assert!(site.mount("/b").is_none());
+    site.peer("/a");
+}
+
+#[test]
+fn without_a_server_a_change_is_for_the_next_start() {
+    let mut site = Site::new("");
+    let output = site.exports("add", &["b", "--session", "b.db", "--option", "insecure"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "no server of exports.toml answers: the next start takes b\n");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "/b is for the next start\n");
+    assert!(!site.path("b.db").exists());
+    let listed = ("b".to_owned(), Value::Null, "exports.d/b.toml".to_owned());
+    assert_eq!(site.listed(), [listed]);
+    site.serve(&[]);
+    site.peer("/b");
+    // A server may have no export at all: the directory says that others come.
+    site.done("rm", &["b"]);
+    site.stop();
+    site.serve(&[]);
+    assert_eq!(site.names(), [""; 0]);
+    site.add("c");
+    site.peer("/c");
+}
+
+#[test]
+fn an_export_is_taken_from_a_file_or_from_standard_input() {
+    let site = Site::start();
+    fs::create_dir(site.path("elsewhere")).unwrap();
+    // Relative paths begin at the exports file.
+    let toml = export("path = \"/from/file\"", "b.db", "base = \"base\"");
+    fs::write(site.path("elsewhere/new.toml"), &toml).unwrap();
+    site.done("add", &["b", "--from", "elsewhere/new.toml"]);
+    assert_eq!(fs::read_to_string(site.path("exports.d/b.toml")).unwrap(), toml);
+    site.peer("/from/file");
+    let mut command = acetate(site.dir.path(), &["exports", "add", "exports.toml", "c"]);
+    let mut child = command.args(["--from", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+    let secret = export("token = true", "c.db", "");
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), secret.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    let lines = site.done("ls", &["--json"]);
+    let listed: Value = serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap();
+    let path = listed["path"].as_str().unwrap();
+    assert_eq!((listed["name"].as_str(), path.len()), (Some("c"), "/c-".len() + 32), "{listed}");
+    site.peer(path);
+}
+
+#[test]
+fn an_export_is_replaced_only_when_that_is_asked_for() {
+    let site = Site::start();
+    site.add("b");
+    let said = site.fails("add", &["b", "--session", "other.db"]);
+    assert!(said.contains("there is an export b in exports.d") && said.contains("--replace"));
+    let words = ["b", "--session", "other.db", "--path", "/other", "--option", "insecure"];
+    let json = site.done("add", &[&words[..], &["--replace", "--json"]].concat());
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["path"], &json["is_replaced"]), (&"/other".into(), &true.into()), "{json}");
+    assert!(site.mount("/b").is_none());
+    site.peer("/other");
+}
+
+#[test]
+fn many_are_added_at_once() {
+    let site = Site::start();
+    let children: Vec<_> = (0..8)
+        .map(|index| {
+            let (name, session) = (format!("n{index}"), format!("n{index}.db"));
+            let args = ["exports", "add", "exports.toml", &name, "--session", &session];
+            acetate(site.dir.path(), &args).stdout(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(site.names(), ["a", "n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7"]);
+    assert_eq!(site.added_files().len(), 8);
+}

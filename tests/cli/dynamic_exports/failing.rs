@@ -1,0 +1,153 @@
+//! What fails changes nothing.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::{Site, export};
+use crate::cli::program::{Serving, acetate};
+use crate::support::skip::skip;
+
+/// Nothing was changed, and the server goes on.
+#[track_caller]
+fn assert_as_before(site: &Site) {
+    assert_eq!((site.names(), site.added_files()), (vec!["a".to_owned()], Vec::new()));
+    site.peer("/a");
+}
+
+#[test]
+fn a_bad_export_is_refused_before_it_is_written() {
+    let site = Site::start();
+    let (good, base) = (export("path = \"/b\"", "b.db", ""), "base = \"base\"");
+    for (toml, words) in [
+        ("nonsense".to_owned(), "exports.d/b.toml:1:9: "),
+        (
+            "[[export]]\npath = \"/b\"\n".to_owned(),
+            "exports.d/b.toml:1:1: this export has no mount",
+        ),
+        (String::new(), "there is no [[export]]"),
+        (good.clone() + &export("path = \"/c\"", "c.db", ""), "more than one export"),
+        (format!("max_open = 7\n{good}"), "max_open is for the exports file"),
+        (good.replace("[[export", "[[template"), "[[template]] is for the exports file"),
+        (export("path = \"/b\"\nname = \"c\"", "b.db", ""), "is that of the export b"),
+        (export("path = \"/a\"", "b.db", ""), "is that of the export in exports.toml, line 1"),
+        (export("path = \"/b\"", "a.db", "base = \"b2\""), "different `base` in exports.toml"),
+        (export("path = \"/b\"", "b.db", "base = \"none\""), "exports.d/b.toml:4:1: base "),
+        (export("path = \"/b\"", "no/b.db", ""), "no does not exist"),
+        (export("path = \"/b\"", "base/file", base), "base/file"),
+        (export("path = \"/b\"", "b.db", "base = \"exports.d\""), "is in exports.d"),
+        (format!("# {}\n{good}", "x".repeat(256 << 10)), "at most 256 KiB"),
+    ] {
+        let output = site.add_text("b", &toml);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{toml}\n{said}");
+        assert!(said.contains(words), "{words} is not said: {said}");
+        assert!(!site.path("b.db").exists(), "{toml}");
+    }
+    assert_as_before(&site);
+    // The name of an export of the exports file, and names that are no file names.
+    let said = String::from_utf8(site.add_text("a", &good).stderr).unwrap();
+    assert!(said.contains("the name a is that of the export in exports.toml, line 1"), "{said}");
+    for name in ["", ".", "..", ".b", "../b", "a/b", "b\n", "é", &"x".repeat(65)] {
+        let said = String::from_utf8(site.add_text(name, &good).stderr).unwrap();
+        assert!(said.contains("a name has 1 to 64"), "{name}: {said}");
+        assert!(site.fails("rm", &[name]).contains("a name has 1 to 64"), "{name}");
+    }
+    assert_as_before(&site);
+}
+
+#[test]
+fn what_the_server_refuses_is_taken_back() {
+    let mut site = Site::start();
+    // The session is open, and what it hides is fixed.
+    let hides = export("path = \"/b\"\nhide = [\"x\"]", "a.db", "base = \"base\"");
+    let said = String::from_utf8(site.add_text("b", &hides).stderr).unwrap();
+    assert!(said.starts_with("error: the server refused it, and nothing is changed: "), "{said}");
+    assert!(said.contains("open with another `hide`"), "{said}");
+    assert_as_before(&site);
+    // Another server has the session.
+    let other = Serving::start(site.dir.path(), 1, &["b.db"]);
+    let said = site.fails("add", &["b", "--session", "b.db"]);
+    assert!(said.contains("the server refused it, and nothing is changed: "), "{said}");
+    drop(other);
+    assert_as_before(&site);
+    // An export that is replaced stays as it was.
+    site.add("c");
+    let before = fs::read_to_string(site.path("exports.d/c.toml")).unwrap();
+    fs::write(site.path("new.toml"), hides.replace("/b", "/c")).unwrap();
+    site.fails("add", &["c", "--from", "new.toml", "--replace"]);
+    assert_eq!(fs::read_to_string(site.path("exports.d/c.toml")).unwrap(), before);
+    site.peer("/c");
+    site.stop();
+}
+
+#[test]
+fn a_full_disk_leaves_all_as_it_was() {
+    if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success()) {
+        skip("no mount namespace without root");
+        return;
+    }
+    let site = Site::start();
+    fs::create_dir(site.path("exports.d")).unwrap();
+    // The command sees a full disk there, and then one that is read-only.
+    for (options, fill) in [("size=4k", "head -c 4k /dev/zero >exports.d/f;"), ("ro", "")] {
+        let script = format!(
+            "mount -t tmpfs -o {options} none exports.d || exit 9; {fill} \
+             exec \"$0\" exports add exports.toml b --session b.db"
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", &script, env!("CARGO_BIN_EXE_acetate")]);
+        let output = command.current_dir(site.dir.path()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("exports.d: nothing is changed: "), "{said}");
+    }
+    assert_as_before(&site);
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_leaves_all_as_it_was() {
+    if !rustix::process::geteuid().is_root() {
+        skip("only root runs a program as another user");
+        return;
+    }
+    let site = Site::new(&export("path = \"/a\"", "a.db", ""));
+    let mut command = acetate(site.dir.path(), &["exports", "add", "exports.toml", "b"]);
+    let command = command.args(["--session", "b.db"]).uid(65_534).gid(65_534);
+    fs::set_permissions(site.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    match command.output() {
+        Ok(output) => {
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains("nothing is changed: "), "{said}");
+            assert_eq!(site.added_files(), [""; 0]);
+        }
+        Err(error) => skip(&format!("another user cannot run the program: {error}")),
+    }
+}
+
+#[test]
+fn a_command_that_is_killed_leaves_a_whole_file() {
+    let mut site = Site::start();
+    // The server does not answer.
+    site.server.as_ref().unwrap().signal("STOP");
+    let args = ["exports", "add", "exports.toml", "b", "--session", "b.db", "--option", "insecure"];
+    let mut child = acetate(site.dir.path(), &args).stdout(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while site.added_files() != ["b.toml"] {
+        assert!(Instant::now() < deadline, "{:?}", site.added_files());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    site.server.as_ref().unwrap().signal("CONT");
+    // The next change takes it along, whether the server saw the request or not.
+    site.add("c");
+    assert_eq!(site.names(), ["a", "b", "c"]);
+    site.peer("/b");
+    site.stop();
+    site.serve(&[]);
+    site.peer("/b");
+}

@@ -1,0 +1,133 @@
+//! `exports rm`, with the sessions and without.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+
+use serde_json::Value;
+
+use super::{Site, export};
+use crate::cli::program::Serving;
+
+/// The files whose names begin so, in order.
+fn files(site: &Site, begin: &str) -> Vec<String> {
+    let names = fs::read_dir(site.dir.path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.filter(|name| name.starts_with(begin)).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn sessions_are_deleted_with_all_that_is_beside_them() {
+    let mut site = Site::start();
+    for is_served in [true, false] {
+        site.add("b");
+        if is_served {
+            let mut b = site.peer("/b");
+            let root = b.root.clone();
+            site.runtime.block_on(b.put(&root, "own", "content"));
+        } else {
+            fs::write(site.path("b.db"), "").unwrap();
+        }
+        fs::create_dir(site.path("b.db-undo")).unwrap();
+        fs::write(site.path("b.db-undo/kept"), "x").unwrap();
+        fs::write(site.path("b.db-wal"), "x").unwrap_or_default();
+        if is_served {
+            fs::remove_file(site.path("b.db-wal")).unwrap();
+        }
+        fs::write(site.path("b.db.log"), "x").unwrap();
+        fs::write(site.path("b.dbx"), "of another").unwrap();
+        let removed: Value =
+            serde_json::from_str(&site.done("rm", &["b", "--delete", "--json"])).unwrap();
+        let session = site.dir.path().canonicalize().unwrap().join("b.db");
+        assert_eq!(removed["deleted"], serde_json::json!([session]), "{removed}");
+        assert_eq!(removed["is_served"], is_served);
+        assert_eq!(files(&site, "b."), ["b.dbx"]);
+        assert_eq!(site.added_files(), [""; 0]);
+        if is_served {
+            site.stop();
+        }
+    }
+    assert!(site.path("base/file").exists());
+}
+
+#[test]
+fn a_session_that_others_may_use_is_not_deleted() {
+    let template = "[[template]]\npath = \"/t/{x}\"\nallow = { x = \"[a-z]+\" }\n\
+        [[template.mount]]\nat = \"/\"\nsession = \"t/{x}.db\"\n";
+    let mut site = Site::new(&(export("path = \"/a\"", "a.db", "") + template));
+    fs::create_dir(site.path("t")).unwrap();
+    site.serve(&[]);
+    for (name, session, words) in [
+        ("b", "a.db", "as the export a may use it too"),
+        ("c", "./t/../a.db", "as the export a may use it too"),
+        ("d", "t/d.db", "as the template /t/{x} may use it too"),
+    ] {
+        assert!(
+            site.add_text(
+                name,
+                &export("", session, "").replace("]]\n\n", &format!("]]\npath = \"/{name}\"\n"))
+            )
+            .status
+            .success()
+        );
+        let said = site.fails("rm", &[name, "--delete"]);
+        assert!(said.contains(words) && said.contains("hint: leave --delete out"), "{said}");
+        site.peer(&format!("/{name}"));
+        site.done("rm", &[name]);
+        assert!(site.path(session).exists());
+    }
+    site.peer("/a");
+}
+
+#[test]
+fn a_session_that_a_command_uses_is_not_deleted() {
+    let mut site = Site::start();
+    site.add("b");
+    let command = UnixStream::connect(site.path("b.db-control")).unwrap();
+    let said = loop {
+        // Until the server has accepted the connection.
+        let output = site.exports("rm", &["b", "--delete"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        if output.status.code() == Some(2) {
+            break said;
+        }
+        site.add("b");
+    };
+    assert!(said.contains("b.db: in use; nothing is changed"), "{said}");
+    assert_eq!(site.names(), ["a", "b"]);
+    drop(command);
+    site.stop();
+    let other = Serving::start(site.dir.path(), 1, &["b.db"]);
+    let said = site.fails("rm", &["b", "--delete"]);
+    assert!(said.contains("b.db: in use; nothing is changed"), "{said}");
+    assert!(site.path("b.db").exists());
+    assert_eq!(site.added_files(), ["b.toml"]);
+    drop(other);
+    site.done("rm", &["b", "--delete"]);
+    assert_eq!(files(&site, "b."), [""; 0]);
+}
+
+#[test]
+fn an_interrupted_deletion_is_finished() {
+    let site = Site::start();
+    site.add("b");
+    site.done("rm", &["b"]);
+    let toml = export("path = \"/b\"", "b.db", "");
+    fs::write(site.path("exports.d/.b.removed"), toml).unwrap();
+    assert!(site.path("b.db").exists());
+    assert!(site.fails("rm", &["b"]).contains("there is no export b in exports.d"));
+    site.done("rm", &["b", "--delete"]);
+    assert_eq!(files(&site, "b."), [""; 0]);
+    assert_eq!(site.added_files(), [""; 0]);
+}
+
+#[test]
+fn only_exports_of_the_directory_are_removed() {
+    let site = Site::start();
+    let said = site.fails("rm", &["a"]);
+    assert!(said.contains("there is no export a in exports.d"), "{said}");
+    assert!(said.contains("hint: exports.toml has it"), "{said}");
+    assert!(site.fails("rm", &["b"]).contains("hint: `acetate exports ls`"));
+    assert_eq!(site.names(), ["a"]);
+}

@@ -134,6 +134,8 @@ metrics! {
         "Exports that are served and open";
     EXPORTS_UNAVAILABLE: Gauge, "acetate_exports_unavailable", None, [],
         "Exports that cannot be opened, and are tried again";
+    EXPORTS_EXPIRED: Counter, "acetate_exports_expired", None, [],
+        "Instances of templates that were removed because nothing used them";
     QUOTA_USED_BYTES: Gauge, "acetate_quota_used", BYTES, ["export"],
         "Content that counts against a quota";
     QUOTA_LIMIT_BYTES: Gauge, "acetate_quota_limit", BYTES, ["export"],

@@ -106,12 +106,11 @@ pub(super) fn check_template(
 /// Rejects what only a template may have.
 fn reject_template_keys(source: &SourceText<'_>, written: &ExportToml) -> Result<()> {
     let shared = written.mount.iter().find_map(|mount| mount.get_ref().shared.as_ref());
-    let (key, span) = match (written.allow.keys().next(), &written.create, shared) {
-        (Some(allow), ..) => ("allow", allow.span()),
-        (_, Some(create), _) => ("create", create.span()),
-        (.., Some(shared)) => ("shared", shared.span()),
-        (None, None, None) => return Ok(()),
-    };
+    let allow = written.allow.keys().next().map(|it| ("allow", it.span()));
+    let create = written.create.as_ref().map(|it| ("create", it.span()));
+    let expire = written.expire.as_ref().map(|it| ("expire", it.span()));
+    let shared = shared.map(|it| ("shared", it.span()));
+    let Some((key, span)) = allow.or(create).or(expire).or(shared) else { return Ok(()) };
     Err(source.wrong(&span, format_args!("`{key}` is for [[template]]")))
 }
 

@@ -32,6 +32,15 @@ pub const DEFAULT_IDLE_CLOSE: Duration = Duration::from_secs(60);
 /// Longest `idle_close`.
 pub const MAX_IDLE_CLOSE: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Shortest `expire` of a template.
+pub const MIN_EXPIRE: Duration = Duration::from_secs(1);
+
+/// Longest `expire` of a template, and longest `ephemeral_expire`.
+pub const MAX_EXPIRE: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
+
+/// The default of `ephemeral_expire`: time without calls after which changes in memory are gone.
+pub const DEFAULT_EPHEMERAL_EXPIRE: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Mounts per export.
 pub const MAX_MOUNTS: usize = 64;
 

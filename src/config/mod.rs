@@ -92,6 +92,8 @@ fn read_with(file: &Path, missing: Missing, change: Option<&AddedChange<'_>>) ->
     let parsed = source.parse()?;
     let max_open = open_bounds::check_max_open(&source, parsed.max_open.as_ref())?;
     let idle_close = open_bounds::check_idle_close(&source, parsed.idle_close.as_ref())?;
+    let ephemeral = parsed.ephemeral_expire.as_ref();
+    let ephemeral_expire = open_bounds::check_ephemeral_expire(&source, ephemeral)?;
     let mut all = exports::check(&source, &parsed)?;
     let mut templates = template::check(&source, &parsed)?;
     let added = added::read(&source, change)?;
@@ -122,7 +124,7 @@ fn read_with(file: &Path, missing: Missing, change: Option<&AddedChange<'_>>) ->
         template::put_keys(&mut templates, &tokens);
         exports::unique(&all, "path", |export| Some(export.path.as_ref()?.to_string()))?;
     }
-    Ok(Config { exports: all, templates, max_open, idle_close })
+    Ok(Config { exports: all, templates, max_open, idle_close, ephemeral_expire })
 }
 
 /// The text of a file, of at most so many bytes; otherwise the error `too_long`.

@@ -27,6 +27,8 @@ pub struct Config {
     pub max_open: usize,
     /// Time without calls after which an export is closed.
     pub idle_close: Duration,
+    /// Time without calls after which the changes of an ephemeral mount are gone.
+    pub ephemeral_expire: Duration,
 }
 
 /// One `[[export]]`.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use regex::RegexBuilder;
 use toml::Spanned;
@@ -20,7 +21,7 @@ use super::parameters::{
 use super::path::TreePath;
 use super::tokens::{Token, Tokens};
 use super::written::{ExportToml, FileToml, SourceText};
-use super::{exports, shared};
+use super::{exports, open_bounds, shared};
 
 /// One `[[template]]`.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub struct TemplateConfig {
     pub(super) parameters: Vec<Parameter>,
     /// Whether a mount creates the sessions that do not exist.
     pub creates: bool,
+    /// Time without a use after which an instance is removed; `None` if it stays.
+    pub expire: Option<Duration>,
     /// Whether the path ends with a token that is derived from a key.
     pub has_token: bool,
     /// The key of the tokens, once it exists.
@@ -242,7 +245,8 @@ fn check_one(source: &SourceText<'_>, template: &Spanned<ExportToml>) -> Result<
     }
     check_mounts(source, &export, &parameters)?;
     let creates = written.create.as_ref().is_none_or(|create| *create.get_ref());
-    Ok(TemplateConfig { export, components, parameters, creates, has_token, key: None })
+    let expire = open_bounds::check_expire(source, written.expire.as_ref())?;
+    Ok(TemplateConfig { export, components, parameters, creates, expire, has_token, key: None })
 }
 
 /// The name of the parameter that a component consists of.
@@ -399,7 +403,8 @@ impl PartialEq for TemplateConfig {
         self.export == other.export
             && self.components == other.components
             && allow(self) == allow(other)
-            && (self.creates, self.has_token) == (other.creates, other.has_token)
+            && (self.creates, self.expire) == (other.creates, other.expire)
+            && self.has_token == other.has_token
             && self.key == other.key
     }
 }

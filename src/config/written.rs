@@ -24,6 +24,7 @@ fn unknown(key: &str) -> String {
 pub(super) struct FileToml {
     pub max_open: Option<Spanned<u64>>,
     pub idle_close: Option<Spanned<Value>>,
+    pub ephemeral_expire: Option<Spanned<Value>>,
     #[serde(default)]
     pub export: Vec<Spanned<ExportToml>>,
     #[serde(default)]
@@ -57,6 +58,8 @@ pub(super) struct ExportToml {
     pub allow: BTreeMap<Spanned<String>, Spanned<String>>,
     /// Only of a template.
     pub create: Option<Spanned<bool>>,
+    /// Only of a template.
+    pub expire: Option<Spanned<Value>>,
 }
 
 /// A range in `map_uids` or `map_gids`.

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use parking_lot::RwLock;
 
+use super::clients::ExportClients;
 use super::credentials::Admission;
 use super::handles;
 use super::numbers;
@@ -128,15 +129,18 @@ pub struct ExportEntry {
     open: RwLock<Option<Arc<Export>>>,
     /// Whether a call came since [`Self::take_used`].
     is_used: AtomicBool,
+    clients: Arc<ExportClients>,
     opener: Arc<dyn OpenExport>,
 }
 
 impl ExportEntry {
-    /// A closed export. `identity` is unknown if a session does not exist yet.
+    /// A closed export. `identity` is unknown if a session does not exist yet; `clients` are those
+    /// of an earlier entry.
     pub fn new(
         (path, is_secret): (Bytes, bool),
         admission: Admission,
         identity: Option<ExportIdentity>,
+        clients: Arc<ExportClients>,
         opener: Arc<dyn OpenExport>,
     ) -> Self {
         Self {
@@ -146,6 +150,7 @@ impl ExportEntry {
             identity: RwLock::new(identity.map(Arc::new)),
             open: RwLock::default(),
             is_used: AtomicBool::new(false),
+            clients,
             opener,
         }
     }
@@ -163,6 +168,11 @@ impl ExportEntry {
     /// Which callers it accepts.
     pub(super) fn admission(&self) -> &Admission {
         &self.admission
+    }
+
+    /// The clients that have used or mounted it.
+    pub fn clients(&self) -> &Arc<ExportClients> {
+        &self.clients
     }
 
     /// What identifies it; `None` if it was never open.

@@ -11,6 +11,7 @@
 //!
 //! A handle is a capability: its MAC is bound to one export and mount, and no other accepts it.
 
+mod clients;
 mod credentials;
 mod entry;
 mod guard_checks;
@@ -25,11 +26,13 @@ mod validating_overlay;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
 
+pub use clients::ExportClients;
 pub use credentials::{Admission, Refused, Squash};
 use entry::IdentityOfMount;
 pub use entry::{
@@ -49,12 +52,19 @@ pub struct Exports {
 /// The exports by their paths and by the tags of their handles.
 #[derive(Default)]
 struct ExportTable {
-    by_path: HashMap<Bytes, Arc<ExportEntry>>,
+    by_path: HashMap<Bytes, ListedExport>,
     /// Candidates for a handle's tag.
     by_tag: HashMap<u16, Vec<TaggedMount>>,
     unavailable: HashMap<Bytes, Unavailable>,
     /// Makes exports that are not here.
     finder: Option<Arc<dyn FindExport>>,
+}
+
+/// An export of the table.
+struct ListedExport {
+    entry: Arc<ExportEntry>,
+    /// The tags under which it is, which need not be those of its present identity.
+    tags: Vec<u16>,
 }
 
 /// A mount that handles with its tag may be of.
@@ -77,26 +87,42 @@ pub struct Unavailable {
 }
 
 impl ExportTable {
+    fn entries(&self) -> impl Iterator<Item = &Arc<ExportEntry>> {
+        self.by_path.values().map(|listed| &listed.entry)
+    }
+
     /// Adds an export, with its tags if its identity is known.
     fn add(&mut self, entry: &Arc<ExportEntry>) {
-        let identity = entry.identity();
+        let (identity, mut tags) = (entry.identity(), Vec::new());
         let mounts = identity.iter().flat_map(|identity| identity.mounts()).enumerate();
         for (index, identity) in mounts {
             let tagged = self.by_tag.entry(identity.tag).or_default();
+            tags.push(identity.tag);
             let (entry, identity) = (Arc::clone(entry), *identity);
             tagged.push(TaggedMount { entry, index, identity });
         }
-        self.by_path.insert(entry.path().clone(), Arc::clone(entry));
+        let listed = ListedExport { entry: Arc::clone(entry), tags };
+        self.by_path.insert(entry.path().clone(), listed);
     }
 
     /// Removes an export and its tags.
     fn remove(&mut self, path: &[u8]) {
-        let Some(entry) = self.by_path.remove(path) else { return };
-        // Not by its identity, which may be another one than when it was added.
-        self.by_tag.retain(|_, tagged| {
-            tagged.retain(|tagged| !Arc::ptr_eq(&tagged.entry, &entry));
-            !tagged.is_empty()
-        });
+        let Some(listed) = self.by_path.remove(path) else { return };
+        self.untag(&listed, |_| true);
+    }
+
+    /// Removes the tags of an export's mounts with these indexes.
+    fn untag(&mut self, listed: &ListedExport, is_gone: impl Fn(usize) -> bool) {
+        let is_it = |tagged: &TaggedMount| {
+            Arc::ptr_eq(&tagged.entry, &listed.entry) && is_gone(tagged.index)
+        };
+        for tag in &listed.tags {
+            let Some(tagged) = self.by_tag.get_mut(tag) else { continue };
+            tagged.retain(|tagged| !is_it(tagged));
+            if tagged.is_empty() {
+                self.by_tag.remove(tag);
+            }
+        }
     }
 }
 
@@ -130,7 +156,7 @@ impl Exports {
     /// Removes an export from the table, if it is there.
     pub fn remove(&self, export: &Arc<ExportEntry>) {
         let mut table = self.table.write();
-        if table.by_path.get(export.path()).is_some_and(|known| Arc::ptr_eq(known, export)) {
+        if table.by_path.get(export.path()).is_some_and(|known| Arc::ptr_eq(&known.entry, export)) {
             table.remove(export.path());
         }
     }
@@ -140,7 +166,7 @@ impl Exports {
     pub fn identify(&self, export: &Arc<ExportEntry>, was_known: bool) {
         let mut table = self.table.write();
         // Another reload may have replaced it.
-        if table.by_path.get(export.path()).is_some_and(|known| Arc::ptr_eq(known, export)) {
+        if table.by_path.get(export.path()).is_some_and(|known| Arc::ptr_eq(&known.entry, export)) {
             if was_known {
                 table.remove(export.path());
             }
@@ -148,9 +174,25 @@ impl Exports {
         }
     }
 
+    /// Handles of these mounts of an export are stale from now on, until it is opened again.
+    pub fn forget_mounts(&self, export: &Arc<ExportEntry>, mounts: &[usize]) {
+        let mut table = self.table.write();
+        let Some(listed) = table.by_path.remove(export.path()) else { return };
+        if Arc::ptr_eq(&listed.entry, export) {
+            table.untag(&listed, |index| mounts.contains(&index));
+        }
+        table.by_path.insert(export.path().clone(), listed);
+    }
+
     /// All exports, open and closed, unordered.
     pub fn all(&self) -> Vec<Arc<ExportEntry>> {
-        self.table.read().by_path.values().cloned().collect()
+        self.table.read().entries().cloned().collect()
+    }
+
+    /// A client has unmounted the export with this path, or all.
+    fn forget_client(&self, client: IpAddr, path: Option<&[u8]>) {
+        let entries = path.map_or_else(|| self.all(), |path| self.find(path).into_iter().collect());
+        entries.iter().for_each(|entry| entry.clients().forget(client));
     }
 
     /// The number of exports that cannot be served now.
@@ -160,7 +202,7 @@ impl Exports {
 
     /// The export with this path.
     pub fn find(&self, path: &[u8]) -> Option<Arc<ExportEntry>> {
-        self.table.read().by_path.get(path).cloned()
+        self.table.read().by_path.get(path).map(|it| Arc::clone(&it.entry))
     }
 
     /// Publishes truncated or extended drafts with valid content, and discards all other drafts:

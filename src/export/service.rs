@@ -42,6 +42,7 @@ impl MountedObject {
             tracing::debug!(client = %caller.client, %refused, "a call was refused");
             return Err(FsError::Access);
         }
+        self.entry().clients().note(caller.client.ip());
         let object = self.open().await?;
         Ok(Entered { caller: object.export().squash.apply(caller), object })
     }
@@ -136,6 +137,7 @@ impl Exports {
                 return Err(FsError::NotFound);
             }
         }
+        entry.clients().note(caller.client.ip());
         let export = entry.open(OpenPurpose::Mount).await?;
         Ok((entry, export))
     }
@@ -164,13 +166,17 @@ impl Vfs for Exports {
         Ok(ExportRoot { object: root.object(), flavors: entry.admission().flavors() })
     }
 
+    fn unmounted(&self, caller: &Caller, path: Option<&[u8]>) {
+        self.forget_client(caller.client.ip(), path);
+    }
+
     fn exports(&self, caller: &Caller) -> Vec<Bytes> {
         let table = self.table.read();
         let may_know = |(_, is_secret, admission): &(&Bytes, bool, &Admission)| {
             let admitted = admission.admit(caller);
             !is_secret && matches!(admitted, Ok(()) | Err(Refused::Flavor))
         };
-        let served = table.by_path.values().map(|it| (it.path(), it.is_secret(), it.admission()));
+        let served = table.entries().map(|it| (it.path(), it.is_secret(), it.admission()));
         let others = table.unavailable.values().map(|it| (&it.path, it.is_secret, &it.admission));
         let told = served.chain(others).filter(may_know);
         let mut paths: Vec<Bytes> = told.map(|(path, ..)| path.clone()).collect();

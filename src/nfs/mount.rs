@@ -91,11 +91,13 @@ impl<V: Vfs, H: Handles<V::Object>> MountProgram<V, H> {
 
     fn umnt(&self, caller: &Caller, path: &DirPath) {
         let (client, path) = (client_of(caller), spelled(path));
+        self.vfs.unmounted(caller, Some(&path));
         self.mounts().retain(|known| *known != (client, path.clone()));
     }
 
     fn umnt_all(&self, caller: &Caller) {
         let client = client_of(caller);
+        self.vfs.unmounted(caller, None);
         self.mounts().retain(|(known, _)| *known != client);
     }
 

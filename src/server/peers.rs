@@ -113,6 +113,12 @@ impl Peers {
         self.lock().peers.values().cloned().collect()
     }
 
+    /// Whether the machine with this address has an open connection. Addresses of version 6 count
+    /// as one machine where they share resources.
+    pub fn is_connected(&self, address: IpAddr) -> bool {
+        self.lock().addresses.contains_key(&share_of(address))
+    }
+
     /// The number of open connections.
     pub(super) fn count(&self) -> usize {
         self.lock().peers.len()

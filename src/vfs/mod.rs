@@ -48,6 +48,10 @@ pub trait Vfs: Send + Sync + 'static {
         path: &[u8],
     ) -> impl Future<Output = Result<ExportRoot<Self::Object>, FsError>> + Send;
 
+    /// The caller's machine no longer uses its mount of an export (RFC 1813 §5.2.3), or of all
+    /// (§5.2.4).
+    fn unmounted(&self, _caller: &Caller, _path: Option<&[u8]>) {}
+
     /// The paths of the exports that this caller may list (RFC 1813 §5.2.5).
     fn exports(&self, caller: &Caller) -> Vec<Bytes>;
 

@@ -35,10 +35,9 @@ impl ServedExports {
     /// # Errors
     /// A session was not closed cleanly; the others were still closed.
     pub fn end(&mut self, pending: PendingAtEnd, progress: &CopyProgress) -> Result<()> {
-        if let Some(closing) = self.closing.take() {
-            closing.abort();
-        }
+        self.upkeep.drain(..).for_each(|task| task.abort());
         let loading = self.parts.loading.write();
+        self.parts.save_uses();
         self.parts.keep_templates(Vec::new());
         let replaced = self.parts.exports.all();
         self.parts.exports.replace(Vec::new(), Vec::new(), None);

@@ -18,7 +18,7 @@ use super::layers::{self, SessionLayers};
 use super::on_demand::{ExportSource, NeededSession, SourceKind};
 use super::running::until;
 use super::shared_parts::SharedParts;
-use super::templates::{Templates, known, rebuild, registry_file};
+use super::templates::{KnownInstance, Templates, known, rebuild};
 use super::unavailable::FailedExport;
 use crate::config::{
     Config, ExportConfig, MountConfig, StoreConfig, TemplateConfig, added_dir, real_path,
@@ -28,12 +28,13 @@ use crate::control::control_socket;
 use crate::delta::sqlite::{InstanceRegistry, SessionKeys, session_files};
 use crate::export::{ExportEntry, Exports, FindExport, OpenPurpose};
 use crate::overlay::Overlay;
-use crate::server::RpcProgram;
+use crate::server::{Peers, RpcProgram};
 use crate::validation::{GuardLimits, GuardResources, ValidatorCommand};
 
 pub use super::idle::OpenBounds;
 pub use super::memory::MAX_MEMORY_BYTES;
 pub use super::shared_parts::SessionObserver;
+pub use super::templates::registry_file;
 
 /// Exports that are opened at the start, in the order of the file, so that what is wrong with them
 /// is reported at once. The others are opened by the first call that needs them.
@@ -50,8 +51,8 @@ pub struct ServedExports {
     /// Exports that cannot be served.
     pub(super) failed: Vec<FailedExport>,
     probes: BaseProbes,
-    /// Closes idle exports.
-    pub(super) closing: Option<JoinHandle<()>>,
+    /// Closes idle exports, and removes what has expired.
+    pub(super) upkeep: Vec<JoinHandle<()>>,
 }
 
 /// An export that is to be served.
@@ -59,8 +60,17 @@ struct WantedExport {
     config: ExportConfig,
     /// The sessions of its mounts, if the exports file has it.
     sessions: Option<Vec<NeededSession>>,
-    /// The template of an instance, and the keys of its sessions.
-    instance: Option<(Arc<TemplateConfig>, Vec<SessionKeys>)>,
+    /// What is known of an instance.
+    instance: Option<WantedInstance>,
+}
+
+/// What is known of an instance that is to be served.
+struct WantedInstance {
+    template: Arc<TemplateConfig>,
+    /// The keys of its sessions.
+    keys: Vec<SessionKeys>,
+    /// When it was last used, on the registry's clock, in milliseconds.
+    used_ms: u64,
 }
 
 /// An export of a file that is being loaded.
@@ -113,7 +123,7 @@ impl ServedExports {
             room: usize::MAX,
             failed: Vec::new(),
             probes,
-            closing: None,
+            upkeep: Vec::new(),
         }
     }
 
@@ -139,6 +149,12 @@ impl ServedExports {
     /// on.
     pub fn observe(&self, observer: Arc<dyn SessionObserver>) {
         self.parts.observe(observer);
+    }
+
+    /// The connections of the server that serves these exports. Until they are known, no instance
+    /// that a client has used expires.
+    pub fn know_peers(&self, peers: Arc<Peers>) {
+        self.parts.know_peers(peers);
     }
 
     /// NFS, MOUNT and NLM for the current exports.
@@ -234,25 +250,32 @@ impl ServedExports {
             .then(|| Arc::new(Templates::new(&self.parts, templates)) as Arc<dyn FindExport>);
         self.parts.exports.replace(entries, shown, finder);
         let _all = self.parts.replace_sources(sources);
+        self.parts.expiry.begin();
         drop(loading);
         self.failed = failed;
         self.list_failed();
-        self.begin_closing();
+        self.begin_upkeep();
         Ok(self.retire(before, replaced))
     }
 
-    /// Closes exports that are idle, from the first load on.
-    fn begin_closing(&mut self) {
+    /// Closes exports that are idle, and removes what has expired, from the first load on.
+    fn begin_upkeep(&mut self) {
+        if self.upkeep.is_empty() {
+            self.upkeep.push(self.repeat(SharedParts::close_idle));
+            // On its own: deleting large files takes long.
+            self.upkeep.push(self.repeat(SharedParts::expire));
+        }
+    }
+
+    fn repeat(&self, work: fn(&SharedParts)) -> JoinHandle<()> {
         let parts = Arc::downgrade(&self.parts);
-        self.closing.get_or_insert_with(|| {
-            self.parts.runtime.spawn(async move {
-                loop {
-                    tokio::time::sleep(IDLE_LOOK_INTERVAL).await;
-                    let Some(parts) = parts.upgrade() else { return };
-                    let _ended = tokio::task::spawn_blocking(move || parts.close_idle()).await;
-                }
-            })
-        });
+        self.parts.runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(IDLE_LOOK_INTERVAL).await;
+                let Some(parts) = parts.upgrade() else { return };
+                let _ended = tokio::task::spawn_blocking(move || work(&parts)).await;
+            }
+        })
     }
 
     /// What `config` asks for: its exports, and the instances of templates that were ever made.
@@ -284,10 +307,14 @@ impl ServedExports {
                 registry.complete().map_err(Error::Registry)?;
             }
             self.parts.keep_registry(Some(registry));
+            self.parts.finish_renaming()?;
         }
+        self.parts.save_uses();
         let known = self.parts.with_registry(|registry| known(&self.parts, registry, templates));
-        for (template, config, keys) in known.unwrap_or_else(|| Ok(Vec::new()))? {
-            wanted.push(WantedExport { config, sessions: None, instance: Some((template, keys)) });
+        for known in known.unwrap_or_else(|| Ok(Vec::new()))? {
+            let KnownInstance { template, config, keys, used_ms } = known;
+            let instance = Some(WantedInstance { template, keys, used_ms });
+            wanted.push(WantedExport { config, sessions: None, instance });
         }
         Ok(wanted)
     }
@@ -386,7 +413,7 @@ impl ServedExports {
     ) -> Result<LoadedExport> {
         let WantedExport { config, sessions, instance } = wanted;
         let (identity, kind) = match instance {
-            Some((template, keys)) => {
+            Some(WantedInstance { template, keys, .. }) => {
                 let kind = SourceKind::Instance(Arc::clone(template));
                 (Some(identity_of(config, keys)?), kind)
             }
@@ -398,6 +425,7 @@ impl ServedExports {
         };
         let (config, sessions) = (config.clone(), sessions.clone());
         let (source, entry) = ExportSource::new(&self.parts, config, sessions, identity, kind)?;
+        source.uses.begin(instance.as_ref().map_or(0, |known| known.used_ms));
         // Known before the load ends, so that room can be made for the next ones.
         self.parts.add(Arc::clone(&source));
         if opens {

@@ -1,6 +1,7 @@
 //! What a server reports of its open sessions.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct ExportCounts {
     pub open: usize,
     /// Those that cannot be opened.
     pub unavailable: usize,
+    /// Instances that were removed since the start because nothing used them.
+    pub expired: u64,
 }
 
 struct OpenForFigures {
@@ -139,7 +142,8 @@ impl ServedExports {
             let open = all.iter().filter(|entry| entry.current().is_some()).count();
             let failing = counted.sources().iter().filter(|source| source.is_failing()).count();
             let unavailable = exports.unavailable() + failing;
-            ExportCounts { served: all.len(), open, unavailable }
+            let expired = counted.expiry.removed.load(Ordering::Relaxed);
+            ExportCounts { served: all.len(), open, unavailable, expired }
         };
         ShownSessions::new(move || parts.sessions.all(), counts)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::config::limits::{DEFAULT_IDLE_CLOSE, DEFAULT_MAX_OPEN};
+use crate::config::limits::{DEFAULT_EPHEMERAL_EXPIRE, DEFAULT_IDLE_CLOSE, DEFAULT_MAX_OPEN};
 
 use super::error::{Error, Result};
 use super::on_demand::{ExportSource, NeededSession, OPEN_WAIT};
@@ -23,18 +23,22 @@ pub struct OpenBounds {
     pub sessions: usize,
     /// Time without calls after which an export is closed.
     pub idle: Duration,
+    /// Time without calls after which the sessions in memory of an export are removed.
+    pub ephemeral: Duration,
 }
 
 impl Default for OpenBounds {
     fn default() -> Self {
-        Self { sessions: DEFAULT_MAX_OPEN, idle: DEFAULT_IDLE_CLOSE }
+        let (sessions, idle) = (DEFAULT_MAX_OPEN, DEFAULT_IDLE_CLOSE);
+        Self { sessions, idle, ephemeral: DEFAULT_EPHEMERAL_EXPIRE }
     }
 }
 
 impl OpenBounds {
     /// The bounds that an exports file gives.
     pub fn of(config: &Config) -> Self {
-        Self { sessions: config.max_open, idle: config.idle_close }
+        let ephemeral = config.ephemeral_expire;
+        Self { sessions: config.max_open, idle: config.idle_close, ephemeral }
     }
 }
 
@@ -42,7 +46,7 @@ impl SharedParts {
     /// Closes exports without calls for the time that the bounds give, and the least recently used
     /// ones while more than 15/16 of the sessions that may be open are. Blocks.
     pub(super) fn close_idle(&self) {
-        let OpenBounds { sessions, idle } = *self.bounds.read();
+        let OpenBounds { sessions, idle, .. } = *self.bounds.read();
         let now = Instant::now();
         for (last_use, source) in self.by_last_use(now) {
             let is_idle = now.saturating_duration_since(last_use) >= idle;

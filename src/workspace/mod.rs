@@ -37,6 +37,7 @@
 mod assembling;
 mod base_probes;
 mod error;
+mod expiry;
 mod identities;
 mod idle;
 mod log_bound;
@@ -48,6 +49,7 @@ mod open_sessions;
 mod opening;
 mod openings;
 mod quotas;
+mod removing;
 mod serving;
 mod session_file;
 mod shared_parts;

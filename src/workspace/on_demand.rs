@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use super::accounts::{ExportAccount, SharedAccount};
 use super::assembling::{ReadyExport, assemble, check_same_settings, layer_options};
 use super::error::{Error, Result};
+use super::expiry::InstanceUses;
 use super::exports::{session_of, sessions_of_one};
 use super::layers::{self, SessionLayers};
 use super::open_sessions::SessionLease;
@@ -36,23 +37,29 @@ pub(super) struct ExportSource {
     pub(super) parts: Arc<SharedParts>,
     pub(super) config: ExportConfig,
     pub(super) kind: SourceKind,
+    /// When it was used, if a template made it.
+    pub(super) uses: InstanceUses,
+    /// Whether it may have sessions in memory.
+    pub(super) has_memory: AtomicBool,
     /// The sessions of its mounts, in their order, once they are known: finding them may block.
     sessions: OnceLock<Vec<NeededSession>>,
     /// Identifies the export's drafts: they survive no reload.
     draft_epoch: u64,
     pub(super) this: Weak<Self>,
     entry: OnceLock<Weak<ExportEntry>>,
-    /// Locked while the export is opened or closed.
-    state: Mutex<SourceState>,
+    /// Locked while the export is opened, closed or removed.
+    pub(super) state: Mutex<SourceState>,
     /// Another source took its place in the table: it opens no more.
-    is_retired: AtomicBool,
+    pub(super) is_retired: AtomicBool,
+    /// The instance was removed: the table has another one, or none.
+    pub(super) is_removed: AtomicBool,
     /// The opening in progress.
     pub(super) opening: Mutex<Option<watch::Receiver<OpenOutcome>>>,
     pub(super) last_failure: Mutex<Option<OpenFailure>>,
     /// The usage of its sessions.
     account: SharedAccount,
     /// When a call was last seen.
-    last_use: Mutex<Instant>,
+    pub(super) last_use: Mutex<Instant>,
 }
 
 /// Where an export is from.
@@ -64,9 +71,9 @@ pub(super) enum SourceKind {
 }
 
 #[derive(Default)]
-struct SourceState {
+pub(super) struct SourceState {
     /// The uses of its sessions, while the export is open.
-    leases: Vec<SessionLease>,
+    pub(super) leases: Vec<SessionLease>,
 }
 
 /// A session that an export needs.
@@ -92,16 +99,20 @@ impl ExportSource {
         let draft_epoch =
             getrandom::u64().map_err(|error| Error::Random(std::io::Error::other(error)))?;
         let account = Arc::new(RwLock::new(ExportAccount::at_rest(&config)));
+        let has_memory = config.mounts.iter().any(|mount| mount.store == StoreConfig::Memory);
         let source = Arc::new_cyclic(|this| Self {
             parts: Arc::clone(parts),
             config,
             kind,
+            uses: InstanceUses::default(),
+            has_memory: AtomicBool::new(has_memory),
             sessions: sessions.map(OnceLock::from).unwrap_or_default(),
             draft_epoch,
             this: Weak::clone(this),
             entry: OnceLock::new(),
             state: Mutex::default(),
             is_retired: AtomicBool::new(false),
+            is_removed: AtomicBool::new(false),
             opening: Mutex::default(),
             last_failure: Mutex::default(),
             account,
@@ -116,10 +127,12 @@ impl ExportSource {
         path: String,
         identity: Option<ExportIdentity>,
     ) -> Arc<ExportEntry> {
-        let (shown, admission) =
-            ((path.into(), self.config.is_secret), Admission::new(&self.config));
+        let path = bytes::Bytes::from(path);
+        let (shown, admission) = ((path, self.config.is_secret), Admission::new(&self.config));
         let opener = Arc::clone(self) as Arc<dyn OpenExport>;
-        let entry = Arc::new(ExportEntry::new(shown, admission, identity, opener));
+        let known = self.parts.exports.find(&shown.0);
+        let clients = known.map(|known| Arc::clone(known.clients())).unwrap_or_default();
+        let entry = Arc::new(ExportEntry::new(shown, admission, identity, clients, opener));
         let _first = self.entry.set(Arc::downgrade(&entry));
         entry
     }
@@ -166,6 +179,9 @@ impl ExportSource {
     /// Opens the export, with the sessions that are missing. Blocks.
     pub(super) fn open_now(&self, purpose: OpenPurpose) -> Result<Arc<Export>> {
         let mut state = self.state.lock();
+        if self.is_removed.load(Ordering::SeqCst) {
+            return Err(Error::Gone { export: self.config.name.clone() });
+        }
         let entry = self.entry().filter(|_| !self.is_retired()).ok_or(Error::NoExport)?;
         if let Some(export) = entry.current() {
             return Ok(export);
@@ -193,6 +209,7 @@ impl ExportSource {
         state.leases = taken;
         *self.last_use.lock() = Instant::now();
         *self.account.write() = account;
+        self.save_opening();
         Ok(export)
     }
 
@@ -215,6 +232,10 @@ impl ExportSource {
         // Of a template, a parameter may be the name of the directory.
         let mut bases = self.config.mounts.iter().filter_map(|mount| mount.base.as_deref());
         bases.try_for_each(|base| self.parts.check_base(base))?;
+        if !existing {
+            self.parts.finish_removals_of(self.needed()?)?;
+        }
+        self.has_memory.fetch_or(in_memory.contains(&true), Ordering::SeqCst);
         self.take_sessions(existing, taken)?;
         let (export, account) = assemble(&self.parts, &self.config, taken, self.draft_epoch)?;
         // Clients know the handles of the others.
@@ -255,6 +276,7 @@ impl ExportSource {
             let order = order_by_place(&self.config);
             let keys: Vec<_> = order.iter().map(|index| taken[*index].layers.keys()).collect();
             self.parts.record_instance(&self.own_path(), &keys)?;
+            self.uses.begin(self.parts.registry_ms());
             self.parts.add(self.this.upgrade().ok_or(Error::NoExport)?);
             self.parts.exports.put(Arc::clone(entry));
             tracing::info!(export = %self.config.name, "a template made this export");
@@ -291,7 +313,7 @@ impl ExportSource {
     }
 
     /// The path without its token.
-    fn own_path(&self) -> String {
+    pub(super) fn own_path(&self) -> String {
         format!("/{}", self.config.name)
     }
 
@@ -342,6 +364,7 @@ impl ExportSource {
         drop(export);
         tracing::debug!(export = %self.config.name, "idle: closed");
         *self.account.write() = ExportAccount::at_rest(&self.config);
+        self.note_closing();
         self.release(std::mem::take(&mut state.leases));
         true
     }
@@ -375,7 +398,7 @@ impl ExportSource {
         pending.is_ok_and(|left| left.files == 0)
     }
 
-    fn is_retired(&self) -> bool {
+    pub(super) fn is_retired(&self) -> bool {
         self.is_retired.load(Ordering::SeqCst)
     }
 

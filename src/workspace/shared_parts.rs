@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use super::accounts::Accounts;
 use super::closing::CopyProgress;
 use super::error::{Error, Result};
+use super::expiry::Expiry;
 use super::idle::OpenBounds;
 use super::layers::{ListingMemory, SessionLayers};
 use super::listed::ListedExport;
@@ -23,7 +24,8 @@ use super::running::{PendingAtEnd, RunningSession};
 use crate::config::{TemplateConfig, added_dir, real_path};
 use crate::delta::PendingCopies;
 use crate::delta::sqlite::{InstanceRegistry, SessionKeys};
-use crate::export::Exports;
+use crate::export::{ExportEntry, Exports};
+use crate::server::Peers;
 use crate::validation::GuardResources;
 use crate::worker::WorkerPool;
 
@@ -77,6 +79,10 @@ pub(super) struct SharedParts {
     added_dir: PathBuf,
     /// The exports that cannot be served, for lists of exports.
     pub(super) failed: RwLock<Vec<ListedExport>>,
+    /// Removes the instances that expire.
+    pub(super) expiry: Expiry,
+    /// The connections of the server, once it is known.
+    peers: RwLock<Option<Arc<Peers>>>,
     /// Files that no base may show: all sessions, the exports file and what is beside it.
     hidden: RwLock<BTreeSet<PathBuf>>,
     memory: Mutex<Option<MemoryDir>>,
@@ -111,6 +117,8 @@ impl SharedParts {
             registry: RwLock::default(),
             added_dir: added_dir(&file),
             failed: RwLock::default(),
+            expiry: Expiry::default(),
+            peers: RwLock::default(),
             hidden: RwLock::default(),
             memory: Mutex::default(),
             observer: RwLock::default(),
@@ -163,6 +171,11 @@ impl SharedParts {
         *self.templates.write() = templates;
     }
 
+    /// The templates of the table.
+    pub(super) fn templates(&self) -> Vec<Arc<TemplateConfig>> {
+        self.templates.read().clone()
+    }
+
     /// Whether a template is of the table, and not of an earlier one.
     pub(super) fn has_template(&self, template: &Arc<TemplateConfig>) -> bool {
         self.templates.read().iter().any(|known| Arc::ptr_eq(known, template))
@@ -188,6 +201,22 @@ impl SharedParts {
     pub(super) fn forget_instance(&self, path: &str) -> Result<()> {
         let removed = self.with_registry(|registry| registry.remove(path));
         removed.unwrap_or(Ok(())).map_err(Error::Registry)
+    }
+
+    /// The server has these connections.
+    pub(super) fn know_peers(&self, peers: Arc<Peers>) {
+        *self.peers.write() = Some(peers);
+    }
+
+    /// Whether a client that has used or mounted an export is connected, or may be.
+    pub(super) fn has_connected_client(&self, entry: &ExportEntry) -> bool {
+        let peers = self.peers.read();
+        entry.clients().any(|client| peers.as_ref().is_none_or(|it| it.is_connected(client)))
+    }
+
+    /// Whether an export of the file has this session, or had it.
+    pub(super) fn is_of_file(&self, session: &Path) -> bool {
+        self.hidden.read().contains(session)
     }
 
     /// Starts an open session.

@@ -20,7 +20,7 @@ use super::layers;
 use super::on_demand::{ExportSource, SourceKind};
 use super::shared_parts::SharedParts;
 use crate::config::{ExportConfig, StoreConfig, TemplateConfig};
-use crate::delta::sqlite::{InstanceRegistry, SessionKeys};
+use crate::delta::sqlite::{InstanceRegistry, RegisteredInstance, SessionKeys};
 use crate::export::{ExportEntry, FindExport};
 
 /// Suffix of the registry's name, after that of the exports file.
@@ -29,11 +29,20 @@ const REGISTRY_SUFFIX: &str = ".instances";
 /// Mode of directories that are made for sessions.
 const DIR_MODE: u32 = 0o700;
 
-/// The template of an instance, what it exports, and the keys of its sessions.
-type KnownInstance = (Arc<TemplateConfig>, ExportConfig, Vec<SessionKeys>);
+/// An instance that was made before.
+pub(super) struct KnownInstance {
+    /// The template that made it.
+    pub(super) template: Arc<TemplateConfig>,
+    /// What it exports.
+    pub(super) config: ExportConfig,
+    /// The keys of its mounts' sessions.
+    pub(super) keys: Vec<SessionKeys>,
+    /// When it was last used, on the registry's clock, in milliseconds.
+    pub(super) used_ms: u64,
+}
 
 /// The registry of the exports file `file`.
-pub(super) fn registry_file(file: &Path) -> PathBuf {
+pub fn registry_file(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(REGISTRY_SUFFIX);
     name.into()
@@ -92,7 +101,7 @@ pub(super) fn known(
 ) -> Result<Vec<KnownInstance>> {
     let rows = registry.all().map_err(Error::Registry)?;
     let mut known = Vec::with_capacity(rows.len());
-    for (path, mut keys) in rows {
+    for RegisteredInstance { path, mounts: mut keys, used_ms } in rows {
         let found = templates.iter().find_map(|template| {
             let mounted = template.mounted_path(&path)?;
             Some((Arc::clone(template), template.instance(mounted.as_bytes())?))
@@ -113,7 +122,7 @@ pub(super) fn known(
             }
         }
         keys = in_order;
-        known.push((template, config, keys));
+        known.push(KnownInstance { template, config, keys, used_ms });
     }
     Ok(known)
 }

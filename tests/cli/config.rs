@@ -117,6 +117,7 @@ exports.toml: sound
 const WHOLE: &str = r#"
 idle_close = "5min"
 max_open = 7
+ephemeral_expire = "36h"
 
 [[export]]
 path = "/mounted"
@@ -233,6 +234,7 @@ template /chat/{user}/{chat}/TOKEN
 server
   idle_close 300 s
   max_open 7
+  ephemeral_expire 129600 s
 exports.toml: sound
 ";
     assert_eq!(said, expected);

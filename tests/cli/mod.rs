@@ -33,6 +33,7 @@ mod errors;
 mod excluded;
 mod export;
 mod exports;
+mod exports_expire;
 mod exports_quota;
 mod fork;
 mod full_disk;

@@ -125,6 +125,8 @@ fn summary(args: &Args, config: &Config, findings: usize) -> Map<String, Value> 
     object.insert("templates".to_owned(), config.templates.len().into());
     object.insert("idle_close".to_owned(), config.idle_close.as_secs().into());
     object.insert("max_open".to_owned(), config.max_open.into());
+    let ephemeral_expire = config.ephemeral_expire.as_secs();
+    object.insert("ephemeral_expire".to_owned(), ephemeral_expire.into());
     object.insert("findings".to_owned(), findings.into());
     object
 }

@@ -77,20 +77,28 @@ pub(super) fn template_lines(template: &TemplateConfig) -> Vec<String> {
     if !template.creates {
         lines.push(format!("  {:<8} no: its sessions exist", "create"));
     }
+    if let Some(expire) = template.expire {
+        lines.push(format!("  {:<8} {} s without a use", "expire", expire.as_secs()));
+    }
     lines
 }
 
 /// What the file says of the whole server, if it says anything.
 pub(super) fn server_lines(config: &Config) -> Vec<String> {
-    let Config { exports: _, templates: _, max_open, idle_close } = config;
-    if (*max_open, *idle_close) == (limits::DEFAULT_MAX_OPEN, limits::DEFAULT_IDLE_CLOSE) {
-        return Vec::new();
+    let Config { exports: _, templates: _, max_open, idle_close, ephemeral_expire } = config;
+    let by_default = (limits::DEFAULT_MAX_OPEN, limits::DEFAULT_IDLE_CLOSE);
+    let mut lines = Vec::new();
+    if (*max_open, *idle_close) != by_default {
+        lines.push(format!("  idle_close {} s", idle_close.as_secs()));
+        lines.push(format!("  max_open {max_open}"));
     }
-    vec![
-        "server".to_owned(),
-        format!("  idle_close {} s", idle_close.as_secs()),
-        format!("  max_open {max_open}"),
-    ]
+    if *ephemeral_expire != limits::DEFAULT_EPHEMERAL_EXPIRE {
+        lines.push(format!("  ephemeral_expire {} s", ephemeral_expire.as_secs()));
+    }
+    if !lines.is_empty() {
+        lines.insert(0, "server".to_owned());
+    }
+    lines
 }
 
 /// The template as JSON.
@@ -100,6 +108,8 @@ pub(super) fn template_json(template: &TemplateConfig) -> Map<String, Value> {
     let allow = template.allowed().map(|(name, allow)| (name.to_owned(), allow.into()));
     object.insert("allow".to_owned(), Value::Object(allow.collect()));
     object.insert("create".to_owned(), template.creates.into());
+    let expire = template.expire.map(|expire| expire.as_secs());
+    object.insert("expire".to_owned(), expire.into());
     object
 }
 

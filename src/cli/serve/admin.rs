@@ -167,6 +167,7 @@ fn add_sessions(samples: &mut Samples, sessions: &SessionsFigures) {
     samples.add_len(&m::EXPORTS, &[], sessions.exports.served);
     samples.add_len(&m::EXPORTS_OPEN, &[], sessions.exports.open);
     samples.add_len(&m::EXPORTS_UNAVAILABLE, &[], sessions.exports.unavailable);
+    samples.add(&m::EXPORTS_EXPIRED, &[], sessions.exports.expired);
     samples.add(&m::WAL, &[], sessions.wal.file_bytes);
     samples.add(&m::WAL_LEFT, &[], sessions.wal.left_bytes);
     for (cache, entries) in &sessions.cache_entries {

@@ -87,6 +87,7 @@ async fn until_signal(
     let controls = Controls::new(&locked(served), &addresses, server.peers(), Handle::current());
     locked(served).observe(Arc::new(controls));
     let (commands, mut orders) = ExportsCommands::begin(file, locked(served).view());
+    locked(served).know_peers(server.peers());
     if let Some(admin) = admin {
         admin.state.serve(shown(server.monitor(), &locked(served)));
     }

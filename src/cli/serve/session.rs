@@ -117,7 +117,7 @@ async fn until_signal(
 
 /// What `--admin` shows of a session.
 fn served(monitor: Monitor, layers: &Arc<SessionLayers>) -> ShownServer {
-    let exports = ExportCounts { served: 1, open: 1, unavailable: 0 };
+    let exports = ExportCounts { served: 1, open: 1, unavailable: 0, expired: 0 };
     let shown = Arc::downgrade(layers);
     let sessions =
         ShownSessions::new(move || shown.upgrade().into_iter().collect(), move || exports);

@@ -1,5 +1,6 @@
 //! Several exports of one server: one tree of several mounts, and who gets where.
 
+mod expiry;
 mod guard;
 mod guard_restore;
 #[cfg(target_os = "linux")]
@@ -121,6 +122,7 @@ impl Site {
             let options = ServerOptions { insecure: true, limits, ..ServerOptions::default() };
             (address, Server::new(listeners, programs, options))
         });
+        served.know_peers(server.peers());
         let (stop, stopped) = oneshot::channel();
         let task = self.runtime.spawn(server.run(async {
             let _ = stopped.await;

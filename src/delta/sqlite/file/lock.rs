@@ -26,7 +26,7 @@ use super::connect::companion_path;
 use super::error::OpenError;
 
 /// Suffix of the lock file's name.
-pub(super) const SUFFIX: &str = "-lock";
+pub const SUFFIX: &str = "-lock";
 
 /// Retries after the previous holder removed the lock file between open and flock.
 const ATTEMPTS: u32 = 8;

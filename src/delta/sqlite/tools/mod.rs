@@ -16,6 +16,7 @@ pub mod migrate;
 pub mod new_file;
 pub mod quota;
 pub mod removal;
+pub mod removals;
 pub mod repair;
 pub mod sparse;
 pub mod stats;

@@ -1,0 +1,250 @@
+//! Removes an instance of a template with its sessions, and finishes what a killed server began.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use super::error::{Error, Result};
+use super::expiry::in_ms;
+use super::on_demand::{ExportSource, NeededSession};
+use super::shared_parts::SharedParts;
+use crate::config::real_path;
+use crate::delta::sqlite::{
+    GoingSession, OpenError, RegisteredInstance, RemovalStart, UnusedSession, delete_renamed,
+    rename_away, rename_back,
+};
+use crate::export::ExportEntry;
+
+/// Sessions whose files are deleted each second.
+const DELETIONS_PER_STEP: usize = 8;
+
+impl ExportSource {
+    /// Removes a closed instance that nothing has used for `expire`; returns whether it did. It
+    /// stays if a client that has used it is connected, if a session of its own is used by another
+    /// export or a command, or was changed, or if it is kept. Blocks, but no call of another
+    /// export.
+    ///
+    /// # Errors
+    /// The registry or a directory cannot be written; the instance stays.
+    pub(super) fn remove_unused(&self, expire: Duration) -> Result<bool> {
+        // Another thread opens or closes it, or loads the file.
+        let Some(state) = self.state.try_lock() else { return Ok(false) };
+        let Some(_loading) = self.parts.loading.try_read() else { return Ok(false) };
+        let is_of_table = self.template().is_some_and(|it| self.parts.has_template(it));
+        let is_known = |entry: &ExportEntry| entry.identity().is_some();
+        let entry = self.entry().filter(|entry| is_of_table && is_known(entry));
+        let Some(entry) = entry.filter(|_| !self.is_retired()) else { return Ok(false) };
+        if entry.current().is_some() || !state.leases.is_empty() || self.opening.lock().is_some() {
+            return Ok(false);
+        }
+        let now_ms = self.parts.registry_ms();
+        if entry.take_used() {
+            // An opening failed.
+            self.uses.note(now_ms);
+            return Ok(false);
+        }
+        let sessions = self.own_sessions()?;
+        if self.parts.has_connected_client(&entry) || self.is_needed_elsewhere(&sessions) {
+            self.uses.wait(expire);
+            return Ok(false);
+        }
+        let Some(taken) = self.take_unused(&sessions, expire, now_ms)? else { return Ok(false) };
+        let Some(going) = self.begin_removal(&sessions, expire, now_ms)? else { return Ok(false) };
+        self.is_removed.store(true, Ordering::SeqCst);
+        self.is_retired.store(true, Ordering::SeqCst);
+        self.parts.exports.remove(&entry);
+        self.parts.remove(self);
+        self.memory_files().for_each(|file| self.parts.forget(&file));
+        drop(taken);
+        let idle = Duration::from_millis(now_ms.saturating_sub(self.uses.used_ms()));
+        let (path, idle_secs) = (self.own_path(), idle.as_secs());
+        tracing::info!(?path, idle_secs, "the instance has expired and is removed");
+        self.parts.expiry.removed.fetch_add(1, Ordering::Relaxed);
+        self.parts.expiry.going.lock().extend(going);
+        Ok(true)
+    }
+
+    /// The files of the sessions that no other instance has.
+    fn own_sessions(&self) -> Result<Vec<PathBuf>> {
+        let mounts = self.config.mounts.iter().zip(self.needed()?);
+        let own = mounts.filter(|(mount, _)| mount.session().is_some() && !mount.is_shared);
+        let mut own: Vec<_> = own.map(|(_, needed)| needed.file.clone()).collect();
+        own.sort();
+        own.dedup();
+        Ok(own)
+    }
+
+    /// Whether another export has one of its sessions, open or not, or one of them is gone: then
+    /// its filesystem may not be mounted.
+    fn is_needed_elsewhere(&self, sessions: &[PathBuf]) -> bool {
+        let is_gone = |file: &PathBuf| file.symlink_metadata().is_err();
+        let is_used = |file: &PathBuf| self.parts.sessions.has(file) || self.parts.is_of_file(file);
+        if sessions.iter().any(|file| is_gone(file) || is_used(file)) {
+            return true;
+        }
+        let others = self.parts.sources();
+        let others = others.iter().filter(|other| !std::ptr::eq(&***other, self));
+        let mut files = others.flat_map(|other| &other.config.mounts).filter_map(|it| it.session());
+        // Resolving all would take long.
+        let may_be =
+            |file: &PathBuf| sessions.iter().any(|own| own.file_name() == file.file_name());
+        files.any(|file| may_be(file) && sessions.contains(&real_path(file)))
+    }
+
+    /// Takes the locks of its sessions; `None` if a command has one, or one was changed since.
+    fn take_unused(
+        &self,
+        sessions: &[PathBuf],
+        expire: Duration,
+        now_ms: u64,
+    ) -> Result<Option<Vec<UnusedSession>>> {
+        let mut taken = Vec::with_capacity(sessions.len());
+        for session in sessions {
+            match UnusedSession::take(session) {
+                Ok(unused) => taken.push(unused),
+                Err(OpenError::InUse { .. }) => {
+                    self.uses.wait(expire);
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // Commands change closed sessions without the registry.
+        let Some(changed) = taken.iter().filter_map(UnusedSession::changed).max() else {
+            return Ok(Some(taken));
+        };
+        match SystemTime::now().duration_since(changed) {
+            Ok(passed) if passed >= expire => Ok(Some(taken)),
+            Ok(passed) => {
+                self.uses.note(now_ms.saturating_sub(in_ms(passed)));
+                Ok(None)
+            }
+            Err(_) => {
+                // A clock was set back: nothing is known.
+                self.uses.wait(expire);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Records the removal and renames the files away; `None` if it is kept or was used. Returns
+    /// the sessions that are to be deleted.
+    fn begin_removal(
+        &self,
+        sessions: &[PathBuf],
+        expire: Duration,
+        now_ms: u64,
+    ) -> Result<Option<Vec<GoingSession>>> {
+        let number =
+            getrandom::u64().map_err(|error| Error::Random(std::io::Error::other(error)))?;
+        let (tag, path) = (format!("{number:016x}"), self.own_path());
+        let unused_ms = now_ms.saturating_sub(in_ms(expire));
+        let begun = self.parts.with_registry(|registry| {
+            registry.begin_removal(&path, unused_ms, (&tag, sessions)).map_err(Error::Registry)
+        });
+        let instance = match begun.unwrap_or(Ok(RemovalStart::Unknown))? {
+            RemovalStart::Begun(instance) => instance,
+            RemovalStart::Kept | RemovalStart::Unknown => {
+                self.uses.wait(expire);
+                return Ok(None);
+            }
+            RemovalStart::Used(used_ms) => {
+                self.uses.begin(used_ms);
+                return Ok(None);
+            }
+        };
+        let going = |session: &PathBuf| {
+            let (tag, session) = (tag.clone(), session.clone());
+            GoingSession { tag, session, is_renamed: false }
+        };
+        let going: Vec<_> = sessions.iter().map(going).collect();
+        match self.parts.rename_all(&going) {
+            Ok(()) => Ok(Some(going)),
+            Err(error) if self.take_back(&instance, &going) => Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "the files of a removed instance stay; a start tries again");
+                Ok(Some(Vec::new()))
+            }
+        }
+    }
+
+    /// Takes a removal back whose files could not be renamed; returns whether that succeeded.
+    fn take_back(&self, instance: &RegisteredInstance, going: &[GoingSession]) -> bool {
+        let Some(tag) = going.first().map(|first| &first.tag) else { return false };
+        let cancel = || self.parts.with_registry(|it| it.cancel_removal(instance, tag).is_ok());
+        going.iter().try_for_each(rename_back).is_ok() && cancel() == Some(true)
+    }
+}
+
+impl SharedParts {
+    fn rename_all(&self, going: &[GoingSession]) -> Result<()> {
+        for session in going {
+            let failed = |source| Error::Place { path: session.session.clone(), source };
+            rename_away(session).map_err(failed)?;
+        }
+        let renamed = self.with_registry(|registry| registry.renamed(going));
+        renamed.unwrap_or(Ok(())).map_err(Error::Registry)
+    }
+
+    /// Continues the removals of an earlier server, before anything is served.
+    ///
+    /// # Errors
+    /// The registry cannot be read.
+    pub(super) fn finish_renaming(&self) -> Result<()> {
+        for going in self.all_going()? {
+            if going.is_renamed {
+                self.expiry.going.lock().push(going);
+            } else if let Err(error) = self.finish_one(going) {
+                tracing::warn!(%error, "the files of a removed instance stay");
+            }
+        }
+        Ok(())
+    }
+
+    /// Continues removals that these sessions, which are to be created, wait for.
+    ///
+    /// # Errors
+    /// Files of an earlier session cannot be removed.
+    pub(super) fn finish_removals_of(&self, sessions: &[NeededSession]) -> Result<()> {
+        let is_needed = |going: &GoingSession| sessions.iter().any(|it| it.file == going.session);
+        for going in self.all_going()? {
+            if !going.is_renamed && is_needed(&going) {
+                self.finish_one(going)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn all_going(&self) -> Result<Vec<GoingSession>> {
+        let going = self.with_registry(|registry| registry.going());
+        going.unwrap_or_else(|| Ok(Vec::new())).map_err(Error::Registry)
+    }
+
+    fn finish_one(&self, going: GoingSession) -> Result<()> {
+        let has_dir = going.session.parent().is_some_and(std::path::Path::is_dir);
+        // No command may have it.
+        let _taken = has_dir.then(|| UnusedSession::take(&going.session)).transpose()?;
+        self.rename_all(std::slice::from_ref(&going))?;
+        self.expiry.going.lock().push(going);
+        Ok(())
+    }
+
+    /// Deletes files of a few removed sessions. Blocks.
+    pub(super) fn delete_going(&self) {
+        for _ in 0..DELETIONS_PER_STEP {
+            let Some(going) = self.expiry.going.lock().pop() else { return };
+            let deleted = delete_renamed(&going).map_err(|source| {
+                let path = going.session.clone();
+                Error::Place { path, source }
+            });
+            let recorded = deleted.and_then(|()| {
+                let recorded = self.with_registry(|registry| registry.deleted(&going));
+                recorded.unwrap_or(Ok(())).map_err(Error::Registry)
+            });
+            if let Err(error) = recorded {
+                let session = going.session.as_path();
+                tracing::warn!(?session, %error, "a removed session stays until the next start");
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The program removes instances that expire, on disks that are full or read-only and when it is
+//! killed.
+
+use std::process::Command;
+
+use crate::support::skip::skip;
+
+const EXPORTS: &str = "idle_close = \"1s\"\n[[template]]\npath = \"/chat/{id}\"\n\
+    allow = { id = \"c[0-9]+\" }\nexpire = \"2s\"\n\
+    [[template.mount]]\nat = \"/\"\nsession = \"chats/{id}.db\"\n";
+
+/// Runs a script in a tmpfs of 16 MiB with `exports.toml` and 12 sessions of its template, on a
+/// tmpfs of their own; `$a` is the program. A start knows them, as it makes the registry of them.
+/// `None` without root.
+fn with_instances(script: &str) -> Option<String> {
+    if !Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success()) {
+        skip("no mount namespace without root");
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let before = r#"
+        mount -t tmpfs -o size=16m none "$0" && cd "$0" && mkdir chats || exit 9
+        mount -t tmpfs -o size=64m none chats || exit 9
+        log=/dev/shm/acetate-expire-$$; trap 'rm $log' EXIT
+        a="$1"; printf '%s' "$2" >exports.toml
+        serve() {
+            : >$log
+            "$a" --log info serve --config exports.toml --listen 127.0.0.1:0 2>$log & server=$!
+            while ! grep -q '^template' $log; do sleep 0.05; done
+        }
+        stop() { kill "$@" $server; wait $server 2>/dev/null; }
+        sessions() { find chats -name '*.db' | wc -l; }
+        for c in 1 2 3 4 5 6 7 8 9 10 11 12; do "$a" init chats/c$c.db 2>/dev/null || exit 9; done
+        until_gone() {
+            for try in $(seq 600); do [ "$(find chats -type f)" ] || return; sleep 0.1; done
+            echo "still there:"; find chats -type f
+        }
+    "#;
+    let mut command = Command::new("unshare");
+    command.args(["-m", "bash", "-c", &format!("{before}{script}")]).arg(dir.path());
+    let output = command.args([env!("CARGO_BIN_EXE_acetate"), EXPORTS]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.stderr.is_empty(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    Some(said)
+}
+
+#[test]
+fn sessions_in_a_read_only_directory_stay_until_it_can_be_written() {
+    let script = r#"
+        serve; stop
+        mount -o remount,ro chats
+        serve; sleep 5; sessions; grep -c 'that expired is not removed' $log; stop
+        mount -o remount,rw chats
+        serve; until_gone; grep -c 'has expired and is removed' $log; stop; sessions
+    "#;
+    let Some(said) = with_instances(script) else { return };
+    assert_eq!(said, "12\n1\n12\n0\n");
+}
+
+#[test]
+fn a_full_disk_removes_nothing_in_part() {
+    let script = r#"
+        serve; stop
+        head -c 64M /dev/zero >filled 2>/dev/null
+        serve; sleep 5; sessions
+        grep -c 'that expired is not removed\|does not record uses' $log
+        rm filled; until_gone; sessions; stop
+    "#;
+    let Some(said) = with_instances(script) else { return };
+    assert_eq!(said, "12\n1\n0\n");
+}
+
+#[test]
+fn kills_during_removals_leave_nothing_that_stays() {
+    let script = r#"
+        killed_at() {
+            serve
+            for try in $(seq 200000); do
+                for file in $1; do [ -s "$file" ] && break 2; done
+            done
+            stop -9
+        }
+        for round in 1 2 3; do
+            killed_at 'chats/*-lock'
+            killed_at exports.toml.instances-journal
+            killed_at 'chats/.gone-*'
+        done
+        serve; until_gone; stop; sessions; grep -c error $log
+    "#;
+    let Some(said) = with_instances(script) else { return };
+    assert_eq!(said, "0\n0\n");
+}

@@ -70,6 +70,12 @@ const EXAMPLES: &[(&[&str], &str)] = &[
   acetate exports ls exports.toml --json",
     ),
     (
+        &["exports", "keep"],
+        "Examples:
+  acetate exports keep exports.toml /chat/u1/c1
+  acetate exports keep exports.toml /chat/u1/c1 --off",
+    ),
+    (
         &["mount"],
         "Example:
   sudo acetate mount work.db /mnt/agent --base ~/project",

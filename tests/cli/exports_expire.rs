@@ -1,8 +1,12 @@
 //! The program removes instances that expire, on disks that are full or read-only and when it is
-//! killed.
+//! killed, and `exports keep` says which stay.
 
+use std::fs;
 use std::process::Command;
 
+use serde_json::Value;
+
+use super::program::run;
 use crate::support::skip::skip;
 
 const EXPORTS: &str = "idle_close = \"1s\"\n[[template]]\npath = \"/chat/{id}\"\n\
@@ -89,4 +93,27 @@ fn kills_during_removals_leave_nothing_that_stays() {
     "#;
     let Some(said) = with_instances(script) else { return };
     assert_eq!(said, "0\n0\n");
+}
+
+#[test]
+fn an_instance_is_kept_by_its_path() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("exports.toml"), EXPORTS).unwrap();
+    let says = |args: &[&str], code: i32| {
+        let output = run(dir.path(), &[&["exports", "keep", "exports.toml"][..], args].concat());
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8(text).unwrap()
+    };
+    assert!(says(&["/chat/c1"], 2).contains("no client has mounted /chat/c1 yet"));
+    let file = acetate::workspace::exports::registry_file(&dir.path().join("exports.toml"));
+    let (registry, _) = acetate::delta::sqlite::InstanceRegistry::open(&file).unwrap();
+    registry.record("/chat/c1", &[]).unwrap();
+    registry.complete().unwrap();
+    assert_eq!(says(&["/chat/c1"], 0), "/chat/c1 is kept\n");
+    let said: Value = serde_json::from_str(&says(&["/chat/c1", "--off", "--json"], 0)).unwrap();
+    assert_eq!((&said["is_kept"], &said["was_kept"]), (&Value::Bool(false), &Value::Bool(true)));
+    assert_eq!(says(&["/chat/c1", "--off"], 0), "/chat/c1 may expire\n");
+    assert!(says(&["/chat/c2"], 2).contains("no client has mounted /chat/c2 yet"));
+    assert!(says(&["/chat/d1"], 2).contains("no template matches /chat/d1"));
 }

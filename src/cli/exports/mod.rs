@@ -2,6 +2,7 @@
 
 mod add;
 pub(super) mod change;
+mod keep;
 pub(super) mod listing;
 mod ls;
 pub(super) mod removal;
@@ -25,6 +26,7 @@ enum ExportsCommand {
     Add(add::Args),
     Rm(rm::Args),
     Ls(ls::Args),
+    Keep(keep::Args),
 }
 
 /// Runs the subcommand.
@@ -33,5 +35,6 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         ExportsCommand::Add(args) => add::run(args),
         ExportsCommand::Rm(args) => rm::run(args),
         ExportsCommand::Ls(args) => ls::run(args),
+        ExportsCommand::Keep(args) => keep::run(args),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use acetate::delta::sqlite::InstanceRegistry;
+use acetate::workspace::exports::registry_file;
 use serde_json::Value;
 use tempfile::tempdir;
 
@@ -96,4 +98,9 @@ fn exports(seen: &mut Seen) {
     seen.run(dir, 1, &["config", "check", "exports.toml"]);
     seen.run(dir, 0, &["config", "token", "exports.toml", "/of/u"]);
     seen.run(dir, 0, &["quota", "--config", "exports.toml"]);
+    let registry = registry_file(&dir.join("exports.toml"));
+    let (registry, _) = InstanceRegistry::open(&registry).unwrap();
+    registry.record("/of/u", &[]).unwrap();
+    registry.complete().unwrap();
+    seen.run(dir, 0, &["exports", "keep", "exports.toml", "/of/u"]);
 }

@@ -8,6 +8,7 @@ use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 
 use super::AdminSite;
+use super::exports;
 use super::limits::MAX_BODY_BYTES;
 use super::samples::Samples;
 
@@ -17,16 +18,18 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// Content type of everything else.
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Answers `request`. Bodies are not read.
+/// Answers `request`. Bodies are read for changes of exports alone.
 pub(super) async fn answer(
     site: Arc<AdminSite>,
     request: Request<Incoming>,
 ) -> Result<Response<String>, Infallible> {
+    let is_of_exports = exports::is_below(request.uri().path());
     let mut response = match check(&request) {
+        _ if is_of_exports => exports::answer(&site, request).await,
         Ok(()) => by_path(&site, request.uri().path()).await,
         Err(status) => text(status, reason(status)),
     };
-    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED && !is_of_exports {
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
     // What a browser must not guess, and no proxy keep.

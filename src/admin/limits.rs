@@ -17,8 +17,17 @@ pub const MAX_HEAD_BYTES: usize = 8 << 10;
 /// Header lines of a request.
 pub const MAX_HEADERS: usize = 64;
 
-/// Size of a request's body, in bytes. No request has a use for one.
+/// Size of a request's body, in bytes, where no request has a use for one.
 pub const MAX_BODY_BYTES: u64 = 1 << 10;
+
+/// Size of the body of `PUT /exports/NAME`, in bytes.
+pub const MAX_EXPORT_BYTES: u64 = 256 << 10;
+
+/// Size of the file of the token, in bytes.
+pub const MAX_TOKEN_BYTES: u64 = 4096;
+
+/// Length of the token, in bytes.
+pub const MIN_TOKEN_BYTES: usize = 16;
 
 /// Pause after accept(2) fails, mostly for lack of file descriptors.
 pub const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(100);

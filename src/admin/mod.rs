@@ -1,28 +1,34 @@
-//! The HTTP listener of `serve --admin`: figures for Prometheus, and whether the server is healthy.
+//! The HTTP listener of `serve --admin`: figures for Prometheus, whether the server is healthy, and
+//! its exports.
 //!
-//! It knows neither the server nor sessions: what it shows comes from a [`FigureSource`] and a
-//! [`HealthSource`]. Nothing here shows a secret: labels are names of the program's own, and names
-//! of exports.
+//! It knows neither the server nor sessions: what it shows comes from a [`FigureSource`], a
+//! [`HealthSource`] and an [`ExportsSource`]. Only the last one shows secrets, to clients with the
+//! token: elsewhere labels are names of the program's own, and names of exports.
 //!
 //! | Path | Answer |
 //! |---|---|
 //! | `/metrics` | the figures of [`metrics::ALL`], in OpenMetrics' text format |
 //! | `/healthz` | 200, or 503 with a reason if the process has to be restarted |
 //! | `/readyz` | 200, or 503 with a reason if clients are not served |
+//! | `/exports` | lists and changes exports, with a token |
 
 mod answer;
 mod door;
+mod exports;
 pub mod limits;
 pub mod metrics;
 mod process;
 mod samples;
+mod token;
 
 use std::future::Future;
 use std::pin::Pin;
 
 pub use door::AdminDoor;
+pub use exports::{ExportsCall, ExportsReply, ExportsSite, ExportsSource, Replying};
 pub use process::ProcessFigures;
 pub use samples::Samples;
+pub use token::AdminToken;
 
 /// Figures that are being collected.
 pub type Collecting<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
@@ -48,4 +54,6 @@ pub struct AdminSite {
     pub figures: Box<dyn FigureSource>,
     /// For `/healthz` and `/readyz`.
     pub health: Box<dyn HealthSource>,
+    /// For `/exports`; `None` if they are not changed over HTTP.
+    pub exports: Option<ExportsSite>,
 }

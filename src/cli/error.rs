@@ -143,6 +143,14 @@ impl CliError {
             .with_hint("choose another address or port: --admin 127.0.0.1:9469")
     }
 
+    /// The file of `--admin-token-file` cannot be used.
+    pub(super) fn admin_token(file: &Path, error: &std::io::Error) -> Self {
+        let file = file.display();
+        Self::caused(format!("--admin-token-file {file}"), error).with_hint(format!(
+            "make one: (umask 077; head -c 32 /dev/urandom | base64 -w0 >{file})"
+        ))
+    }
+
     /// An address that the server cannot bind.
     pub(super) fn bind(error: &BindError) -> Self {
         let address = error.address;

@@ -63,7 +63,8 @@ impl Door {
             begun: Semaphore::new(0),
         });
         let (figures, health) = (Source(Arc::clone(&state)), Source(Arc::clone(&state)));
-        let site = AdminSite { figures: Box::new(figures), health: Box::new(health) };
+        let site =
+            AdminSite { figures: Box::new(figures), health: Box::new(health), exports: None };
         let bound = runtime.block_on(AdminDoor::bind(SocketAddr::from(([127, 0, 0, 1], 0))));
         let door = bound.unwrap();
         let address = door.address();

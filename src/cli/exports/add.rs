@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use serde_json::{Map, Value};
+
 use super::change::{Changed, add, words};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
@@ -98,15 +100,11 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 fn tell(args: &Args, added: &Changed) -> Result<Ending, CliError> {
-    let Changed { path, is_replaced, is_served, .. } = added;
+    let Changed { path, is_served, .. } = added;
     let mut out = Out::new();
     match args.json {
         true => {
-            let mut object = text::json("export_added");
-            object.insert("name".to_owned(), args.name.as_str().into());
-            object.insert("path".to_owned(), path.as_deref().into());
-            object.insert("is_replaced".to_owned(), (*is_replaced).into());
-            object.insert("is_served".to_owned(), (*is_served).into());
+            let object = json(&args.name, added);
             out.json(object)?;
         }
         false => {
@@ -123,6 +121,17 @@ fn tell(args: &Args, added: &Changed) -> Result<Ending, CliError> {
         tell_not_served(&args.file, &args.name);
     }
     Ok(Ending::Done)
+}
+
+/// A change as JSON.
+pub(in crate::cli) fn json(name: &str, added: &Changed) -> Map<String, Value> {
+    let Changed { path, is_replaced, is_served, warnings: _ } = added;
+    let mut object = text::json("export_added");
+    object.insert("name".to_owned(), name.into());
+    object.insert("path".to_owned(), path.as_deref().into());
+    object.insert("is_replaced".to_owned(), (*is_replaced).into());
+    object.insert("is_served".to_owned(), (*is_served).into());
+    object
 }
 
 /// Says on stderr that no server took a change.

@@ -8,6 +8,9 @@ mod ls;
 pub(super) mod removal;
 mod rm;
 
+pub(in crate::cli) use add::json as added_json;
+pub(in crate::cli) use rm::json as removed_json;
+
 use super::Ending;
 use super::error::CliError;
 

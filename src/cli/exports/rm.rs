@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde_json::{Map, Value};
+
 use super::removal::{Removed, remove};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
@@ -37,28 +39,34 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut server = ExportsConnection::open(&args.file)?;
     let removed = remove(&args.file, &args.name, args.delete, &mut server);
-    let Removed { sessions, is_served } = removed.map_err(|failed| failed.error)?;
+    let removed = removed.map_err(|failed| failed.error)?;
     let mut out = Out::new();
-    let paths = sessions.iter().map(|session| session.as_os_str().as_encoded_bytes());
     match args.json {
-        true => {
-            let mut object = text::json("export_removed");
-            object.insert("name".to_owned(), args.name.as_str().into());
-            object.insert("is_served".to_owned(), is_served.into());
-            let paths = paths.map(|path| String::from_utf8_lossy(path).into_owned());
-            object.insert("deleted".to_owned(), paths.collect::<Vec<_>>().into());
-            out.json(object)?;
-        }
+        true => out.json(json(&args.name, &removed))?,
         false => {
-            for path in paths {
-                out.line(format_args!("deleted {}", text::name(path)))?;
+            for session in &removed.sessions {
+                let session = text::name(session.as_os_str().as_encoded_bytes());
+                out.line(format_args!("deleted {session}"))?;
             }
         }
     }
     out.end()?;
     if !args.json {
-        let what = if is_served { "is no longer served" } else { "is removed" };
+        let what = if removed.is_served { "is no longer served" } else { "is removed" };
         output::line(format_args!("{} {what}", args.name));
     }
     Ok(Ending::Done)
+}
+
+/// A removal as JSON.
+pub(in crate::cli) fn json(
+    name: &str,
+    Removed { sessions, is_served }: &Removed,
+) -> Map<String, Value> {
+    let mut object = text::json("export_removed");
+    object.insert("name".to_owned(), name.into());
+    object.insert("is_served".to_owned(), (*is_served).into());
+    let paths = sessions.iter().map(|session| session.to_string_lossy().into_owned());
+    object.insert("deleted".to_owned(), paths.collect::<Vec<_>>().into());
+    object
 }

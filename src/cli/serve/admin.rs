@@ -1,14 +1,17 @@
 //! What `--admin` shows: the figures of the server and its sessions, and whether they are healthy.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::Runtime;
 
+use super::admin_exports::AdminExports;
 use crate::admin::metrics as m;
 use crate::admin::{
-    AdminDoor, AdminSite, Collecting, FigureSource, HealthSource, ProcessFigures, Samples,
+    AdminDoor, AdminSite, AdminToken, Collecting, ExportsSite, FigureSource, HealthSource,
+    ProcessFigures, Samples,
 };
 use crate::cli::error::CliError;
 use crate::counters::{self, COUNTERS, Cache};
@@ -40,21 +43,39 @@ pub(super) struct Admin {
     pub(super) address: SocketAddr,
     /// The state that it shows.
     pub(super) state: Arc<AdminState>,
+    /// The exports that it changes, with a token.
+    pub(super) exports: Option<Arc<AdminExports>>,
 }
 
 impl Admin {
     /// Listens at `address`, and shows from now on that the server starts.
-    pub(super) fn begin(runtime: &Runtime, address: SocketAddr) -> Result<Self, CliError> {
+    ///
+    /// With the file of a token and an exports file, the exports of that can be changed.
+    pub(super) fn begin(
+        runtime: &Runtime,
+        address: SocketAddr,
+        changed: Option<(&Path, &Path)>,
+    ) -> Result<Self, CliError> {
         counters::turn_on();
+        let changed = changed.map(|(token_file, file)| {
+            let token = AdminToken::read(token_file);
+            let token = token.map_err(|error| CliError::admin_token(token_file, &error))?;
+            let exports = AdminExports::new(file.to_owned(), runtime.handle().clone());
+            Ok::<_, CliError>((token, Arc::new(exports)))
+        });
+        let (token, exports) = changed.transpose()?.unzip();
         let bound = runtime.block_on(AdminDoor::bind(address));
         let door = bound.map_err(|error| CliError::bind_admin(address, &error))?;
         let (address, state) = (door.address(), Arc::<AdminState>::default());
         let site = AdminSite {
             figures: Box::new(Arc::clone(&state)),
             health: Box::new(Arc::clone(&state)),
+            exports: token
+                .zip(exports.clone())
+                .map(|(token, exports)| ExportsSite { token, exports: Box::new(exports) }),
         };
         runtime.spawn(door.serve(Arc::new(site)));
-        Ok(Self { address, state })
+        Ok(Self { address, state, exports })
     }
 }
 

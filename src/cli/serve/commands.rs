@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::admin::Admin;
 use crate::config::real_path;
 use crate::control::{
     Answering, ExportText, ExportsAnswer, ExportsControl, ExportsListener, ExportsRequest,
@@ -25,7 +26,6 @@ pub(super) type ReloadOrder = oneshot::Sender<Result<ExportsAnswer, Refusal>>;
 
 /// Answers requests. The server works without a socket too.
 pub(super) struct ExportsCommands {
-    control: Arc<ServerControl>,
     /// Dropping the sender stops the listener.
     stop: watch::Sender<()>,
     listening: Option<JoinHandle<()>>,
@@ -38,16 +38,21 @@ struct ServerControl {
 }
 
 impl ExportsCommands {
-    /// Listens beside the exports file `file`; orders to reload arrive at the receiver.
-    pub(super) fn begin(file: &Path, view: ExportsView) -> (Self, mpsc::Receiver<ReloadOrder>) {
+    /// Listens beside the exports file `file`, and has `admin` change exports; orders to reload
+    /// arrive at the receiver.
+    pub(super) fn begin(
+        file: &Path,
+        view: ExportsView,
+        admin: Option<&Admin>,
+    ) -> (Self, mpsc::Receiver<ReloadOrder>) {
         let (orders, ordered) = mpsc::channel(MAX_ORDERS);
-        let control = Arc::new(ServerControl { view, orders });
+        let control: Arc<dyn ExportsControl> = Arc::new(ServerControl { view, orders });
+        if let Some(exports) = admin.and_then(|admin| admin.exports.as_ref()) {
+            exports.serve(Arc::clone(&control));
+        }
         let (stop, stopped) = StopListener::new();
         let listening = match ExportsListener::bind(&real_path(file)) {
-            Ok(listener) => {
-                let control = Arc::clone(&control) as Arc<dyn ExportsControl>;
-                Some(tokio::spawn(listener.serve(control, stopped)))
-            }
+            Ok(listener) => Some(tokio::spawn(listener.serve(control, stopped))),
             Err(error) => {
                 tracing::warn!(
                     file = %file.display(),
@@ -57,12 +62,7 @@ impl ExportsCommands {
                 None
             }
         };
-        (Self { control, stop, listening }, ordered)
-    }
-
-    /// Answers requests from within this process.
-    pub(super) fn control(&self) -> Arc<dyn ExportsControl> {
-        Arc::clone(&self.control) as Arc<dyn ExportsControl>
+        (Self { stop, listening }, ordered)
     }
 
     /// Stops listening, and waits for requests in progress.

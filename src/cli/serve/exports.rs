@@ -86,7 +86,7 @@ async fn until_signal(
     let server = super::server(listeners, locked(served).programs(), registration, options);
     let controls = Controls::new(&locked(served), &addresses, server.peers(), Handle::current());
     locked(served).observe(Arc::new(controls));
-    let (commands, mut orders) = ExportsCommands::begin(file, locked(served).view());
+    let (commands, mut orders) = ExportsCommands::begin(file, locked(served).view(), admin);
     locked(served).know_peers(server.peers());
     if let Some(admin) = admin {
         admin.state.serve(shown(server.monitor(), &locked(served)));

@@ -1,6 +1,7 @@
 //! `acetate serve`: exports a session, or the exports of a file, until it is stopped.
 
 mod admin;
+mod admin_exports;
 mod commands;
 mod controls;
 mod exports;
@@ -137,6 +138,13 @@ pub(super) struct Args {
     #[arg(value_parser = super::listen::parse_admin)]
     admin: Option<SocketAddr>,
 
+    /// Let clients of --admin that know the token in this file list and change exports.
+    ///
+    /// Only the file's owner may be able to read it; clients send `Authorization: Bearer TOKEN`
+    /// (docs/OPERATIONS.md).
+    #[arg(long, value_name = "FILE", requires_all = ["admin", "config"], hide_short_help = true)]
+    admin_token_file: Option<PathBuf>,
+
     /// Print a JSON object once clients can connect: addresses, and session, base and hide, or
     /// config and exports (their paths, secret ones left out); admin with --admin.
     #[arg(long, hide_short_help = true)]
@@ -191,7 +199,7 @@ fn serve(
     raise_descriptor_limit();
     // The network first, so that a port in use does not leave a new session behind.
     let listeners = runtime.block_on(listen(args, inherited))?;
-    let admin = args.admin.map(|address| Admin::begin(runtime, address)).transpose()?;
+    let admin = args.begin_admin(runtime)?;
     let registration = match args.rpcbind {
         true => Some(runtime.block_on(register(&listeners.addresses()))?),
         false => None,
@@ -219,6 +227,12 @@ struct Frontend<'a> {
 }
 
 impl Args {
+    /// The listener of `--admin`.
+    fn begin_admin(&self, runtime: &Runtime) -> Result<Option<Admin>, CliError> {
+        let changed = self.admin_token_file.as_deref().zip(self.config.as_deref());
+        self.admin.map(|address| Admin::begin(runtime, address, changed)).transpose()
+    }
+
     /// What the stop does about content that is copied in part.
     fn pending_at_end(&self) -> PendingAtEnd {
         if self.leave_copies { PendingAtEnd::Leave } else { PendingAtEnd::Finish }

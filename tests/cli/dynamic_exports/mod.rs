@@ -3,6 +3,7 @@
 mod adding;
 mod failing;
 mod files;
+mod http;
 mod removing;
 
 use std::fs;

@@ -35,6 +35,7 @@ pub(super) fn run(seen: &mut Seen) {
     seen.run(dir, 0, &["seal", "s.db", "--for", "agentfs"]);
     damaged(seen);
     exports(seen);
+    changed_exports(seen);
 }
 
 fn damaged(seen: &mut Seen) {
@@ -103,4 +104,15 @@ fn exports(seen: &mut Seen) {
     registry.record("/of/u", &[]).unwrap();
     registry.complete().unwrap();
     seen.run(dir, 0, &["exports", "keep", "exports.toml", "/of/u"]);
+}
+
+fn changed_exports(seen: &mut Seen) {
+    let dir = tempdir().unwrap();
+    let dir = dir.path();
+    fs::write(dir.join("exports.toml"), "").unwrap();
+    let add = ["exports", "add", "exports.toml", "a", "--session", "a.db"];
+    let added = seen.run(dir, 0, &add).remove(0);
+    assert_eq!((&added["path"], &added["is_served"]), (&"/a".into(), &false.into()), "{added}");
+    seen.run(dir, 0, &["exports", "ls", "exports.toml"]);
+    seen.run(dir, 0, &["exports", "rm", "exports.toml", "a", "--delete"]);
 }

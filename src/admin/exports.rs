@@ -72,7 +72,7 @@ pub trait ExportsSource: Send + Sync + 'static {
 }
 
 /// A refusal: status, text, and the methods that are allowed.
-struct Refused(StatusCode, &'static str, Option<&'static str>);
+struct HttpRefusal(StatusCode, &'static str, Option<&'static str>);
 
 /// Whether a path belongs here.
 pub(super) fn is_below(path: &str) -> bool {
@@ -96,9 +96,9 @@ pub(super) async fn answer(site: &AdminSite, request: Request<Incoming>) -> Resp
 }
 
 /// Whether the client may make requests at all.
-fn check<'a>(site: &'a AdminSite, headers: &HeaderMap) -> Result<&'a ExportsSite, Refused> {
+fn check<'a>(site: &'a AdminSite, headers: &HeaderMap) -> Result<&'a ExportsSite, HttpRefusal> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let forbidden = |what| Err(Refused(StatusCode::FORBIDDEN, what, None));
+    let forbidden = |what| Err(HttpRefusal(StatusCode::FORBIDDEN, what, None));
     let Some(host) = text(header::HOST).filter(|host| is_own(host)) else {
         return forbidden("the Host must be an address or localhost");
     };
@@ -113,7 +113,7 @@ fn check<'a>(site: &'a AdminSite, headers: &HeaderMap) -> Result<&'a ExportsSite
     let given = text(header::AUTHORIZATION).and_then(|given| given.strip_prefix("Bearer "));
     match given {
         Some(given) if exports.token.is_equal(given.trim()) => Ok(exports),
-        _ => Err(Refused(StatusCode::UNAUTHORIZED, "the token is missing or wrong", None)),
+        _ => Err(HttpRefusal(StatusCode::UNAUTHORIZED, "the token is missing or wrong", None)),
     }
 }
 
@@ -125,10 +125,10 @@ fn is_own(host: &str) -> bool {
 }
 
 /// What a request of a client with the token asks for.
-async fn call(request: Request<Incoming>) -> Result<ExportsCall, Refused> {
-    let bad = |what| Refused(StatusCode::BAD_REQUEST, what, None);
+async fn call(request: Request<Incoming>) -> Result<ExportsCall, HttpRefusal> {
+    let bad = |what| HttpRefusal(StatusCode::BAD_REQUEST, what, None);
     let not =
-        |allowed| Refused(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed", Some(allowed));
+        |allowed| HttpRefusal(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed", Some(allowed));
     let uri = request.uri().clone();
     let query = uri.query().unwrap_or_default();
     let name = uri.path().strip_prefix(PATH).unwrap_or_default();
@@ -144,7 +144,7 @@ async fn call(request: Request<Incoming>) -> Result<ExportsCall, Refused> {
         return Ok(ExportsCall::List { after });
     };
     if name.is_empty() || name.contains('/') {
-        return Err(Refused(StatusCode::NOT_FOUND, "Not Found", None));
+        return Err(HttpRefusal(StatusCode::NOT_FOUND, "Not Found", None));
     }
     let name = decoded(name).ok_or(bad("the name is not text"))?;
     match *request.method() {
@@ -163,9 +163,9 @@ async fn call(request: Request<Incoming>) -> Result<ExportsCall, Refused> {
 }
 
 /// The text of a body.
-async fn read(mut body: Incoming) -> Result<String, Refused> {
-    let large = || Refused(StatusCode::PAYLOAD_TOO_LARGE, "Payload Too Large", None);
-    let bad = |what| Refused(StatusCode::BAD_REQUEST, what, None);
+async fn read(mut body: Incoming) -> Result<String, HttpRefusal> {
+    let large = || HttpRefusal(StatusCode::PAYLOAD_TOO_LARGE, "Payload Too Large", None);
+    let bad = |what| HttpRefusal(StatusCode::BAD_REQUEST, what, None);
     if body.size_hint().lower() > MAX_EXPORT_BYTES {
         return Err(large());
     }
@@ -195,7 +195,7 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn refusal(Refused(status, what, allowed): Refused) -> Response<String> {
+fn refusal(HttpRefusal(status, what, allowed): HttpRefusal) -> Response<String> {
     let mut response = response(status, "text/plain; charset=utf-8", format!("{what}\n"));
     if let Some(allowed) = allowed {
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::change::{Changed, add, words};
+use super::change::{AddedExport, add, words};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
@@ -86,12 +86,12 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let toml = match &args.from {
+    let written = match &args.from {
         Some(from) => read(from)?,
         None => args.written()?,
     };
     let mut server = ExportsConnection::open(&args.file)?;
-    let added = add(&args.file, (&args.name, &toml), args.replace, &mut server);
+    let added = add(&args.file, (&args.name, &written), args.replace, &mut server);
     let added = added.map_err(|failed| failed.error)?;
     for warning in &added.warnings {
         output::line(format_args!("warning: {}", words(warning)));
@@ -99,8 +99,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     tell(args, &added)
 }
 
-fn tell(args: &Args, added: &Changed) -> Result<Ending, CliError> {
-    let Changed { path, is_served, .. } = added;
+fn tell(args: &Args, added: &AddedExport) -> Result<Ending, CliError> {
+    let AddedExport { path, is_served, .. } = added;
     let mut out = Out::new();
     match args.json {
         true => {
@@ -124,8 +124,8 @@ fn tell(args: &Args, added: &Changed) -> Result<Ending, CliError> {
 }
 
 /// A change as JSON.
-pub(in crate::cli) fn json(name: &str, added: &Changed) -> Map<String, Value> {
-    let Changed { path, is_replaced, is_served, warnings: _ } = added;
+pub(in crate::cli) fn json(name: &str, added: &AddedExport) -> Map<String, Value> {
+    let AddedExport { path, is_replaced, is_served, warnings: _ } = added;
     let mut object = text::json("export_added");
     object.insert("name".to_owned(), name.into());
     object.insert("path".to_owned(), path.as_deref().into());
@@ -174,12 +174,12 @@ fn read(from: &Path) -> Result<String, CliError> {
         true => Box::new(std::io::stdin()),
         false => Box::new(File::open(from).map_err(|error| failed(&error))?),
     };
-    let mut toml = Vec::new();
-    let limited = input.take(MAX_ADDED_BYTES + 1).read_to_end(&mut toml);
+    let mut written = Vec::new();
+    let limited = input.take(MAX_ADDED_BYTES + 1).read_to_end(&mut written);
     limited.map_err(|error| failed(&error))?;
-    if toml.len() as u64 > MAX_ADDED_BYTES {
+    if written.len() as u64 > MAX_ADDED_BYTES {
         let kib = MAX_ADDED_BYTES >> 10;
         return Err(CliError::new(format!("{name}: an export has at most {kib} KiB of text")));
     }
-    String::from_utf8(toml).map_err(|_| CliError::new(format!("{name}: not UTF-8 text")))
+    String::from_utf8(written).map_err(|_| CliError::new(format!("{name}: not UTF-8 text")))
 }

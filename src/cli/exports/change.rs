@@ -80,7 +80,7 @@ impl ServerLink for Option<ExportsConnection> {
 
 /// A change that was made.
 #[derive(Debug)]
-pub(in crate::cli) struct Changed {
+pub(in crate::cli) struct AddedExport {
     /// What was found that does not prevent serving.
     pub(in crate::cli) warnings: Vec<ConfigFinding>,
     /// What clients mount; `None` if its token does not exist yet.
@@ -98,7 +98,7 @@ pub(in crate::cli) fn add(
     (name, text): (&str, &str),
     replaces: bool,
     server: &mut dyn ServerLink,
-) -> Result<Changed> {
+) -> Result<AddedExport> {
     check_name(name)?;
     let files = lock(file)?;
     let before = read(file, name, files.read(name))?;
@@ -130,7 +130,7 @@ pub(in crate::cli) fn add(
     let _forgotten = files.forget(name);
     let is_replaced = before.is_some();
     let path = path_of(file, name);
-    Ok(Changed { warnings, path, is_replaced, is_served: reloaded.is_some() })
+    Ok(AddedExport { warnings, path, is_replaced, is_served: reloaded.is_some() })
 }
 
 /// The path of an export, with its token if that exists.

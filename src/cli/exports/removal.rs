@@ -14,7 +14,7 @@ use crate::delta::sqlite::{is_in_use, remove_session};
 
 /// An export that was removed.
 #[derive(Debug)]
-pub(in crate::cli) struct Removed {
+pub(in crate::cli) struct RemovedExport {
     /// The sessions that were removed.
     pub(in crate::cli) sessions: Vec<PathBuf>,
     /// Whether a server took the change.
@@ -27,7 +27,7 @@ pub(in crate::cli) fn remove(
     name: &str,
     deletes: bool,
     server: &mut dyn ServerLink,
-) -> Result<Removed> {
+) -> Result<RemovedExport> {
     check_name(name)?;
     let files = lock(file)?;
     let text = read(file, name, files.read(name))?;
@@ -52,13 +52,16 @@ pub(in crate::cli) fn remove(
     if is_there {
         write(file, files.remove(name))?;
     }
-    let take_back = || files.put(name, &text).and_then(|()| files.forget(name));
+    let take_back = || match is_there {
+        true => files.put(name, &text).and_then(|()| files.forget(name)),
+        false => Ok(()),
+    };
     let is_served = match reload(server) {
         Ok(reloaded) => reloaded.is_some(),
         Err(error) => return Err(refused(file, error, take_back)),
     };
     delete(&sessions, &files, name)?;
-    Ok(Removed { sessions, is_served })
+    Ok(RemovedExport { sessions, is_served })
 }
 
 /// The error of an export that no file of `exports.d` has.

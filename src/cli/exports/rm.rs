@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
-use super::removal::{Removed, remove};
+use super::removal::{RemovedExport, remove};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 /// A removal as JSON.
 pub(in crate::cli) fn json(
     name: &str,
-    Removed { sessions, is_served }: &Removed,
+    RemovedExport { sessions, is_served }: &RemovedExport,
 ) -> Map<String, Value> {
     let mut object = text::json("export_removed");
     object.insert("name".to_owned(), name.into());

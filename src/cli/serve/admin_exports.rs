@@ -10,8 +10,10 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::admin::{ExportsCall, ExportsReply, ExportsSource, Replying};
-use crate::cli::exports::change::{ChangeError, ChangeErrorKind, Changed, ServerLink, add, words};
-use crate::cli::exports::removal::{Removed, remove};
+use crate::cli::exports::change::{
+    AddedExport, ChangeError, ChangeErrorKind, ServerLink, add, words,
+};
+use crate::cli::exports::removal::{RemovedExport, remove};
 use crate::cli::exports::{self, listing};
 use crate::cli::output::json_text;
 use crate::cli::text;
@@ -112,7 +114,7 @@ fn list(answer: Result<ExportsAnswer, Refusal>) -> ExportsReply {
     reply(200, object)
 }
 
-fn put(name: &str, added: Result<Changed, ChangeError>) -> ExportsReply {
+fn put(name: &str, added: Result<AddedExport, ChangeError>) -> ExportsReply {
     let added = match added {
         Ok(added) => added,
         Err(error) => return not_changed(&error),
@@ -124,7 +126,7 @@ fn put(name: &str, added: Result<Changed, ChangeError>) -> ExportsReply {
     reply(status, object)
 }
 
-fn removed(name: &str, removed: Result<Removed, ChangeError>) -> ExportsReply {
+fn removed(name: &str, removed: Result<RemovedExport, ChangeError>) -> ExportsReply {
     match removed {
         Ok(removed) => reply(200, exports::removed_json(name, &removed)),
         Err(error) => not_changed(&error),

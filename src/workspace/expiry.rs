@@ -22,8 +22,8 @@ const REMOVALS_PER_STEP: usize = 4;
 /// Instances that are looked at each second, to find these.
 const LOOKS_PER_STEP: usize = 64;
 
-/// Time after a start or a reload in which no instance is removed: its clients connect again. Less
-/// if `expire` is.
+/// Time after a start in which no instance is removed: its clients connect again. Less if `expire`
+/// is.
 const SETTLE: Duration = Duration::from_secs(5 * 60);
 
 /// Time until the next look at an instance that could not be removed. Less if `expire` is.
@@ -47,7 +47,7 @@ pub(super) struct InstanceUses {
 
 /// The state of the search.
 pub(super) struct Expiry {
-    /// When the exports file was last loaded.
+    /// When the registry was opened.
     begun: Mutex<Instant>,
     /// When uses were last recorded.
     saved: Mutex<Instant>,
@@ -69,7 +69,7 @@ impl Default for Expiry {
 }
 
 impl Expiry {
-    /// The exports file was loaded now.
+    /// The registry is opened now.
     pub(super) fn begin(&self) {
         *self.begun.lock() = Instant::now();
     }
@@ -195,11 +195,11 @@ impl SharedParts {
     }
 
     fn expire_instances(&self, sources: &[Arc<ExportSource>]) {
-        let (now, since_load) = (self.registry_ms(), self.expiry.begun.lock().elapsed());
+        let (now, since_start) = (self.registry_ms(), self.expiry.begun.lock().elapsed());
         let due = sources.iter().filter_map(|source| {
             let expire = source.template()?.expire?;
             let used = source.uses.used_ms();
-            let is_due = since_load >= SETTLE.min(expire)
+            let is_due = since_start >= SETTLE.min(expire)
                 && now.saturating_sub(used) >= in_ms(expire)
                 && !source.is_open()
                 && !source.uses.waits();

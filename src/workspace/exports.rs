@@ -250,7 +250,10 @@ impl ServedExports {
             .then(|| Arc::new(Templates::new(&self.parts, templates)) as Arc<dyn FindExport>);
         self.parts.exports.replace(entries, shown, finder);
         let _all = self.parts.replace_sources(sources);
-        self.parts.expiry.begin();
+        if self.upkeep.is_empty() {
+            // The start may have taken long.
+            self.parts.expiry.begin();
+        }
         drop(loading);
         self.failed = failed;
         self.list_failed();
@@ -307,6 +310,7 @@ impl ServedExports {
                 registry.complete().map_err(Error::Registry)?;
             }
             self.parts.keep_registry(Some(registry));
+            self.parts.expiry.begin();
             self.parts.finish_renaming()?;
         }
         self.parts.save_uses();

@@ -251,7 +251,8 @@ impl ExportSource {
         if !entry.put_open(Arc::clone(&export), &in_memory) {
             return Err(Error::Replaced { export: self.config.name.clone() });
         }
-        if before != entry.identity() {
+        // The tags of mounts in memory may have expired.
+        if before != entry.identity() || in_memory.contains(&true) {
             self.parts.exports.identify(entry, before.is_some());
         }
         Ok((export, account))

@@ -73,7 +73,11 @@ impl Templates {
 impl FindExport for Templates {
     fn find(&self, path: &[u8]) -> Option<Arc<ExportEntry>> {
         let mut new = self.new.lock();
-        if let Some(entry) = new.get(path).and_then(Weak::upgrade) {
+        // One that was made is in the table, or was removed.
+        let is_new = |entry: &Arc<ExportEntry>| entry.identity().is_none();
+        let is_in_table = || Some(self.parts.upgrade()?.exports.find(path).is_some());
+        let known = new.get(path).and_then(Weak::upgrade);
+        if let Some(entry) = known.filter(|it| is_new(it) || is_in_table() == Some(true)) {
             return Some(entry);
         }
         let entry = self.make(path)?;

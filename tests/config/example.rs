@@ -37,6 +37,8 @@ fn the_example_of_a_template_is_right() {
     let export = config.templates[0].instance(mounted.as_bytes()).unwrap();
     assert!(export.mounts[0].session().unwrap().ends_with("chats/u1/c1234567.db"));
     assert_eq!(config.idle_close.as_secs(), 300);
+    assert_eq!(config.ephemeral_expire.as_secs(), 24 * 3600);
+    assert_eq!(config.templates[0].expire.map(|expire| expire.as_secs()), Some(30 * 86_400));
 }
 
 #[test]

@@ -197,6 +197,7 @@ fn what_is_wrong_with_a_template_is_said() {
     for (line, what) in [
         ("allow = { x = \"y\" }", "`allow` is for [[template]]"),
         ("create = false", "`create` is for [[template]]"),
+        ("expire = \"1d\"", "`expire` is for [[template]]"),
         ("token = \"derived\"", "token is true or false"),
     ] {
         let said = fault(&super::with(line));
@@ -226,5 +227,23 @@ proptest! {
         };
         let got = template.instance(path.as_bytes()).map(|export| mounts(&export)[0].0.clone());
         prop_assert_eq!(got, model);
+    }
+}
+
+#[test]
+fn the_time_after_which_an_instance_expires_has_bounds() {
+    for (written, secs) in [("1s", 1), ("36h", 129_600), ("2 weeks", 1_209_600)] {
+        let text = TEMPLATE.replace("options =", &format!("expire = \"{written}\"\noptions ="));
+        let config = Folder::new(&text).read(Missing::Leave).unwrap();
+        assert_eq!(config.templates[0].expire.map(|expire| expire.as_secs()), Some(secs));
+        let text = format!("ephemeral_expire = \"{written}\"\n{TEMPLATE}");
+        let config = Folder::new(&text).read(Missing::Leave).unwrap();
+        assert_eq!(config.ephemeral_expire.as_secs(), secs);
+    }
+    for written in ["\"0s\"", "\"3651d\"", "\"1 month\"", "\"-1d\"", "\"\"", "30"] {
+        let said = fault(&TEMPLATE.replace("options =", &format!("expire = {written}\noptions =")));
+        assert!(said.contains("expire is a time of 1s to 3650d"), "{written}: {said}");
+        let said = fault(&format!("ephemeral_expire = {written}\n{TEMPLATE}"));
+        assert!(said.contains("ephemeral_expire is a time of 1s to 3650d"), "{written}: {said}");
     }
 }

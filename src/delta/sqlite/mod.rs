@@ -33,15 +33,15 @@ pub use tools::check::{
 };
 pub use tools::checkpoints::ListedCheckpoint;
 pub use tools::copied_up::{CopiedFileId, CopiedUp};
+pub use tools::instance_removals::{
+    GoingSession, RemovalStart, UnusedSession, delete_renamed, rename_away, rename_back,
+};
 pub use tools::instances::{InstanceRegistry, RegisteredInstance, SessionKeys, keep_instance};
 pub use tools::kv::{KvKey, KvRow};
 pub use tools::log_keep::LogKeep;
 pub use tools::migrate::{MigrateOptions, Migrated, MigrationStep};
 pub use tools::new_file::SessionCopy;
 pub use tools::removal::{is_in_use, remove_session};
-pub use tools::removals::{
-    GoingSession, RemovalStart, UnusedSession, delete_renamed, rename_away, rename_back,
-};
 pub use tools::repair::{AskBase, BaseListing, RepairOptions, RepairReport, Repairs};
 pub use tools::sparse::NonUtf8Names;
 pub use tools::stats::SessionStats;

@@ -181,7 +181,7 @@ impl PoolCore {
         let started = thread.spawn(move || core.serve(at));
         started.map(drop).map_err(|error| {
             let mut state = self.lock();
-            state.note_started();
+            state.arrive();
             state.remove_thread(at);
             drop(state);
             tracing::warn!(%error, "cannot start a thread for sessions");
@@ -194,7 +194,7 @@ impl PoolCore {
     fn serve(self: Arc<Self>, at: usize) {
         let woken = RunQueue::open();
         let sleeper = Arc::new(Sleeper::default());
-        self.lock().note_started();
+        self.lock().arrive();
         let mut finished = None;
         while let Some((work, mark)) = self.next(at, finished.take(), &sleeper) {
             self.watch.wake();
@@ -251,7 +251,7 @@ impl PoolCore {
     /// Sleeps as an idle thread until it is woken for work.
     fn sleep(state: &mut MutexGuard<'_, PoolState>, sleeper: &Arc<Sleeper>) {
         state.lie_down(sleeper);
-        while !state.was_woken(sleeper) {
+        while !sleeper.is_woken() {
             let until = state.timer_of(sleeper);
             if sleeper.wait(state, until) {
                 // It stays idle: a session may wake this thread for what is due.
@@ -259,6 +259,7 @@ impl PoolCore {
                 MutexGuard::unlocked(state, || tick_all(due));
             }
         }
+        state.arrive();
     }
 }
 

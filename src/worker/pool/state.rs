@@ -47,6 +47,12 @@ pub(super) struct Sleeper {
 }
 
 impl Sleeper {
+    /// Whether the thread was taken from the idle ones; it then has to
+    /// [arrive](PoolState::arrive).
+    pub fn is_woken(&self) -> bool {
+        self.is_woken.load(Ordering::Relaxed)
+    }
+
     /// Wakes the thread.
     pub fn notify(&self) {
         self.condvar.notify_one();
@@ -239,8 +245,8 @@ impl PoolState {
         WakeUp::NewThread(at)
     }
 
-    /// A thread of [`WakeUp::NewThread`] has started.
-    pub fn note_started(&mut self) {
+    /// A thread that was started or woken for work looks at the queue now.
+    pub fn arrive(&mut self) {
         self.coming -= 1;
     }
 
@@ -292,14 +298,8 @@ impl PoolState {
 
     /// Adds a thread that finds no work to the idle ones.
     pub fn lie_down(&mut self, sleeper: &Arc<Sleeper>) {
+        sleeper.is_woken.store(false, Ordering::Relaxed);
         self.idle.push(Arc::clone(sleeper));
-    }
-
-    /// Whether the idle thread was woken; then it is not idle any more.
-    pub fn was_woken(&mut self, sleeper: &Sleeper) -> bool {
-        let was_woken = sleeper.is_woken.swap(false, Ordering::Relaxed);
-        self.coming -= usize::from(was_woken);
-        was_woken
     }
 
     /// When the idle thread must wake for a timer; `None` if another one keeps them.

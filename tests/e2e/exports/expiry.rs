@@ -331,10 +331,10 @@ fn changes_in_memory_are_gone_some_time_after_the_last_call() {
     let mut site = Site::start_lenient(BASE, text);
     let mut peer = site.peer("/0");
     let root = peer.root.clone();
-    let (file, lost) = site.wait(async {
+    let (file, dir, lost) = site.wait(async {
         let memory = peer.at("tmp").await;
         let lost = peer.put(&memory, "lost", "in memory").await;
-        (peer.put(&root, "file", "kept").await, lost)
+        (peer.put(&root, "file", "kept").await, memory, lost)
     });
     // Longer than `idle_close`, with calls.
     let until = Instant::now() + Duration::from_secs(4);
@@ -344,7 +344,8 @@ fn changes_in_memory_are_gone_some_time_after_the_last_call() {
     }
     wait_in_vain(&site);
     site.wait(async {
-        let stale = peer.read(&lost, 0, 100).await.unwrap_err();
+        // The first call, which finds the export closed.
+        let stale = peer.getattr(&dir).await.unwrap_err();
         assert!(matches!(stale, nfsstat3::NFS3ERR_STALE | nfsstat3::NFS3ERR_BADHANDLE));
         assert_eq!(peer.read(&file, 0, 100).await, Ok(b"kept".to_vec()));
         let memory = peer.at("tmp").await;

@@ -52,7 +52,7 @@ pub struct Exports {
 /// The exports by their paths and by the tags of their handles.
 #[derive(Default)]
 struct ExportTable {
-    by_path: HashMap<Bytes, ListedExport>,
+    by_path: HashMap<Bytes, TaggedExport>,
     /// Candidates for a handle's tag.
     by_tag: HashMap<u16, Vec<TaggedMount>>,
     unavailable: HashMap<Bytes, Unavailable>,
@@ -61,7 +61,7 @@ struct ExportTable {
 }
 
 /// An export of the table.
-struct ListedExport {
+struct TaggedExport {
     entry: Arc<ExportEntry>,
     /// The tags under which it is, which need not be those of its present identity.
     tags: Vec<u16>,
@@ -101,7 +101,7 @@ impl ExportTable {
             let (entry, identity) = (Arc::clone(entry), *identity);
             tagged.push(TaggedMount { entry, index, identity });
         }
-        let listed = ListedExport { entry: Arc::clone(entry), tags };
+        let listed = TaggedExport { entry: Arc::clone(entry), tags };
         self.by_path.insert(entry.path().clone(), listed);
     }
 
@@ -112,7 +112,7 @@ impl ExportTable {
     }
 
     /// Removes the tags of an export's mounts with these indexes.
-    fn untag(&mut self, listed: &ListedExport, is_gone: impl Fn(usize) -> bool) {
+    fn untag(&mut self, listed: &TaggedExport, is_gone: impl Fn(usize) -> bool) {
         let is_it = |tagged: &TaggedMount| {
             Arc::ptr_eq(&tagged.entry, &listed.entry) && is_gone(tagged.index)
         };

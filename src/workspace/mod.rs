@@ -40,6 +40,7 @@ mod error;
 mod expiry;
 mod identities;
 mod idle;
+mod loading;
 mod log_bound;
 mod memory;
 mod moved_base;

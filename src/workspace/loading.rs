@@ -1,0 +1,162 @@
+//! Makes the exports of a file that is loaded, and opens those that are to be open.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::error::{Error, Result};
+use super::exports::{OPEN_AT_START, ServedExports, bases_of};
+use super::identities::{Identities, identity_of};
+use super::on_demand::{ExportSource, NeededSession, SourceKind};
+use super::unavailable::FailedExport;
+use crate::config::{ExportConfig, TemplateConfig};
+use crate::delta::sqlite::SessionKeys;
+use crate::export::{ExportEntry, OpenPurpose};
+
+/// An export that is to be served.
+pub(super) struct WantedExport {
+    pub(super) config: ExportConfig,
+    /// The sessions of its mounts, if the exports file has it.
+    pub(super) sessions: Option<Vec<NeededSession>>,
+    /// What is known of an instance.
+    pub(super) instance: Option<WantedInstance>,
+}
+
+/// What is known of an instance that is to be served.
+pub(super) struct WantedInstance {
+    pub(super) template: Arc<TemplateConfig>,
+    /// The keys of its sessions.
+    pub(super) keys: Vec<SessionKeys>,
+    /// When it was last used, on the registry's clock, in milliseconds.
+    pub(super) used_ms: u64,
+}
+
+/// An export of a file that is being loaded.
+pub(super) struct LoadedExport {
+    pub(super) source: Arc<ExportSource>,
+    pub(super) entry: Arc<ExportEntry>,
+    /// It was served before, and is not replaced.
+    pub(super) stays: bool,
+}
+
+/// What a load depends on, beside the file.
+pub(super) struct LoadPlan<'a> {
+    /// The paths of the exports that were open.
+    pub(super) open: BTreeSet<Vec<u8>>,
+    /// Bases that hang.
+    pub(super) hanging: &'a BTreeSet<PathBuf>,
+    /// The exports that are served, by their paths.
+    pub(super) before: HashMap<String, Arc<ExportSource>>,
+}
+
+impl<'a> LoadPlan<'a> {
+    /// A base of an export that hangs.
+    fn hanging_base(&self, config: &ExportConfig) -> Option<&'a PathBuf> {
+        bases_of(config).find_map(|base| self.hanging.get(&base))
+    }
+
+    /// The export that is served at a path.
+    fn known(&self, path: &str) -> Option<LoadedExport> {
+        let source = Arc::clone(self.before.get(path)?);
+        Some(LoadedExport { entry: source.entry()?, source, stays: true })
+    }
+}
+
+impl ServedExports {
+    /// Makes the exports that are wanted, and opens those that are to be open; returns those that
+    /// cannot be served.
+    pub(super) fn open_all(
+        &self,
+        wanted: Vec<WantedExport>,
+        how: &LoadPlan<'_>,
+        loaded: &mut Vec<LoadedExport>,
+    ) -> Result<Vec<FailedExport>> {
+        let mut identities = Identities::default();
+        let (mut failed, mut at_start) = (Vec::new(), 0);
+        let is_any_wanted = !wanted.is_empty();
+        for wanted in wanted {
+            let path = wanted.config.path.as_ref().ok_or(Error::NoExport)?.as_str();
+            let hanging = how.hanging_base(&wanted.config);
+            if let Some(base) = hanging {
+                let base = base.display();
+                tracing::warn!(export = path, "its base {base} hangs: the export stays as it is");
+                if let Some(known) = how.known(path) {
+                    loaded.push(known);
+                    continue;
+                }
+            }
+            let is_open = how.open.contains(path.as_bytes());
+            let is_written = wanted.instance.is_none();
+            at_start += usize::from(is_written);
+            let opens = is_open || is_written && (at_start <= OPEN_AT_START || !self.is_lenient);
+            let opens = opens && hanging.is_none();
+            let opened = match self.load_one(&wanted, &mut identities, opens) {
+                // The next call on it tries again.
+                Err(error) if !is_written => {
+                    tracing::warn!(%error, "an export that was open is closed");
+                    self.load_one(&wanted, &mut identities, false)
+                }
+                opened => opened,
+            };
+            match opened {
+                Ok(export) => loaded.push(export),
+                Err(error) if self.is_lenient && error.is_of_one_export() => {
+                    failed.push(FailedExport::new(&wanted.config, error)?);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if loaded.is_empty()
+            && is_any_wanted
+            && let Some(error) = failed.pop().and_then(|failed| failed.error)
+        {
+            return Err(error);
+        }
+        Ok(failed)
+    }
+
+    fn load_one(
+        &self,
+        wanted: &WantedExport,
+        identities: &mut Identities,
+        opens: bool,
+    ) -> Result<LoadedExport> {
+        let WantedExport { config, sessions, instance } = wanted;
+        let (identity, kind) = match instance {
+            Some(WantedInstance { template, keys, .. }) => {
+                let kind = SourceKind::Instance(Arc::clone(template));
+                (Some(identity_of(config, keys)?), kind)
+            }
+            None if opens => (None, SourceKind::Written),
+            None => {
+                let sessions = sessions.as_deref().unwrap_or_default();
+                (identities.of(config, sessions)?, SourceKind::Written)
+            }
+        };
+        let (config, sessions) = (config.clone(), sessions.clone());
+        let (source, entry) = ExportSource::new(&self.parts, config, sessions, identity, kind)?;
+        source.uses.begin(instance.as_ref().map_or(0, |known| known.used_ms));
+        // Known before the load ends, so that room can be made for the next ones.
+        self.parts.add(Arc::clone(&source));
+        if opens {
+            let room = source.needed().and_then(|needed| self.parts.make_room(needed));
+            let opened = room.and_then(|()| source.open_now(OpenPurpose::Load));
+            opened.inspect_err(|_| self.parts.remove(&source))?;
+        }
+        Ok(LoadedExport { source, entry, stays: false })
+    }
+
+    /// Opens and serves an export that could not be served.
+    pub(super) fn serve_again(
+        &self,
+        export: &ExportConfig,
+        sessions: &[NeededSession],
+    ) -> Result<()> {
+        let (config, sessions) = (export.clone(), sessions.to_owned());
+        let wanted = WantedExport { config, sessions: Some(sessions), instance: None };
+        let LoadedExport { entry, .. } =
+            self.load_one(&wanted, &mut Identities::default(), true)?;
+        self.parts.exports.put(entry);
+        Ok(())
+    }
+}

@@ -118,3 +118,21 @@ fn many_are_added_at_once() {
     assert_eq!(site.names(), ["a", "n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7"]);
     assert_eq!(site.added_files().len(), 8);
 }
+
+/// Each is checked with what the others wrote: one path has one export.
+#[test]
+fn of_many_with_one_path_one_is_added() {
+    let site = Site::new(&export("path = \"/a\"", "a.db", ""));
+    let children: Vec<_> = (0..8)
+        .map(|index| {
+            let (name, session) = (format!("n{index}"), format!("n{index}.db"));
+            let args = ["exports", "add", "exports.toml", &name, "--path", "/same"];
+            let args = [&args[..], &["--session", &session]].concat();
+            let mut command = acetate(site.dir.path(), &args);
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    let done = children.into_iter().map(|mut child| child.wait().unwrap().success());
+    assert_eq!(done.filter(|done| *done).count(), 1);
+    assert_eq!(site.added_files().len(), 1);
+}

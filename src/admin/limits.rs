@@ -26,7 +26,7 @@ pub const MAX_EXPORT_BYTES: u64 = 256 << 10;
 /// Size of the file of the token, in bytes.
 pub const MAX_TOKEN_BYTES: u64 = 4096;
 
-/// Length of the token, in bytes.
+/// Shortest token, in bytes.
 pub const MIN_TOKEN_BYTES: usize = 16;
 
 /// Pause after accept(2) fails, mostly for lack of file descriptors.

@@ -147,7 +147,7 @@ impl CliError {
     pub(super) fn admin_token(file: &Path, error: &std::io::Error) -> Self {
         let file = file.display();
         Self::caused(format!("--admin-token-file {file}"), error).with_hint(format!(
-            "make one: (umask 077; head -c 32 /dev/urandom | base64 -w0 >{file})"
+            "make one: rm -f {file}; (umask 077; head -c 32 /dev/urandom | base64 -w0 >{file})"
         ))
     }
 

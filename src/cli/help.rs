@@ -50,13 +50,13 @@ const EXAMPLES: &[(&[&str], &str)] = &[
     (
         &["exports"],
         "Examples:
-  acetate exports add exports.toml chat-1 --session chats/1.db --base ~/project
+  acetate exports add exports.toml chat-1 --session chat-1.db --base ~/project
   acetate exports ls exports.toml",
     ),
     (
         &["exports", "add"],
         "Examples:
-  acetate exports add exports.toml chat-1 --session chats/1.db --base ~/project
+  acetate exports add exports.toml chat-1 --session chat-1.db --base ~/project
   acetate exports add exports.toml chat-2 --from - < chat-2.toml",
     ),
     (

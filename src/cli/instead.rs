@@ -16,7 +16,7 @@ pub(super) const INSTEAD: &[(&[&str], &str)] = &[
         &["link", "symlink"],
         "`acetate ln SESSION.db TARGET PATH` makes links, symbolic ones with -s",
     ),
-    (&["commit", "merge", "push", "save"], "`acetate apply SESSION.db` writes changes to the base"),
+    (&["commit", "push", "save"], "`acetate apply SESSION.db` writes changes to the base"),
     (&["patch", "changes", "show"], "`acetate diff SESSION.db --patch` prints changes as a patch"),
     (&["history", "audit", "blame"], "`acetate log SESSION.db [PATH]` shows who changed what"),
     (
@@ -28,7 +28,7 @@ pub(super) const INSTEAD: &[(&[&str], &str)] = &[
     (&["start", "server", "export-nfs"], "`acetate serve SESSION.db` serves a session"),
     (&["stop"], "`acetate sessions` shows the servers; SIGTERM ends one, `acetate umount` another"),
     (&["new", "create"], "`acetate init SESSION.db --base DIR` creates a session"),
-    (&["backup", "checkpoint", "clone"], "`acetate snapshot SESSION.db NEW.db` copies a session"),
+    (&["backup", "clone"], "`acetate snapshot SESSION.db NEW.db` copies a session"),
     (&["list", "ps"], "`acetate ls SESSION.db` lists the tree, `acetate sessions` what is served"),
     (&["repair", "fsck"], "`acetate check SESSION.db` checks, and mends with --repair"),
     (&["tar", "archive"], "`acetate export SESSION.db --tar FILE` writes an archive"),

@@ -12,7 +12,6 @@ use super::error::{ConfigError, Position, Result};
 use super::limits::{MAX_ADDED_BYTES, MAX_EXPORTS, MAX_NAME_BYTES};
 use super::model::ExportConfig;
 use super::parameters::fixed_dir;
-use super::shared::real_path;
 use super::template::TemplateConfig;
 use super::written::SourceText;
 use super::{exports, read_text};
@@ -72,6 +71,9 @@ pub fn check_added_name(name: &str) -> std::result::Result<(), String> {
             "a name has 1 to {MAX_NAME_BYTES} ASCII letters, digits, '.', '_' and '-', and does \
              not begin with '.'"
         ));
+    }
+    if name.ends_with(SUFFIX) {
+        return Err(format!("the name of an export is without {SUFFIX}"));
     }
     Ok(())
 }
@@ -149,12 +151,13 @@ fn check_text(path: &Path, folder: PathBuf, name: &str, text: &str) -> Result<Ex
     }
     let source = SourceText::new(path, folder, text);
     let parsed = source.parse()?;
-    let main_alone = [
+    let server_keys = [
         ("[[template]]", parsed.template.first().map(|it| it.span())),
         ("max_open", parsed.max_open.as_ref().map(|it| it.span())),
         ("idle_close", parsed.idle_close.as_ref().map(|it| it.span())),
+        ("ephemeral_expire", parsed.ephemeral_expire.as_ref().map(|it| it.span())),
     ];
-    if let Some((key, Some(span))) = main_alone.into_iter().find(|(_, span)| span.is_some()) {
+    if let Some((key, Some(span))) = server_keys.into_iter().find(|(_, span)| span.is_some()) {
         return Err(source.wrong(&span, format_args!("{key} is for the exports file itself")));
     }
     match &parsed.export[..] {
@@ -174,14 +177,16 @@ pub(super) fn check_bases(
     exports: &[ExportConfig],
     templates: &[TemplateConfig],
 ) -> Result<()> {
-    let dir = real_path(&added_dir(file));
+    // As it is written: a base that hangs would be waited for. By other ways to it, the directory
+    // is hidden.
+    let dir = added_dir(file);
     let written = exports.iter().flat_map(|export| with_bases(export, Path::to_owned));
     // Above the first component with a parameter.
     let fixed = |base: &Path| fixed_dir(&base.join("x"));
     let fixed = templates.iter().flat_map(|template| with_bases(&template.export, fixed));
     let mut seen = BTreeSet::new();
     for (export, position, base) in written.chain(fixed) {
-        if seen.insert(base.clone()) && real_path(&base).starts_with(&dir) {
+        if seen.insert(base.clone()) && base.starts_with(&dir) {
             let what = "the base is in exports.d, which no client may see";
             return Err(ConfigError::of_file(&export.file, what).at(position));
         }

@@ -11,7 +11,7 @@ use toml::{Spanned, Value};
 use super::error::{ConfigError, Position, Result};
 
 /// The keys of the server. After `[[export]]`, TOML takes them for keys of the export.
-const SERVER_KEYS: [&str; 2] = ["idle_close", "max_open"];
+const SERVER_KEYS: [&str; 3] = ["ephemeral_expire", "idle_close", "max_open"];
 
 /// How the parser begins its message about a key that a table does not have.
 fn unknown(key: &str) -> String {

@@ -14,7 +14,7 @@ use super::layers;
 /// Time that the first base which hangs is waited for.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
 
-/// The same for each further one: most are on one filesystem.
+/// Time that each further one is waited for: most bases that hang are on one filesystem.
 const NEXT_WAIT: Duration = Duration::from_millis(250);
 
 /// Threads that may be stuck in bases; with more, bases that were not asked count as hanging.
@@ -35,8 +35,8 @@ impl BaseProbes {
         Self { runtime, asked: Arc::default() }
     }
 
-    /// Those of `bases` that do not answer; one that cannot be opened does. Blocks at most 6 s, and
-    /// as long as the others take.
+    /// The bases that do not answer; one that cannot be opened counts as answering. Blocks at most
+    /// 6 s in those that hang (2 s, then 250 ms for each of 15), and as long as the others take.
     pub fn hanging(&self, bases: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
         let mut hanging: BTreeSet<_> = bases.intersection(&self.asked.lock()).cloned().collect();
         let mut left: Vec<_> = bases.difference(&hanging).cloned().collect();

@@ -27,7 +27,7 @@ const LOOKS_PER_STEP: usize = 64;
 const SETTLE: Duration = Duration::from_secs(5 * 60);
 
 /// Time until the next look at an instance that could not be removed. Less if `expire` is.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
 /// The shortest and the longest interval at which uses are recorded.
 const SAVE_PERIODS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
@@ -41,7 +41,7 @@ pub(super) struct InstanceUses {
     used_ms: AtomicU64,
     /// What the registry has, or more.
     saved_ms: AtomicU64,
-    /// It is not looked at before.
+    /// No attempt to remove it before this time.
     wait_until: Mutex<Option<Instant>>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::error::{Error, Result};
 use super::expiry::in_ms;
@@ -21,8 +21,8 @@ const DELETIONS_PER_STEP: usize = 8;
 impl ExportSource {
     /// Removes a closed instance that nothing has used for `expire`; returns whether it did. It
     /// stays if a client that has used it is connected, if a session of its own is used by another
-    /// export or a command, or was changed, or if it is kept. Blocks, but no call of another
-    /// export.
+    /// export or a command, or was changed, or if it is kept. Blocks the calling
+    /// thread; calls of other exports do not wait for it.
     ///
     /// # Errors
     /// The registry or a directory cannot be written; the instance stays.
@@ -137,7 +137,7 @@ impl ExportSource {
     ) -> Result<Option<Vec<GoingSession>>> {
         let number =
             getrandom::u64().map_err(|error| Error::Random(std::io::Error::other(error)))?;
-        let (tag, path) = (format!("{number:016x}"), self.own_path());
+        let (tag, path) = (removal_tag(number), self.own_path());
         let unused_ms = now_ms.saturating_sub(in_ms(expire));
         let begun = self.parts.with_registry(|registry| {
             registry.begin_removal(&path, unused_ms, (&tag, sessions)).map_err(Error::Registry)
@@ -174,6 +174,19 @@ impl ExportSource {
         let cancel = || self.parts.with_registry(|it| it.cancel_removal(instance, tag).is_ok());
         going.iter().try_for_each(rename_back).is_ok() && cancel() == Some(true)
     }
+}
+
+/// The name of a removal that begins now: its time, in seconds, and a random number, in hexadecimal
+/// digits.
+fn removal_tag(number: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{:010x}{number:016x}", now.as_secs())
+}
+
+/// When a removal began, at the latest.
+fn begun_at(tag: &str) -> Option<SystemTime> {
+    let seconds = u64::from_str_radix(tag.get(..10).filter(|_| tag.len() == 26)?, 16).ok()?;
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds + 1))
 }
 
 impl SharedParts {
@@ -223,7 +236,16 @@ impl SharedParts {
     fn finish_one(&self, going: GoingSession) -> Result<()> {
         let has_dir = going.session.parent().is_some_and(std::path::Path::is_dir);
         // No command may have it.
-        let _taken = has_dir.then(|| UnusedSession::take(&going.session)).transpose()?;
+        let taken = has_dir.then(|| UnusedSession::take(&going.session)).transpose()?;
+        if let (Some(begun), Some(changed)) =
+            (begun_at(&going.tag), taken.and_then(|it| it.changed()))
+            && changed > begun
+        {
+            let session = going.session.as_path();
+            tracing::warn!(?session, "a session was changed since its removal began: it stays");
+            let recorded = self.with_registry(|registry| registry.deleted(&going));
+            return recorded.unwrap_or(Ok(())).map_err(Error::Registry);
+        }
         self.rename_all(std::slice::from_ref(&going))?;
         self.expiry.going.lock().push(going);
         Ok(())

@@ -1,8 +1,9 @@
 //! An open session with its background tasks, until it is closed.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -123,11 +124,19 @@ impl RunningSession {
             // The writer's thread cannot be joined: the session is left as after a crash.
             () = until(|| overlay.is_writer_stuck()) => Err(WorkError::Stuck),
         };
+        touch(&session);
         drop(self.layers);
         closed.map_err(|source| Error::Close { session: session.clone(), source })?;
         await_release(&session, &store).await;
         Ok(left)
     }
+}
+
+/// Gives a session the time of its last use: expiry by the server of another exports file goes by
+/// the times of files, and calls that only read change none.
+fn touch(session: &Path) {
+    // It may be on a read-only filesystem.
+    let _unchanged = File::open(session).and_then(|it| it.set_modified(SystemTime::now()));
 }
 
 /// Ends a background task, and waits until it has released the session.

@@ -395,6 +395,10 @@ fn what_stands_below_another_table_than_is_meant_is_an_error_with_a_hint() {
             "hint: `idle_close` is of the server: write it before the first [[export]]",
         ),
         (
+            format!("[[export]]\nephemeral_expire = \"1h\"\n{one}"),
+            "hint: `ephemeral_expire` is of the server: write it before the first [[export]]",
+        ),
+        (
             format!("{one}max_open = 7\n"),
             "hint: `max_open` is of the server: write it before the first [[export]]",
         ),

@@ -46,7 +46,7 @@ fn allow_problem(allowed: AllowedNames) -> Option<&'static str> {
         AllowedNames::None => Some("no name matches it, so nothing can be mounted"),
         AllowedNames::Every => Some(
             "every name matches it, so clients can make exports of any name; \
-             a narrower one is such as [a-z0-9-]{1,64}",
+             use a narrower one, such as [a-z0-9-]{1,64}",
         ),
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let shown = text::name(own.as_bytes());
     let never_made = || {
         CliError::new(format!("no client has mounted {shown} yet"))
-            .with_hint("an instance is made by its first mount; `acetate exports keep` then")
+            .with_hint("mount it first: the first mount makes the instance")
     };
     if registry.symlink_metadata().is_err() {
         return Err(never_made());

@@ -1,4 +1,5 @@
-//! `acetate exports`: the exports of a running server, changed at once.
+//! `acetate exports`: the exports of a running server, changed at once. `serve --admin` changes
+//! them by the same functions.
 
 mod add;
 pub(super) mod change;
@@ -14,7 +15,7 @@ pub(in crate::cli) use rm::json as removed_json;
 use super::Ending;
 use super::error::CliError;
 
-/// Add, remove and list the exports of `acetate serve --config`.
+/// Add, remove, list and keep exports of `acetate serve --config`.
 ///
 /// A server that runs takes a change at once. Each export that is added has a file of its own in
 /// the directory exports.d beside the exports file.

@@ -1,6 +1,7 @@
 //! Removes an export of `exports.d`, and its sessions if that is wanted.
 
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::change::{
@@ -11,6 +12,9 @@ use crate::cli::text;
 use crate::config::{self, AddedChange, AddedFiles, Config, Missing, added_dir, real_path};
 use crate::control::{ControlError, ExportsAnswer, ExportsRequest, SessionUseText};
 use crate::delta::sqlite::{is_in_use, remove_session};
+
+/// How a SQLite database begins (SQLite's file format, 1.3.1).
+const SQLITE_HEADER: &[u8] = b"SQLite format 3\0";
 
 /// An export that was removed.
 #[derive(Debug)]
@@ -45,7 +49,10 @@ pub(in crate::cli) fn remove(
     let rest = config::read_changed(file, &change);
     let rest = rest.map_err(|error| ChangeErrorKind::Invalid.of(error))?;
     let sessions = match deletes {
-        true => own_sessions(file, (name, &text), &rest)?,
+        true => {
+            refuse_beside_others(file)?;
+            own_sessions(file, (name, &text), &rest)?
+        }
         false => Vec::new(),
     };
     refuse_used(&sessions, server)?;
@@ -105,7 +112,43 @@ fn own_sessions(file: &Path, (name, text): (&str, &str), rest: &Config) -> Resul
             }
         }
     }
-    Ok(own.into_iter().filter(|session| session.symlink_metadata().is_ok()).collect())
+    let there = own.into_iter().filter(|session| session.symlink_metadata().is_ok());
+    let sessions: Vec<_> = there.collect();
+    // A name that is wrong may be that of any file.
+    if let Some(other) = sessions.iter().find(|session| !may_be_session(session)) {
+        let other = text::name(other.as_os_str().as_encoded_bytes()).to_string();
+        let error = CliError::new(format!("{other}: no session; nothing is changed"));
+        let hint = "leave --delete out, and the file stays";
+        return Err(ChangeErrorKind::Invalid.of(error.with_hint(hint)));
+    }
+    Ok(sessions)
+}
+
+/// Whether a file begins as a SQLite database, or is empty.
+fn may_be_session(file: &Path) -> bool {
+    let mut begin = Vec::new();
+    let opened = std::fs::File::open(file).map(|file| file.take(SQLITE_HEADER.len() as u64));
+    let is_read = opened.and_then(|mut file| file.read_to_end(&mut begin)).is_ok();
+    is_read && (begin.is_empty() || begin == SQLITE_HEADER)
+}
+
+/// Refuses to delete sessions if the directory has another exports file: its exports may have them.
+fn refuse_beside_others(file: &Path) -> Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")));
+    let own = file.file_name();
+    let is_other = |entry: &std::fs::DirEntry| {
+        let name = entry.file_name();
+        let name = Path::new(&name);
+        let is_toml =
+            name.extension().is_some_and(|it| it == "toml") && Some(name.as_os_str()) != own;
+        is_toml && entry.path().is_file() && config::read(&entry.path(), Missing::Leave).is_ok()
+    };
+    let Some(other) = entries.into_iter().flatten().flatten().find(is_other) else { return Ok(()) };
+    let other = text::name(other.path().as_os_str().as_encoded_bytes()).to_string();
+    let what = format!("sessions are not deleted, as the exports of {other} may use them too");
+    let hint = "leave --delete out, and remove the files of sessions by hand";
+    Err(ChangeErrorKind::InUse.of(CliError::new(what).with_hint(hint)))
 }
 
 fn shared_error(session: &Path, other: &str) -> super::change::ChangeError {

@@ -55,6 +55,11 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         let what = if removed.is_served { "is no longer served" } else { "is removed" };
         output::line(format_args!("{} {what}", args.name));
     }
+    if !removed.is_served {
+        let file = text::name(args.file.as_os_str().as_encoded_bytes());
+        let what = format!("the next start no longer serves {}", args.name);
+        output::line(format_args!("no server of {file} answers: {what}"));
+    }
     Ok(Ending::Done)
 }
 

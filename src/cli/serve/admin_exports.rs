@@ -19,7 +19,7 @@ use crate::cli::output::json_text;
 use crate::cli::text;
 use crate::control::{ControlError, ExportsAnswer, ExportsControl, ExportsRequest, Refusal};
 
-/// Time to wait for the change before, and for this one each. Both are less than the time of an
+/// Time to wait for an earlier change, and again for this one; the sum is less than the time of an
 /// answer.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(4);
 
@@ -55,7 +55,8 @@ impl AdminExports {
         let _first = self.control.set(control);
     }
 
-    /// Makes a change on a thread where it may block. It ends also if the client goes.
+    /// Makes a change on a thread where it may block. It is completed even if the
+    /// client disconnects.
     async fn change(&self, control: &Arc<dyn ExportsControl>, call: ExportsCall) -> ExportsReply {
         let turn = timeout(CHANGE_TIMEOUT, Arc::clone(&self.turn).acquire_owned());
         // The semaphore is never closed.

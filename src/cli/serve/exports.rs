@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Handle, Runtime};
@@ -60,21 +60,35 @@ pub(super) fn serve(
         signal(SignalKind::hangup())
             .map_err(|error| CliError::caused("cannot listen for signals", &error))?
     };
+    let added = added_changed(file);
     let config = config::read(file, Missing::Make)?;
     let hanging = await_bases(runtime, &mut door, &served, &config)?;
     let none = served.load(&config, &hanging).map_err(CliError::export)?;
     served.close(none);
     let served = Arc::new(Mutex::new(served));
     let notifier = door.notifier.clone();
-    runtime.block_on(until_signal(args, file, config, (door, hang_ups), &served))?;
+    let read = FilesRead { config, added };
+    runtime.block_on(until_signal(args, file, read, (door, hang_ups), &served))?;
     let progress: CopyProgress = Arc::new(move |_, left| super::tell_of_copies(&notifier, left));
     Ok(locked(&served).end(args.pending_at_end(), &progress)?)
+}
+
+/// The files that a start has read.
+struct FilesRead {
+    config: Config,
+    /// When `exports.d` was last changed.
+    added: Option<SystemTime>,
+}
+
+/// When the directory `exports.d` was last changed; `None` without one.
+fn added_changed(file: &Path) -> Option<SystemTime> {
+    config::added_dir(file).metadata().ok()?.modified().ok()
 }
 
 async fn until_signal(
     args: &Args,
     file: &Path,
-    mut config: Config,
+    FilesRead { mut config, added }: FilesRead,
     (door, mut hang_ups): (Frontend<'_>, Signal),
     served: &Arc<Mutex<ServedExports>>,
 ) -> Result<(), CliError> {
@@ -103,6 +117,10 @@ async fn until_signal(
     tokio::pin!(serving);
     // One reload at a time; a signal or order during a reload starts the next one afterwards.
     let mut reload: Option<Reload> = None;
+    if added_changed(file) != added {
+        // A command changed it before this server could be asked.
+        reload = Some(begin(file, args.strict, served, &addresses));
+    }
     let mut order: Option<ReloadOrder> = None;
     let mut wait = FIRST_RETRY;
     loop {

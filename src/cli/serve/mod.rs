@@ -142,7 +142,8 @@ pub(super) struct Args {
     ///
     /// Only the file's owner may be able to read it; clients send `Authorization: Bearer TOKEN`
     /// (docs/OPERATIONS.md).
-    #[arg(long, value_name = "FILE", requires_all = ["admin", "config"], hide_short_help = true)]
+    #[arg(long, value_name = "FILE", requires_all = ["admin", "config"],
+        conflicts_with = "session", hide_short_help = true)]
     admin_token_file: Option<PathBuf>,
 
     /// Print a JSON object once clients can connect: addresses, and session, base and hide, or

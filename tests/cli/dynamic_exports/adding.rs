@@ -60,6 +60,10 @@ fn without_a_server_a_change_is_for_the_next_start() {
     // A server may have no export at all: the directory says that others come.
     site.done("rm", &["b"]);
     site.stop();
+    site.done("add", &["d", "--session", "d.db"]);
+    let said = String::from_utf8(site.exports("rm", &["d"]).stderr).unwrap();
+    let next = "no server of exports.toml answers: the next start no longer serves d\n";
+    assert!(said.ends_with(next), "{said}");
     site.serve(&[]);
     assert_eq!(site.names(), [""; 0]);
     site.add("c");

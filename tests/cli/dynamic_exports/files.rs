@@ -40,6 +40,25 @@ fn what_is_there_is_read_at_each_start_and_hang_up() {
     site.peer("/c");
 }
 
+/// The server's keys and templates are of the exports file itself.
+#[test]
+fn a_file_has_no_keys_of_the_server_and_a_plain_name() {
+    let site = Site::start();
+    let export = export("path = \"/b\"", "b.db", "");
+    for (head, key) in [
+        ("idle_close = \"1s\"", "idle_close"),
+        ("ephemeral_expire = \"1h\"", "ephemeral_expire"),
+        ("max_open = 7", "max_open"),
+    ] {
+        let refused = site.add_text("b", &format!("{head}\n{export}"));
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(said.contains(&format!("{key} is for the exports file itself")), "{said}");
+    }
+    let said = String::from_utf8(site.add_text("b.toml", &export).stderr).unwrap();
+    assert!(said.contains("the name of an export is without .toml"), "{said}");
+    assert_eq!(site.names(), ["a"]);
+}
+
 #[test]
 fn a_broken_file_can_be_removed() {
     let site = Site::start();

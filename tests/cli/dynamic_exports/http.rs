@@ -205,6 +205,9 @@ fn the_file_of_the_token_is_a_secret() {
     let serve = [&serve[..], &admin].concat();
     let file = site.path("token");
     assert!(failure(site.dir.path(), &serve).contains("--admin-token-file token: "));
+    // Without an exports file, it would guard nothing.
+    let alone = [&["serve", "s.db", "--listen", "127.0.0.1:0"][..], &admin].concat();
+    assert!(failure(site.dir.path(), &alone).contains("cannot be used with"));
     for (text, mode, words) in [
         (TOKEN, 0o644, "other users than its owner"),
         (TOKEN, 0o620, "other users than its owner"),

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use serde_json::Value;
 
 use super::{Site, export};
-use crate::cli::program::Serving;
+use crate::cli::program::{Serving, run};
 
 /// The files whose names begin so, in order.
 fn files(site: &Site, begin: &str) -> Vec<String> {
@@ -15,6 +15,27 @@ fn files(site: &Site, begin: &str) -> Vec<String> {
     let mut names: Vec<_> = names.filter(|name| name.starts_with(begin)).collect();
     names.sort();
     names
+}
+
+#[test]
+fn delete_is_refused_for_what_is_no_session_and_beside_another_exports_file() {
+    let site = Site::new("");
+    fs::create_dir(site.path("exports.d")).unwrap();
+    fs::write(site.path("thesis.db"), "not a session").unwrap();
+    fs::write(site.path("exports.d/z.toml"), export("path = \"/z\"", "thesis.db", "")).unwrap();
+    let said = site.fails("rm", &["z", "--delete"]);
+    assert!(said.contains("thesis.db") && said.contains("nothing is changed"), "{said}");
+    assert!(site.path("thesis.db").exists() && site.path("exports.d/z.toml").exists());
+    site.done("rm", &["z"]);
+    site.done("add", &["s", "--session", "s.db"]);
+    assert!(run(site.dir.path(), &["init", "s.db"]).status.success());
+    fs::write(site.path("other.toml"), export("path = \"/o\"", "s.db", "")).unwrap();
+    let said = site.fails("rm", &["s", "--delete"]);
+    assert!(said.contains("other.toml may use them too"), "{said}");
+    assert!(site.path("s.db").exists() && site.path("exports.d/s.toml").exists());
+    fs::remove_file(site.path("other.toml")).unwrap();
+    site.done("rm", &["s", "--delete"]);
+    assert!(!site.path("s.db").exists());
 }
 
 #[test]

@@ -74,6 +74,17 @@ impl Instance {
         Self { path, root: None, shared: None, files, index }
     }
 
+    /// An export that nothing shares, has no base and expires. It does not exist yet, or no more.
+    pub fn expiring(index: usize) -> Self {
+        let path = format!("/guest/g{index}");
+        Self { path, root: None, shared: None, files: BTreeMap::new(), index }
+    }
+
+    /// It was removed, and is a new one.
+    pub fn forget(&mut self) {
+        self.files.clear();
+    }
+
     /// The name of one of its files.
     pub fn any_file(&self, random: &mut Random) -> String {
         if random.below(3) > 0 {

@@ -1,12 +1,15 @@
 //! Uses many exports of templates at once, while the server opens and closes their sessions, is
-//! killed, stopped and told to reload; checks that all that was acknowledged is there, and that
-//! the server takes no more in the end. `integration/fleet/run` drives it.
+//! killed, stopped and told to reload, and removes what nothing uses; checks that all that was
+//! acknowledged is there, and that the server takes no more in the end. `integration/fleet/run` drives it.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 // The torture's and the benchmark's: none shares anything with the server's code.
+mod caller;
 #[path = "../../torture/client/calls.rs"]
 #[allow(dead_code)]
 mod calls;
+mod course;
+mod guest;
 mod instance;
 mod lane;
 #[path = "../../perf/client/nfs.rs"]
@@ -25,7 +28,9 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lane::{Course, Lane};
+use course::Course;
+use guest::Guest;
+use lane::Lane;
 use random::Random;
 use rpc::Result;
 use server::{Server, Taken};
@@ -36,6 +41,9 @@ usage: fleet make-base DIR
 
 /// Connections.
 const LANES: usize = 8;
+
+/// Clients that come and go.
+const GUESTS: usize = 4;
 
 /// What the exports file says of `max_open` in the first half, and in the second.
 const MAX_OPEN: [usize; 3] = [12, 24, 48];
@@ -89,11 +97,15 @@ fn run(mut server: Server, instances: usize, time: Duration, seed: u64) -> Resul
     let mut lanes: Vec<Lane> = (0..LANES)
         .map(|index| Lane::new(address, (index..instances).step_by(LANES), index, seed))
         .collect();
+    let mut guests: Vec<Guest> =
+        (0..GUESTS).map(|index| Guest::new(address, index, seed)).collect();
     let course = Course::default();
     let happened = thread::scope(|scope| -> Result<Events> {
         let course = &course;
-        let loads: Vec<_> =
-            lanes.iter_mut().map(|lane| scope.spawn(move || lane.run(course))).collect();
+        let lanes = lanes.iter_mut().map(|lane| scope.spawn(move || lane.run(course)));
+        let mut loads: Vec<_> = lanes.collect();
+        let guests = guests.iter_mut().map(|guest| scope.spawn(move || guest.run(course)));
+        loads.extend(guests);
         let happened = happen(&mut server, course, &mut random, time);
         if happened.is_err() {
             course.fail();
@@ -102,22 +114,34 @@ fn run(mut server: Server, instances: usize, time: Duration, seed: u64) -> Resul
         let loaded: Vec<_> = loads.into_iter().map(|load| load.join()).collect();
         let happened = happened?;
         for load in loaded {
-            load.map_err(|_| "a lane panicked")??;
+            load.map_err(|_| "a client panicked")??;
         }
+        server.expired()?;
         Ok(happened)
     });
     let happened = happened.map_err(|error| format!("seed {seed}: {error}"))?;
     server.stop()?;
+    tell(&happened, instances, &lanes, &guests)
+}
+
+/// Says what was done; an error if that was too little.
+fn tell(happened: &Events, instances: usize, lanes: &[Lane], guests: &[Guest]) -> Result<()> {
+    let callers: Vec<_> = lanes.iter().map(|lane| &lane.caller).collect();
+    let callers = || callers.iter().copied().chain(guests.iter().map(|guest| &guest.caller));
     let steps: u64 = lanes.iter().map(|lane| lane.steps).sum();
-    let later: u64 = lanes.iter().map(|lane| lane.later).sum();
-    let longest = lanes.iter().map(|lane| lane.longest).max().unwrap_or_default();
+    let visits: u64 = guests.iter().map(|guest| guest.visits).sum();
+    let expired: u64 = guests.iter().map(|guest| guest.expired).sum();
+    let later: u64 = callers().map(|caller| caller.later).sum();
+    let longest = callers().map(|caller| caller.longest).max().unwrap_or_default();
     let Events { kills, stops, reloads } = happened;
     let counts = format!(
         "{instances} exports, {kills} kills, {stops} stops, {reloads} reloads, {steps} steps \
-         acknowledged, {later} answers of \"later\", the longest wait {longest:.1?}"
+         acknowledged, {expired} exports expired between {visits} visits, {later} answers of \
+         \"later\", the longest wait {longest:.1?}"
     );
     let least = LEAST_STEPS * instances as u64;
-    if steps < least || kills.min(stops).min(reloads) < LEAST_EVENTS {
+    let events = [*kills, *stops, *reloads, expired];
+    if steps < least || events.iter().any(|count| *count < LEAST_EVENTS) {
         return Err(format!("too few for a proof: {counts}").into());
     }
     println!("{counts}, all there");
@@ -191,10 +215,10 @@ fn compare(first: &Taken, now: &Taken) -> Result<()> {
     Ok(())
 }
 
-/// Has all lanes pause until the server has closed all sessions; returns what it takes then.
+/// Has all clients pause until the server has closed all sessions; returns what it takes then.
 fn quiet(server: &mut Server, course: &Course) -> Result<Taken> {
     course.is_quiet.store(true, Ordering::SeqCst);
-    while course.resting.load(Ordering::SeqCst) < LANES && !course.has_failed() {
+    while course.resting.load(Ordering::SeqCst) < LANES + GUESTS && !course.has_failed() {
         thread::sleep(Duration::from_millis(10));
     }
     let closed = server.closed();

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::guest::EXPIRE;
 use super::nfs::Client;
 use super::rpc::Result;
 
@@ -20,7 +21,11 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Time to close all sessions without calls; `idle_close` is a second.
 const CLOSE: Duration = Duration::from_secs(60);
 
-/// The exports: a session of their own over the base, and one that the exports of a user share.
+/// Time to remove all exports that expire, once nothing uses them.
+const REMOVAL: Duration = Duration::from_secs(60);
+
+/// The exports: a session of their own over the base, and one that the exports of a user share;
+/// and exports that expire.
 const TEMPLATE: &str = r#"
 [[template]]
 path = "/chat/{user}/{chat}"
@@ -36,6 +41,16 @@ options = ["insecure", "no_root_squash"]
   at = "/.user"
   session = "users/{user}.db"
   shared = true
+
+[[template]]
+path = "/guest/{name}"
+allow = { name = "[a-z0-9]+" }
+options = ["insecure", "no_root_squash"]
+expire = "EXPIRE"
+
+  [[template.mount]]
+  at = "/"
+  session = "guests/{name}.db"
 "#;
 
 /// What is served, and by which program.
@@ -73,7 +88,8 @@ impl Server {
     /// Writes the exports file, with this `max_open`.
     pub fn configure(&self, max_open: usize) -> Result<()> {
         let head = format!("idle_close = \"1s\"\nmax_open = {max_open}\n");
-        let text = head + &TEMPLATE.replace("BASE", &self.base.display().to_string());
+        let text = TEMPLATE.replace("BASE", &self.base.display().to_string());
+        let text = head + &text.replace("EXPIRE", &format!("{}s", EXPIRE.as_secs()));
         let new = self.dir.join("exports.new");
         fs::write(&new, text)?;
         Ok(fs::rename(new, self.dir.join("exports.toml"))?)
@@ -155,6 +171,21 @@ impl Server {
             sessions += usize::from(file.extension().is_some_and(|it| it == "db-lock"));
         }
         Ok(Taken { mib: kib.parse::<f64>()? / 1024.0, descriptors, sessions })
+    }
+
+    /// Waits until no session of an export that expires is left.
+    pub fn expired(&self) -> Result<()> {
+        let end = Instant::now() + REMOVAL;
+        loop {
+            let left = fs::read_dir(self.dir.join("guests"))?.count();
+            if left == 0 {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(format!("{left} files of exports that expire are left").into());
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Waits until all sessions are closed; returns what it takes then.

@@ -76,7 +76,12 @@ pub fn mount(address: SocketAddr, path: &str) -> Result<Handle> {
 
 /// A connection to MOUNT.
 pub fn mount_connection(address: SocketAddr) -> Result<Connection> {
-    Connection::open(address, MOUNT_PROGRAM, VERSION, 0)
+    mount_connection_over(std::net::TcpStream::connect(address)?)
+}
+
+/// The same over a connection that was made.
+pub fn mount_connection_over(socket: std::net::TcpStream) -> Result<Connection> {
+    Connection::over(socket, MOUNT_PROGRAM, VERSION, 0)
 }
 
 /// The same as [`mount`] over a connection to MOUNT.

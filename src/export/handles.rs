@@ -14,22 +14,21 @@ impl Handles<MountedObject> for Exports {
         object.identity().codec.encode_in(memory, &object.at)
     }
 
-    /// [`FsError::Stale`] for a handle of an unknown tag, [`FsError::BadHandle`] for a wrong MAC;
-    /// [`FsError::TryLater`] instead while any export cannot be served: the handle may be its.
+    /// [`FsError::Stale`] for a handle that no mount gave out: a removed one may have, and clients
+    /// show BADHANDLE as an unknown error. [`FsError::TryLater`] instead while any export cannot be
+    /// served: the handle may be its. [`FsError::BadHandle`] for what is too short to be one.
     fn decode(&self, handle: &FileHandle) -> Result<MountedObject, FsError> {
         let tag = HandleCodec::export_of(handle).ok_or(FsError::BadHandle)?;
         let table = self.table.read();
-        let unknown = |error| match table.unavailable.is_empty() {
-            true => Err(error),
-            false => Err(FsError::TryLater),
-        };
-        let Some(tagged) = table.by_tag.get(&tag) else { return unknown(FsError::Stale) };
-        for TaggedMount { entry, index, identity } in tagged {
+        for TaggedMount { entry, index, identity } in table.by_tag.get(&tag).into_iter().flatten() {
             if let Ok(at) = identity.codec.decode(handle) {
                 return Ok(MountedObject::new(entry, (*index, *identity), at));
             }
         }
-        unknown(FsError::BadHandle)
+        match table.unavailable.is_empty() {
+            true => Err(FsError::Stale),
+            false => Err(FsError::TryLater),
+        }
     }
 }
 

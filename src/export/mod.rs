@@ -20,6 +20,7 @@ mod handles;
 mod listing;
 mod numbers;
 mod object;
+mod opening;
 mod service;
 mod tree;
 mod validating_overlay;

@@ -9,10 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::entry::{ExportEntry, OpenPurpose};
 use super::listing::Lister;
 use super::object::{MountedObject, OpenObject};
-use super::tree::Export;
 use super::validating_overlay::ValidatingOverlay;
 use super::{Admission, Exports, Refused};
 use crate::vfs::{
@@ -107,42 +105,6 @@ impl OpenObject {
     }
 }
 
-impl Exports {
-    /// The export that a template has for a path which is not in the table.
-    fn make(&self, path: &[u8]) -> Option<Arc<ExportEntry>> {
-        let finder = self.table.read().finder.clone();
-        finder?.find(path)
-    }
-
-    /// Opens the export with this path for a mount.
-    async fn open_to_mount(
-        &self,
-        caller: &Caller,
-        path: &[u8],
-    ) -> Result<(Arc<ExportEntry>, Arc<Export>), FsError> {
-        let Some(entry) = self.find(path).or_else(|| self.make(path)) else {
-            let table = self.table.read();
-            let unavailable = table.unavailable.get(path).ok_or(FsError::NotFound)?;
-            return match unavailable.admission.admit(caller) {
-                Ok(()) | Err(Refused::Flavor) => Err(FsError::Fault),
-                Err(_) => Err(FsError::NotFound),
-            };
-        };
-        // Any flavor may mount: the reply lists the accepted flavors. Any other refusal looks like
-        // a missing export.
-        match entry.admission().admit(caller) {
-            Ok(()) | Err(Refused::Flavor) => {}
-            Err(refused) => {
-                tracing::debug!(client = %caller.client, %refused, "a mount was refused");
-                return Err(FsError::NotFound);
-            }
-        }
-        entry.clients().note(caller.client.ip());
-        let export = entry.open(OpenPurpose::Mount).await?;
-        Ok((entry, export))
-    }
-}
-
 impl Vfs for Exports {
     type Object = MountedObject;
 
@@ -151,16 +113,7 @@ impl Vfs for Exports {
         caller: &Caller,
         path: &[u8],
     ) -> Result<ExportRoot<MountedObject>, FsError> {
-        let opened = match self.open_to_mount(caller, path).await {
-            // Its sessions were replaced while it was closed: the table has a new entry.
-            Err(FsError::Stale) => self.open_to_mount(caller, path).await,
-            opened => opened,
-        };
-        let (entry, export) = opened.map_err(|error| match error {
-            // MOUNT has no status for a later try (RFC 1813 §5.1.5).
-            FsError::TryLater => FsError::Fault,
-            error => error,
-        })?;
+        let (entry, export) = self.open_to_mount(caller, path).await?;
         let root = OpenObject::root(&entry, export);
         root.mount().overlay.getattr(caller, root.at()).await?;
         Ok(ExportRoot { object: root.object(), flavors: entry.admission().flavors() })

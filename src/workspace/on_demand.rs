@@ -182,7 +182,8 @@ impl ExportSource {
         if self.is_removed.load(Ordering::SeqCst) {
             return Err(Error::Gone { export: self.config.name.clone() });
         }
-        let entry = self.entry().filter(|_| !self.is_retired()).ok_or(Error::NoExport)?;
+        let reloaded = || Error::Reloaded { export: self.config.name.clone() };
+        let entry = self.entry().filter(|_| !self.is_retired()).ok_or_else(reloaded)?;
         if let Some(export) = entry.current() {
             return Ok(export);
         }

@@ -7,7 +7,7 @@ use acetate::vfs::{Attr, Caller, Device, FileId, FileKind, Flavor, FsError, SetA
 
 use super::{export, with};
 
-fn caller(uid: u32, gid: u32, gids: &[u32]) -> Caller {
+pub fn caller(uid: u32, gid: u32, gids: &[u32]) -> Caller {
     Caller {
         client: "127.0.0.1:700".parse().unwrap(),
         flavor: Flavor::Sys,

@@ -4,6 +4,7 @@ mod credentials;
 mod example;
 mod exports;
 mod guards;
+mod mounting;
 mod mounts;
 mod templates;
 mod tokens;

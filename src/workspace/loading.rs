@@ -13,6 +13,9 @@ use crate::config::{ExportConfig, TemplateConfig};
 use crate::delta::sqlite::SessionKeys;
 use crate::export::{ExportEntry, OpenPurpose};
 
+/// What is logged of an export that a load does not open again.
+const CLOSED: &str = "an export that was open is closed";
+
 /// An export that is to be served.
 pub(super) struct WantedExport {
     pub(super) config: ExportConfig,
@@ -93,7 +96,11 @@ impl ServedExports {
             let opened = match self.load_one(&wanted, &mut identities, opens) {
                 // The next call on it tries again.
                 Err(error) if !is_written => {
-                    tracing::warn!(%error, "an export that was open is closed");
+                    match error {
+                        // The file says so.
+                        Error::TooManyOpen { .. } => tracing::debug!(%error, "{CLOSED}"),
+                        _ => tracing::warn!(%error, "{CLOSED}"),
+                    }
                     self.load_one(&wanted, &mut identities, false)
                 }
                 opened => opened,

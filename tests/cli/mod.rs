@@ -22,6 +22,8 @@ mod choosing;
 mod compact;
 mod completing;
 mod config;
+#[cfg(target_os = "linux")]
+mod creation;
 mod ctx;
 mod cycles;
 mod diff;

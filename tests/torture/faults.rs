@@ -10,6 +10,7 @@
 //! `ACETATE_FAULTS=n` looks at every n-th call, at the first few of each kind, and at each sync.
 //! Whatever `n` is, each kind of fault happens, and a client is told of it.
 
+mod creating;
 mod opening;
 mod turns;
 

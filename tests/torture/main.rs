@@ -9,6 +9,7 @@
 //! | `cut` | what is left after a power cut, looked at |
 //! | `power_cut` | what survives the machine |
 //! | `faults` | what a failing disk costs |
+//! | `faults/creating` | what it costs a session that is being created |
 //! | `faults/opening` | what it costs a session that is being opened |
 //! | `going_back` | what survives while checkpoints are made, restored, removed, and forks merged |
 //! | `gathered` | how the log is written |

@@ -100,10 +100,7 @@ pub fn would_have_waited() -> bool {
 
 /// Configures a connection for writing: WAL mode, with WAL checkpoints under our control.
 pub fn prepare_to_write(conn: &Connection) -> Result<()> {
-    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
-    if !mode.eq_ignore_ascii_case("wal") {
-        return Err(StoreError::io(format!("no write-ahead log here (journal mode {mode})")));
-    }
+    use_wal(conn)?;
     // macOS: fsync alone leaves data in the drive's cache. Ignored elsewhere.
     conn.pragma_update(None, "fullfsync", true)?;
     conn.pragma_update(None, "checkpoint_fullfsync", true)?;
@@ -116,6 +113,22 @@ pub fn prepare_to_write(conn: &Connection) -> Result<()> {
         old_rows::watch(conn)?;
     }
     set_full(conn, true)
+}
+
+/// Sets WAL mode, which the file keeps.
+pub fn use_wal(conn: &Connection) -> Result<()> {
+    let mode: String = conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+    if mode.eq_ignore_ascii_case("wal") {
+        return Ok(());
+    }
+    Err(StoreError::io(format!("no write-ahead log here (journal mode {mode})")))
+}
+
+/// Configures a connection for writing a new file that is of no use until it is complete: without
+/// a sync, and without a journal on disk.
+pub fn never_sync(conn: &Connection) -> Result<()> {
+    conn.query_row("PRAGMA journal_mode = MEMORY", [], |_| Ok(()))?;
+    Ok(conn.execute_batch("PRAGMA synchronous = OFF")?)
 }
 
 /// Leaves the WAL as it is when `conn` is the last connection to close. SQLite would otherwise

@@ -180,28 +180,31 @@ pub fn absolute(path: &Path) -> std::result::Result<PathBuf, OpenError> {
     Ok(parent.join(name))
 }
 
-/// Makes the file `new`, which does not exist, a session; its content is synced.
+/// Makes the file `new`, which does not exist, a session; its content is synced, by one fsync.
 fn fill(new: &Path, options: &CreateOptions, host: &Host) -> std::result::Result<(), OpenError> {
     let mut file = OpenOptions::new();
     file.write(true).create_new(true).mode(FILE_MODE);
-    drop(file.open(new).map_err(|error| OpenError::io(new, error))?);
-    write_schema(new, options, host).map_err(|error| OpenError::store(new, error))
+    // Open until the end: it gets the error of each page that SQLite writes and the disk loses.
+    let file = file.open(new).map_err(|error| OpenError::io(new, error))?;
+    write_schema(new, options, host).map_err(|error| OpenError::store(new, error))?;
+    file.sync_all().map_err(|error| OpenError::io(new, error))
 }
 
+/// Writes the session without a sync, and closes it: a creation that fails begins from nothing.
 fn write_schema(path: &Path, options: &CreateOptions, host: &Host) -> Result<()> {
     let conn = connect::open(path, Role::Writer)?;
     conn.pragma_update(None, "page_size", PAGE_BYTES)?;
     conn.pragma_update(None, "encoding", "UTF-8")?;
     conn.pragma_update(None, "auto_vacuum", 0)?;
-    connect::prepare_to_write(&conn)?;
+    connect::never_sync(&conn)?;
     let transaction =
         rusqlite::Transaction::new_unchecked(&conn, rusqlite::TransactionBehavior::Immediate)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     schema::complete(&transaction)?;
     fill_tables(&transaction, options, host)?;
     transaction.commit()?;
-    // Checkpoint, so that the database file is complete without its WAL.
-    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    connect::use_wal(&conn)?;
+    conn.close().map_err(|(_, error)| error)?;
     Ok(())
 }
 

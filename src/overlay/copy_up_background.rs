@@ -109,6 +109,8 @@ impl Overlay {
             let kept = self.keep_removed_if_due().await;
             let copied = match self.core.copies.is_idle.swap(true, Ordering::Relaxed) {
                 true => Ok(false),
+                // A piece would mark a session that nothing has changed as changed: three syncs.
+                false if self.has_no_pending().await => Ok(false),
                 false => self.copy_piece().await,
             };
             if copied != Ok(false) {
@@ -124,6 +126,10 @@ impl Overlay {
                 return;
             }
         }
+    }
+
+    async fn has_no_pending(&self) -> bool {
+        self.pending_copies().await.is_ok_and(|left| left.files == 0)
     }
 
     /// Copies one piece; `false` if nothing is left that can be copied.

@@ -56,6 +56,20 @@ fn open_to_serve(session: &Path) -> Session {
 }
 
 #[test]
+fn a_session_that_is_only_read_stays_the_same_to_the_byte() {
+    let mut site = Site::start(BASE, &exports(IDLE, 1));
+    let before = fs::read(site.path("0.db")).unwrap();
+    for _ in 0..2 {
+        let mut peer = site.peer("/0");
+        let root = peer.root.clone();
+        assert_eq!(site.wait(peer.ls(&root)), ["base-file"]);
+        site.wait_until_idle();
+        assert!(before == fs::read(site.path("0.db")).unwrap());
+    }
+    site.stop();
+}
+
+#[test]
 fn an_idle_export_is_closed_cleanly_and_opened_by_the_next_call() {
     let mut site = Site::start(BASE, &exports(IDLE, 1));
     let mut peer = site.peer("/0");

@@ -44,6 +44,7 @@ impl TemplateConfig {
     ) -> Result<(), Unread> {
         let Some((written, rest)) = below.split_first() else { return Ok(()) };
         let failed = |error| (dir.to_owned(), error);
+        let Some(names) = FilledName::of(written, values) else { return Ok(()) };
         let entries = match std::fs::read_dir(dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries.map_err(failed)?,
@@ -51,7 +52,7 @@ impl TemplateConfig {
         for entry in entries {
             let entry = entry.map_err(failed)?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            let Some(new) = self.unfill(written, &name, values) else { continue };
+            let Some(new) = names.unfill(&name) else { continue };
             let mut values = values.clone();
             values.extend(new);
             match rest {
@@ -65,13 +66,30 @@ impl TemplateConfig {
         Ok(())
     }
 
-    /// The values of the parameters with which a written name is `name`, and those of `known`.
-    fn unfill(
-        &self,
-        written: &str,
-        name: &str,
-        known: &BTreeMap<String, String>,
-    ) -> Option<Vec<(String, String)>> {
+    /// The path without its token that has these values.
+    fn path_of(&self, values: &BTreeMap<String, String>) -> Option<String> {
+        let mut path = String::new();
+        for component in &self.components {
+            path.push('/');
+            path.push_str(match component {
+                TemplatePart::Literal(literal) => literal,
+                TemplatePart::Parameter(index) => values.get(&self.parameters[*index].name)?,
+            });
+        }
+        self.values(&path).is_some().then_some(path)
+    }
+}
+
+/// The names that a written name may have in a directory.
+struct FilledName<'a> {
+    expression: Regex,
+    /// The parameters of its groups.
+    order: Vec<&'a str>,
+}
+
+impl<'a> FilledName<'a> {
+    /// With the values of `known` filled in. `None` if a parameter occurs twice.
+    fn of(written: &'a str, known: &BTreeMap<String, String>) -> Option<Self> {
         let mut expression = String::from("^");
         let mut order = Vec::new();
         for part in split(written) {
@@ -88,23 +106,15 @@ impl TemplateConfig {
             }
         }
         expression.push('$');
-        let found = Regex::new(&expression).ok()?.captures(name)?;
+        Some(Self { expression: Regex::new(&expression).ok()?, order })
+    }
+
+    /// The values of the parameters with which it is `name`.
+    fn unfill(&self, name: &str) -> Option<Vec<(String, String)>> {
+        let found = self.expression.captures(name)?;
         let value = |(index, name): (usize, &&str)| {
             Some(((*name).to_owned(), found.get(index + 1)?.as_str().to_owned()))
         };
-        order.iter().enumerate().map(value).collect()
-    }
-
-    /// The path without its token that has these values.
-    fn path_of(&self, values: &BTreeMap<String, String>) -> Option<String> {
-        let mut path = String::new();
-        for component in &self.components {
-            path.push('/');
-            path.push_str(match component {
-                TemplatePart::Literal(literal) => literal,
-                TemplatePart::Parameter(index) => values.get(&self.parameters[*index].name)?,
-            });
-        }
-        self.values(&path).is_some().then_some(path)
+        self.order.iter().enumerate().map(value).collect()
     }
 }

@@ -48,7 +48,7 @@ pub use options::{ExportOptions, SquashMode};
 pub use parameters::AllowedNames;
 pub use path::{PathError, TreePath};
 pub use quota::parse_bytes;
-pub use shared::real_path;
+pub use shared::{RealPaths, real_path};
 pub use template::TemplateConfig;
 pub use tokens::{Token, tokens_file};
 

@@ -138,6 +138,9 @@ pub(super) fn tree_path(source: &SourceText<'_>, written: &Spanned<String>) -> R
 
 /// Rejects two mounts at one mount point, or of one directory of a session.
 fn check_distinct(source: &SourceText<'_>, mounts: &[MountConfig]) -> Result<()> {
+    if mounts.len() < 2 {
+        return Ok(());
+    }
     let (mut places, mut shown) = (BTreeMap::new(), BTreeMap::new());
     let wrong = |mount: &MountConfig, what: String| -> ConfigError {
         ConfigError::of_file(source.file, what).at(mount.position)

@@ -1,6 +1,6 @@
 //! Sessions with several mounts: the mounts must agree on the session's settings.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,15 +35,47 @@ pub fn real_path(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
+/// [`real_path`] for many files: each directory is resolved once. For a moment in which the
+/// directories stay what they are.
+#[derive(Default)]
+pub struct RealPaths {
+    dirs: HashMap<PathBuf, PathBuf>,
+}
+
+impl RealPaths {
+    /// The real path of a file.
+    pub fn of(&mut self, path: &Path) -> PathBuf {
+        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+            return real_path(path);
+        };
+        if path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+            return real_path(path);
+        }
+        match self.dirs.get(dir) {
+            Some(real) => real.join(name),
+            None => {
+                let real = real_path(dir);
+                let path = real.join(name);
+                self.dirs.insert(dir.to_owned(), real);
+                path
+            }
+        }
+    }
+}
+
 /// Applies the settings of each session to all its mounts; an error if two mounts contradict each
 /// other.
 pub(super) fn unify_shared_settings(exports: &mut [ExportConfig]) -> Result<()> {
-    let mut sessions: BTreeMap<PathBuf, SharedSettings> = BTreeMap::new();
+    let files = session_files(exports);
+    let mut sessions: HashMap<&Path, SharedSettings> = HashMap::new();
     let of_export = |export: &'_ ExportConfig| Arc::clone(&export.file);
     let mounts = exports.iter().flat_map(|it| it.mounts.iter().map(move |m| (of_export(it), m)));
-    for (file, mount) in mounts {
-        let StoreConfig::Session { file: session, chunk_size } = &mount.store else { continue };
-        let said = sessions.entry(real_path(session)).or_default();
+    for ((file, mount), session) in mounts.zip(&files) {
+        let (StoreConfig::Session { chunk_size, .. }, Some(session)) = (&mount.store, session)
+        else {
+            continue;
+        };
+        let said = sessions.entry(session).or_default();
         let at = || FilePosition { file: Arc::clone(&file), position: mount.position };
         if let Some(base) = &mount.base {
             let (other, line) = said.base.get_or_insert_with(|| (base.clone(), at()));
@@ -83,9 +115,9 @@ pub(super) fn unify_shared_settings(exports: &mut [ExportConfig]) -> Result<()> 
             }
         }
     }
-    for mount in exports.iter_mut().flat_map(|export| &mut export.mounts) {
-        let StoreConfig::Session { file: session, chunk_size } = &mut mount.store else { continue };
-        let Some(said) = sessions.get(&real_path(session)) else { continue };
+    for (mount, session) in exports.iter_mut().flat_map(|export| &mut export.mounts).zip(&files) {
+        let StoreConfig::Session { chunk_size, .. } = &mut mount.store else { continue };
+        let Some(said) = session.as_deref().and_then(|it| sessions.get(it)) else { continue };
         mount.base = said.base.as_ref().map(|(base, _)| base.clone());
         *chunk_size = said.chunk_size.as_ref().map(|(size, _)| *size);
         mount.keep_originals = said.keep_originals.as_ref().map(|(size, _)| *size);
@@ -93,16 +125,29 @@ pub(super) fn unify_shared_settings(exports: &mut [ExportConfig]) -> Result<()> 
         mount.checkpoints = said.checkpoints.as_ref().map(|(mode, _)| *mode);
         mount.keep_checkpoints = said.keep_checkpoints.as_ref().map(|(keep, _)| *keep);
     }
-    hide_together(exports)
+    hide_together(exports, &files)
+}
+
+/// The real paths of the sessions of all mounts, in their order; `None` in memory.
+fn session_files(exports: &[ExportConfig]) -> Vec<Option<PathBuf>> {
+    let mut real = RealPaths::default();
+    let mounts = exports.iter().flat_map(|export| &export.mounts);
+    mounts.map(|mount| mount.session().map(|file| real.of(file))).collect()
 }
 
 /// Gives each mount the union of the `hide` patterns of all exports of its session, because the
-/// session has a single merged tree.
-fn hide_together(exports: &mut [ExportConfig]) -> Result<()> {
-    let mut sessions: BTreeMap<PathBuf, Arc<PatternSet>> = BTreeMap::new();
+/// session has a single merged tree. `files` are the sessions of all mounts.
+fn hide_together(exports: &mut [ExportConfig], files: &[Option<PathBuf>]) -> Result<()> {
+    let mut sessions: HashMap<&Path, Arc<PatternSet>> = HashMap::new();
+    let mut rest = files;
     for export in &*exports {
-        for session in export.mounts.iter().filter_map(MountConfig::session) {
-            let all = sessions.entry(real_path(session)).or_default();
+        let (own, others) = rest.split_at(export.mounts.len());
+        rest = others;
+        for session in own.iter().flatten() {
+            let Some(all) = sessions.get_mut(session.as_path()) else {
+                sessions.insert(session, Arc::clone(&export.hide));
+                continue;
+            };
             if !all.has_all(&export.hide) {
                 let union = all.union(&export.hide).map_err(|error| {
                     let what = format_args!("`hide`: {error}");
@@ -112,9 +157,10 @@ fn hide_together(exports: &mut [ExportConfig]) -> Result<()> {
             }
         }
     }
+    let mut files = files.iter();
     for export in exports {
-        for mount in &mut export.mounts {
-            let shared = mount.session().and_then(|session| sessions.get(&real_path(session)));
+        for (mount, session) in export.mounts.iter_mut().zip(&mut files) {
+            let shared = session.as_deref().and_then(|session| sessions.get(session));
             mount.hide = Arc::clone(shared.unwrap_or(&export.hide));
         }
     }
@@ -127,4 +173,27 @@ fn contradiction(file: &Path, mount: &MountConfig, key: &str, other: &FilePositi
     let what = format!("the session {session} has a different `{key}` in {other}");
     let hint = format!("all mounts of a session share its base: give them the same `{key}`");
     ConfigError::of_file(file, what).at(mount.position).with_hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RealPaths, real_path};
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_paths_of_many_are_those_of_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir(at("real")).unwrap();
+        std::fs::write(at("real/file"), "").unwrap();
+        symlink(at("real"), at("dir")).unwrap();
+        symlink(at("real/file"), at("dir/link")).unwrap();
+        symlink(at("nowhere"), at("dir/dangling")).unwrap();
+        let mut real = RealPaths::default();
+        let names = ["real/file", "dir/file", "dir/link", "dir/dangling", "dir/new", "none/new"];
+        for name in names.into_iter().chain(["dir/..", "dir/../dir/file", "dir/file", ""]) {
+            assert_eq!(real.of(&at(name)), real_path(&at(name)), "{name}");
+        }
+        assert_eq!(real.of("file".as_ref()), real_path("file".as_ref()));
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::RwLock;
 
 use super::error::{Error, Result};
-use crate::config::{Config, ExportConfig, MountConfig, StoreConfig, real_path};
+use crate::config::{Config, ExportConfig, MountConfig, RealPaths, real_path};
 use crate::control::{ExportUsage, ExportsUsage, SessionUsage, UsageReport};
 use crate::delta::{Limits, Usage, UsageDelta};
 use crate::inspect::quota::{QuotaReport, quota};
@@ -36,15 +36,11 @@ pub struct LimitedUsage {
 
 /// The account of one export.
 pub(super) struct ExportAccount {
-    name: String,
-    /// The path of the template that made it.
-    template: Option<String>,
-    /// The path that clients mount; `None` without a token.
-    path: Option<String>,
-    limits: Limits,
-    /// Counts usage against the limits, if the export is served and has limits.
+    export: Arc<ExportConfig>,
+    /// Counts usage against the limits, if the export is open and has limits.
     group: Option<Arc<Group>>,
-    parts: Vec<AccountPart>,
+    /// The sessions of an open export. Those of a closed one are found when they are needed.
+    parts: Option<Vec<AccountPart>>,
 }
 
 /// A session of an export.
@@ -95,8 +91,9 @@ impl Accounts {
     /// A session cannot be read.
     pub fn usage(&self) -> Result<ExportsUsage> {
         let accounts = self.of.read().clone();
-        let exports =
-            accounts.iter().map(|account| account.read().usage()).collect::<Result<_>>()?;
+        let mut real = RealPaths::default();
+        let exports = accounts.iter().map(|account| account.read().usage(&mut real));
+        let exports = exports.collect::<Result<_>>()?;
         Ok(ExportsUsage { file: Some(self.file.clone()), exports })
     }
 
@@ -108,8 +105,9 @@ impl Accounts {
         for account in accounts.iter() {
             let account = account.read();
             let Some(usage) = account.group.as_ref().map(|group| group.usage()) else { continue };
-            let export = account.template.as_ref().unwrap_or(&account.name).clone();
-            let new = LimitedUsage { export: export.clone(), usage, limits: account.limits };
+            let export = account.export.template.as_ref().unwrap_or(&account.export.name).clone();
+            let limits = super::assembling::limits(&account.export);
+            let new = LimitedUsage { export: export.clone(), usage, limits };
             let known = limited.entry(export).or_insert_with(|| new.clone());
             if new.usage.bytes > known.usage.bytes {
                 *known = new;
@@ -121,7 +119,8 @@ impl Accounts {
     /// Paths of the exports that serve a session. They may be secrets.
     pub fn paths_of(&self, session: &Path) -> Vec<String> {
         let accounts = self.of.read().clone();
-        accounts.iter().filter_map(|account| account.read().path_of(session)).collect()
+        let mut real = RealPaths::default();
+        accounts.iter().filter_map(|account| account.read().path_of(session, &mut real)).collect()
     }
 }
 
@@ -131,56 +130,68 @@ impl Accounts {
 /// # Errors
 /// A session cannot be read.
 pub fn at_rest(file: &Path, config: &Config) -> Result<ExportsUsage> {
-    let accounts = config.exports.iter().map(ExportAccount::at_rest);
-    let exports = accounts.map(|account| account.usage()).collect::<Result<_>>()?;
+    let accounts = config.exports.iter().map(|it| ExportAccount::at_rest(Arc::new(it.clone())));
+    let mut real = RealPaths::default();
+    let exports = accounts.map(|account| account.usage(&mut real)).collect::<Result<_>>()?;
     Ok(ExportsUsage { file: Some(real_path(file)), exports })
 }
 
 impl ExportAccount {
-    /// An account without sessions.
-    pub(super) fn new(export: &ExportConfig, group: Option<Arc<Group>>) -> Self {
-        let limits = super::assembling::limits(export);
-        let path = export.path.as_ref().map(ToString::to_string);
-        let template = export.template.clone();
-        Self { name: export.name.clone(), template, path, limits, group, parts: Vec::new() }
+    /// The account of an export that is opened, without sessions.
+    pub(super) fn new(export: &Arc<ExportConfig>, group: Option<Arc<Group>>) -> Self {
+        Self { export: Arc::clone(export), group, parts: Some(Vec::new()) }
     }
 
     /// The account of an export that is not open.
-    pub(super) fn at_rest(export: &ExportConfig) -> Self {
-        let mut account = Self::new(export, None);
-        for mount in &export.mounts {
-            let source = match &mount.store {
-                StoreConfig::Session { file, .. } => UsageSource::File(real_path(file)),
-                StoreConfig::Memory => UsageSource::Memory,
-            };
-            account.add(mount, source);
+    pub(super) fn at_rest(export: Arc<ExportConfig>) -> Self {
+        Self { export, group: None, parts: None }
+    }
+
+    /// This account, with the sessions of the export also if it is not open.
+    fn with_parts(&self, real: &mut RealPaths) -> Self {
+        let mut account = Self::new(&self.export, None);
+        for mount in &self.export.mounts {
+            let session = mount.session().map(|file| real.of(file));
+            let source = session.clone().map_or(UsageSource::Memory, UsageSource::File);
+            account.add_at(mount, session, source);
         }
         account
     }
 
-    /// The path that clients mount, if the export shows this session.
-    fn path_of(&self, session: &Path) -> Option<String> {
-        let shows = self.parts.iter().any(|part| part.shows(session));
-        self.path.clone().filter(|_| shows)
+    /// The path that clients mount, if the export shows this session. `None` without a token.
+    fn path_of(&self, session: &Path, real: &mut RealPaths) -> Option<String> {
+        let shows = match &self.parts {
+            Some(parts) => parts.iter().any(|part| part.shows(session)),
+            None => {
+                let mut files = self.export.mounts.iter().filter_map(MountConfig::session);
+                files.any(|file| real.of(file) == session)
+            }
+        };
+        self.export.path.as_ref().filter(|_| shows).map(ToString::to_string)
     }
 
     /// Adds a mount's session; a session that is already there gets a further mount point.
     pub(super) fn add(&mut self, mount: &MountConfig, source: UsageSource) {
-        let session = mount.session().map(|file| real_path(file));
+        self.add_at(mount, mount.session().map(|file| real_path(file)), source);
+    }
+
+    fn add_at(&mut self, mount: &MountConfig, session: Option<PathBuf>, source: UsageSource) {
         let is_there = |part: &&mut AccountPart| session.is_some() && part.session == session;
         let is_counted = !mount.is_read_only && !mount.is_shared;
         let at = mount.at.to_string();
-        match self.parts.iter_mut().find(is_there) {
+        let parts = self.parts.get_or_insert_default();
+        match parts.iter_mut().find(is_there) {
             Some(part) => {
                 part.at.push(at);
                 part.is_counted |= is_counted;
             }
-            None => self.parts.push(AccountPart { session, at: vec![at], is_counted, source }),
+            None => parts.push(AccountPart { session, at: vec![at], is_counted, source }),
         }
     }
 
-    fn usage(&self) -> Result<ExportUsage> {
-        let sessions: Vec<_> = self.parts.iter().map(AccountPart::usage).collect::<Result<_>>()?;
+    fn usage(&self, real: &mut RealPaths) -> Result<ExportUsage> {
+        let Some(parts) = &self.parts else { return self.with_parts(real).usage(real) };
+        let sessions: Vec<_> = parts.iter().map(AccountPart::usage).collect::<Result<_>>()?;
         let usage = match &self.group {
             Some(group) => group.usage(),
             None => {
@@ -191,8 +202,8 @@ impl ExportAccount {
                 sum.usage()
             }
         };
-        let taken = UsageReport::new(usage, self.limits);
-        Ok(ExportUsage { name: self.name.clone(), taken, sessions })
+        let taken = UsageReport::new(usage, super::assembling::limits(&self.export));
+        Ok(ExportUsage { name: self.export.name.clone(), taken, sessions })
     }
 }
 

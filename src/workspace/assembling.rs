@@ -54,7 +54,7 @@ pub(super) fn layer_options<'a>(
 /// that changes when the drafts of the export may have been lost. Blocks.
 pub(super) fn assemble(
     parts: &SharedParts,
-    export: &ExportConfig,
+    export: &Arc<ExportConfig>,
     leases: &[SessionLease],
     boot: u64,
 ) -> Result<ReadyExport> {

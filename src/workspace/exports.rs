@@ -21,8 +21,8 @@ use super::shared_parts::SharedParts;
 use super::templates::{KnownInstance, Templates, known, rebuild};
 use super::unavailable::FailedExport;
 use crate::config::{
-    Config, ExportConfig, MountConfig, StoreConfig, TemplateConfig, added_dir, real_path,
-    tokens_file,
+    Config, ExportConfig, MountConfig, RealPaths, StoreConfig, TemplateConfig, added_dir,
+    real_path, tokens_file,
 };
 use crate::control::control_socket;
 use crate::delta::sqlite::{InstanceRegistry, session_files};
@@ -166,7 +166,9 @@ impl ServedExports {
         let loading = parts.loading.write();
         let templates: Vec<_> = config.templates.iter().cloned().map(Arc::new).collect();
         let wanted = self.wanted(config, &templates)?;
-        self.parts.hide(self.files_to_hide(&wanted, &templates));
+        let sessions = wanted.iter().filter_map(|wanted| wanted.sessions.as_ref()).flatten();
+        let sessions = sessions.map(|session| session.file.clone()).collect();
+        self.parts.hide(self.files_to_hide(&templates), sessions);
         let open = self.open_paths();
         let mut before = self.parts.sources();
         let by_path = before.iter().filter_map(|it| Some((it.path()?.to_owned(), Arc::clone(it))));
@@ -245,7 +247,7 @@ impl ServedExports {
             .cloned()
             .zip(sessions)
             .map(|(config, sessions)| WantedExport {
-                config,
+                config: Arc::new(config),
                 sessions: Some(sessions),
                 instance: None,
             })
@@ -269,6 +271,7 @@ impl ServedExports {
         for known in known.unwrap_or_else(|| Ok(Vec::new()))? {
             let KnownInstance { template, config, keys, used_ms } = known;
             let instance = Some(WantedInstance { template, keys, used_ms });
+            let config = Arc::new(config);
             wanted.push(WantedExport { config, sessions: None, instance });
         }
         Ok(wanted)
@@ -276,7 +279,9 @@ impl ServedExports {
 
     /// The sessions of each export's mounts.
     pub(super) fn sessions_of(&self, config: &Config) -> Result<Vec<Vec<NeededSession>>> {
-        let sessions = config.exports.iter().map(|export| sessions_of_one(&self.parts, export));
+        let mut real = RealPaths::default();
+        let exports = config.exports.iter();
+        let sessions = exports.map(|export| sessions_among(&self.parts, export, &mut real));
         let mut sessions = sessions.collect::<Result<Vec<_>>>()?;
         // A session with any writable mount is opened once, read-write.
         let all = sessions.iter().flatten();
@@ -288,13 +293,9 @@ impl ServedExports {
         Ok(sessions)
     }
 
-    /// Files and directories that no base may show: all sessions, the exports file and what the
-    /// server keeps beside it.
-    fn files_to_hide(
-        &self,
-        wanted: &[WantedExport],
-        templates: &[Arc<TemplateConfig>],
-    ) -> BTreeSet<PathBuf> {
+    /// Files and directories that no base may show, beside the sessions: the exports file and what
+    /// the server keeps beside it, and the directories of the sessions of templates.
+    fn files_to_hide(&self, templates: &[Arc<TemplateConfig>]) -> BTreeSet<PathBuf> {
         // Absolute: a file that is made later has the same path then.
         let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
         let registry = registry_file(&file);
@@ -302,8 +303,6 @@ impl ServedExports {
         let mut files: BTreeSet<PathBuf> = own.iter().map(|file| real_path(file)).collect();
         files.extend(session_files(&real_path(&registry)));
         files.insert(control_socket(&real_path(&file)));
-        let sessions = wanted.iter().filter_map(|wanted| wanted.sessions.as_ref()).flatten();
-        files.extend(sessions.flat_map(|session| session_files(&session.file)));
         files.extend(templates.iter().flat_map(|it| it.session_dirs()).map(|dir| real_path(&dir)));
         files
     }
@@ -334,8 +333,20 @@ pub(super) fn sessions_of_one(
     parts: &SharedParts,
     export: &ExportConfig,
 ) -> Result<Vec<NeededSession>> {
+    sessions_among(parts, export, &mut RealPaths::default())
+}
+
+/// The same; `real` knows directories of other exports.
+fn sessions_among(
+    parts: &SharedParts,
+    export: &ExportConfig,
+    real: &mut RealPaths,
+) -> Result<Vec<NeededSession>> {
     let session = |mount: &MountConfig| {
-        let file = session_of(parts, export, mount)?;
+        let file = match mount.session() {
+            Some(file) => real.of(file),
+            None => session_of(parts, export, mount)?,
+        };
         // A session that is open read-write stays so; read-only mounts refuse changes themselves.
         let may_change = mount.is_shared || parts.sessions.is_open_to_change(&file);
         Ok(NeededSession { file, read_only: mount.is_read_only && !may_change })

@@ -1,7 +1,8 @@
 //! What identifies the sessions of exports that are not open.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::thread;
 
 use super::error::{Error, Result};
 use super::layers;
@@ -10,11 +11,34 @@ use crate::config::{ExportConfig, StoreConfig};
 use crate::delta::sqlite::SessionKeys;
 use crate::export::{ExportIdentity, MountKeys};
 
+/// Sessions for which a thread is worth its start.
+const LEAST_FOR_THREAD: usize = 64;
+
 /// Reads from session files what identifies exports; each file once.
 #[derive(Default)]
 pub(super) struct Identities(HashMap<PathBuf, Option<SessionKeys>>);
 
 impl Identities {
+    /// Reads the sessions of these exports, on as many threads as the machine has cores.
+    ///
+    /// What cannot be read is left to [`Self::keys`].
+    pub(super) fn read_ahead<'a>(&mut self, sessions: impl Iterator<Item = &'a NeededSession>) {
+        let files: Vec<&Path> =
+            sessions.map(|it| it.file.as_path()).filter(|it| !self.0.contains_key(*it)).collect();
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let read = |part: &[&Path]| -> Vec<(PathBuf, Option<SessionKeys>)> {
+            let one = |file: &&Path| Some(((*file).to_owned(), layers::identity(file).ok()?));
+            part.iter().filter_map(one).collect()
+        };
+        let parts = files.chunks(files.len().div_ceil(cores).max(LEAST_FOR_THREAD));
+        let all = thread::scope(|scope| {
+            let threads: Vec<_> = parts.map(|part| scope.spawn(move || read(part))).collect();
+            // One that panicked has read nothing.
+            threads.into_iter().filter_map(|it| it.join().ok()).flatten().collect::<Vec<_>>()
+        });
+        self.0.extend(all);
+    }
+
     /// The identity of an export; `None` if one of its sessions does not exist.
     ///
     /// # Errors

@@ -13,7 +13,8 @@ use super::opening::{OpenedSession, open_session, union};
 pub use super::opening::{check_base, record_moved_base, remember_hidden};
 use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingLock};
 use crate::delta::sqlite::{
-    ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session, SessionKeys,
+    ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session, SessionIdentity,
+    SessionKeys, identity_at_rest,
 };
 use crate::delta::{BackgroundThreads, CheckpointKeep, Store};
 use crate::inspect::opened::{below, host, open_session as open_to_inspect};
@@ -253,6 +254,9 @@ pub fn open(wanted: &LayerOptions<'_>, pool: &Arc<WorkerPool>) -> Result<Session
 pub(super) fn identity(file: &Path) -> Result<Option<SessionKeys>> {
     if file.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
         return Ok(None);
+    }
+    if let Some(SessionIdentity { id, handle_key }) = identity_at_rest(file) {
+        return Ok(Some((handle_key, fsid(&id))));
     }
     let session = open_to_inspect(file)?;
     Ok(Some((session.handle_key(), fsid(session.id()))))

@@ -18,11 +18,18 @@ const CLOSED: &str = "an export that was open is closed";
 
 /// An export that is to be served.
 pub(super) struct WantedExport {
-    pub(super) config: ExportConfig,
+    pub(super) config: Arc<ExportConfig>,
     /// The sessions of its mounts, if the exports file has it.
     pub(super) sessions: Option<Vec<NeededSession>>,
     /// What is known of an instance.
     pub(super) instance: Option<WantedInstance>,
+}
+
+impl WantedExport {
+    /// Whether its path is one of these.
+    fn is_of(&self, paths: &BTreeSet<Vec<u8>>) -> bool {
+        self.config.path.as_ref().is_some_and(|path| paths.contains(path.as_str().as_bytes()))
+    }
 }
 
 /// What is known of an instance that is to be served.
@@ -75,6 +82,12 @@ impl ServedExports {
         loaded: &mut Vec<LoadedExport>,
     ) -> Result<Vec<FailedExport>> {
         let mut identities = Identities::default();
+        if self.is_lenient {
+            // Instances come last.
+            let rest = wanted.iter().skip(OPEN_AT_START);
+            let closed = rest.filter(|it| !it.is_of(&how.open));
+            identities.read_ahead(closed.filter_map(|it| it.sessions.as_ref()).flatten());
+        }
         let (mut failed, mut at_start) = (Vec::new(), 0);
         let is_any_wanted = !wanted.is_empty();
         for wanted in wanted {
@@ -88,7 +101,7 @@ impl ServedExports {
                     continue;
                 }
             }
-            let is_open = how.open.contains(path.as_bytes());
+            let is_open = wanted.is_of(&how.open);
             let is_written = wanted.instance.is_none();
             at_start += usize::from(is_written);
             let opens = is_open || is_written && (at_start <= OPEN_AT_START || !self.is_lenient);
@@ -140,7 +153,7 @@ impl ServedExports {
                 (identities.of(config, sessions)?, SourceKind::Written)
             }
         };
-        let (config, sessions) = (config.clone(), sessions.clone());
+        let (config, sessions) = (Arc::clone(config), sessions.clone());
         let (source, entry) = ExportSource::new(&self.parts, config, sessions, identity, kind)?;
         source.uses.begin(instance.as_ref().map_or(0, |known| known.used_ms));
         // Known before the load ends, so that room can be made for the next ones.
@@ -159,7 +172,7 @@ impl ServedExports {
         export: &ExportConfig,
         sessions: &[NeededSession],
     ) -> Result<()> {
-        let (config, sessions) = (export.clone(), sessions.to_owned());
+        let (config, sessions) = (Arc::new(export.clone()), sessions.to_owned());
         let wanted = WantedExport { config, sessions: Some(sessions), instance: None };
         let LoadedExport { entry, .. } =
             self.load_one(&wanted, &mut Identities::default(), true)?;

@@ -35,7 +35,7 @@ const RETIRE_WAIT: Duration = Duration::from_millis(500);
 /// Opens and closes one export of the exports file.
 pub(super) struct ExportSource {
     pub(super) parts: Arc<SharedParts>,
-    pub(super) config: ExportConfig,
+    pub(super) config: Arc<ExportConfig>,
     pub(super) kind: SourceKind,
     /// When it was used, if a template made it.
     pub(super) uses: InstanceUses,
@@ -90,7 +90,7 @@ impl ExportSource {
     /// are known; `identity` is known if all of them exist.
     pub(super) fn new(
         parts: &Arc<SharedParts>,
-        config: ExportConfig,
+        config: Arc<ExportConfig>,
         sessions: Option<Vec<NeededSession>>,
         identity: Option<ExportIdentity>,
         kind: SourceKind,
@@ -98,7 +98,7 @@ impl ExportSource {
         let path = config.path.as_ref().ok_or(Error::NoExport)?.to_string();
         let draft_epoch =
             getrandom::u64().map_err(|error| Error::Random(std::io::Error::other(error)))?;
-        let account = Arc::new(RwLock::new(ExportAccount::at_rest(&config)));
+        let account = Arc::new(RwLock::new(ExportAccount::at_rest(Arc::clone(&config))));
         let has_memory = config.mounts.iter().any(|mount| mount.store == StoreConfig::Memory);
         let source = Arc::new_cyclic(|this| Self {
             parts: Arc::clone(parts),
@@ -365,7 +365,7 @@ impl ExportSource {
         let Some(export) = self.entry().and_then(|entry| entry.take_idle()) else { return false };
         drop(export);
         tracing::debug!(export = %self.config.name, "idle: closed");
-        *self.account.write() = ExportAccount::at_rest(&self.config);
+        *self.account.write() = ExportAccount::at_rest(Arc::clone(&self.config));
         self.note_closing();
         self.release(std::mem::take(&mut state.leases));
         true

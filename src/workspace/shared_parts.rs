@@ -23,7 +23,7 @@ use super::open_sessions::{OpenSessions, SessionLease};
 use super::running::{PendingAtEnd, RunningSession};
 use crate::config::{TemplateConfig, added_dir, real_path};
 use crate::delta::PendingCopies;
-use crate::delta::sqlite::{InstanceRegistry, SessionKeys};
+use crate::delta::sqlite::{InstanceRegistry, SessionKeys, session_files};
 use crate::export::{ExportEntry, Exports};
 use crate::server::Peers;
 use crate::validation::GuardResources;
@@ -45,6 +45,15 @@ pub trait SessionObserver: Send + Sync {
 
     /// The session is to be closed; returns once nothing but calls of clients uses it.
     fn closing(&self, session: &Path) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+/// What no base may show.
+#[derive(Default)]
+struct HiddenFiles {
+    /// The exports file and what is beside it, and directories of sessions.
+    files: BTreeSet<PathBuf>,
+    /// The sessions that exports of the file have or had, each with the files beside it.
+    sessions: BTreeSet<PathBuf>,
 }
 
 /// What all exports of a server share.
@@ -83,8 +92,8 @@ pub(super) struct SharedParts {
     pub(super) expiry: Expiry,
     /// The connections of the server, once it is known.
     peers: RwLock<Option<Arc<Peers>>>,
-    /// Files that no base may show: all sessions, the exports file and what is beside it.
-    hidden: RwLock<BTreeSet<PathBuf>>,
+    /// What no base may show.
+    hidden: RwLock<HiddenFiles>,
     memory: Mutex<Option<MemoryDir>>,
     observer: RwLock<Option<Arc<dyn SessionObserver>>>,
 }
@@ -216,7 +225,7 @@ impl SharedParts {
 
     /// Whether an export of the file has this session, or had it.
     pub(super) fn is_of_file(&self, session: &Path) -> bool {
-        self.hidden.read().contains(session)
+        self.hidden.read().sessions.contains(session)
     }
 
     /// Starts an open session.
@@ -273,17 +282,20 @@ impl SharedParts {
         })
     }
 
-    /// Hides these files in all bases, in addition to those that are hidden already.
-    pub(super) fn hide(&self, files: BTreeSet<PathBuf>) {
+    /// Hides these files and sessions in all bases, in addition to those that are hidden already.
+    pub(super) fn hide(&self, files: BTreeSet<PathBuf>, sessions: BTreeSet<PathBuf>) {
+        let new = HiddenFiles { files, sessions };
         for layers in self.sessions.all() {
-            layers.hide(&within(&files, &layers));
+            layers.hide(&new.within(&layers));
         }
-        self.hidden.write().extend(files);
+        let mut hidden = self.hidden.write();
+        hidden.files.extend(new.files);
+        hidden.sessions.extend(new.sessions);
     }
 
     /// Hides in a session's base what no base may show.
     pub(super) fn hide_in(&self, layers: &SessionLayers) {
-        let files = within(&self.hidden.read(), layers);
+        let files = self.hidden.read().within(layers);
         layers.hide(&files);
     }
 
@@ -319,9 +331,17 @@ impl SharedParts {
     }
 }
 
-/// Those of `files` that are in the base of a session.
-fn within(files: &BTreeSet<PathBuf>, layers: &SessionLayers) -> Vec<PathBuf> {
-    let Some(base) = &layers.base else { return Vec::new() };
-    // Paths are ordered by their components, so those below a directory follow each other.
-    files.range(base.clone()..).take_while(|file| file.starts_with(base)).cloned().collect()
+impl HiddenFiles {
+    /// Those that are in the base of a session.
+    fn within(&self, layers: &SessionLayers) -> Vec<PathBuf> {
+        let Some(base) = &layers.base else { return Vec::new() };
+        let sessions = below(&self.sessions, base).flat_map(|session| session_files(session));
+        below(&self.files, base).cloned().chain(sessions).collect()
+    }
+}
+
+/// Those of `files` that are in the directory `dir`. Paths are ordered by their components, so
+/// these follow each other.
+fn below<'a>(files: &'a BTreeSet<PathBuf>, dir: &'a Path) -> impl Iterator<Item = &'a PathBuf> {
+    files.range(dir.to_owned()..).take_while(move |file| file.starts_with(dir))
 }

@@ -4,7 +4,7 @@
 //! restart. A path that no client could open leaves nothing.
 
 use std::collections::HashMap;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
@@ -94,6 +94,7 @@ pub(super) fn instance(
     template: &Arc<TemplateConfig>,
     config: ExportConfig,
 ) -> Result<(Arc<ExportSource>, Arc<ExportEntry>)> {
+    let config = Arc::new(config);
     ExportSource::new(parts, config, None, None, SourceKind::Instance(Arc::clone(template)))
 }
 
@@ -140,29 +141,33 @@ pub(super) fn rebuild(
     registry: &InstanceRegistry,
     templates: &[Arc<TemplateConfig>],
 ) -> Result<()> {
-    let mut identities = Identities::default();
+    let mut found = Vec::new();
     for template in templates {
-        for own in
-            template.existing_paths().map_err(|(path, source)| Error::Place { path, source })?
-        {
+        let paths = template.existing_paths();
+        for own in paths.map_err(|(path, source)| Error::Place { path, source })? {
             let mounted = template.mounted_path(&own);
             let config = mounted.and_then(|path| template.instance(path.as_bytes()));
             let Some(config) = config else { continue };
             let sessions = sessions_of_one(parts, &config)?;
-            let keys = match identities.keys(&config, &sessions) {
-                Ok(Some(keys)) => keys,
-                Ok(None) => continue,
-                Err(error) => {
-                    tracing::warn!(export = %config.name, %error, "an export is left out");
-                    continue;
-                }
-            };
-            let order = order_by_place(&config);
-            let keys: Vec<_> = order.iter().map(|index| keys[*index]).collect();
-            registry.record(&own, &keys).map_err(Error::Registry)?;
+            found.push((own, config, sessions));
         }
     }
-    Ok(())
+    let mut identities = Identities::default();
+    identities.read_ahead(found.iter().flat_map(|(_, _, sessions)| sessions));
+    let mut instances = Vec::with_capacity(found.len());
+    for (own, config, sessions) in found {
+        match identities.keys(&config, &sessions) {
+            Ok(Some(keys)) => {
+                let order = order_by_place(&config);
+                instances.push((own, order.iter().map(|index| keys[*index]).collect()));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(export = %config.name, %error, "an export is left out");
+            }
+        }
+    }
+    registry.record_all(&instances).map_err(Error::Registry)
 }
 
 /// The mounts of an instance in the order of the registry: by their places, so that a template
@@ -218,16 +223,19 @@ fn walk(written: &Path, path: &Path, creates: bool) -> Result<()> {
             }
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound && creates && !is_last => {
-                match DirBuilder::new().mode(DIR_MODE).create(&at) {
-                    Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                        return Err(failed(error));
-                    }
-                    _ => {}
-                }
+                make_dir(&at).map_err(failed)?;
             }
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(failed(error)),
         }
     }
     Ok(())
+}
+
+/// Makes a directory, durably: what clients have committed in its sessions must not go with it.
+fn make_dir(dir: &Path) -> std::io::Result<()> {
+    match DirBuilder::new().mode(DIR_MODE).create(dir) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        made => made.and_then(|()| File::open(dir.parent().unwrap_or(Path::new("/")))?.sync_all()),
+    }
 }

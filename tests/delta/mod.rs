@@ -11,6 +11,7 @@ mod chunks;
 mod durability;
 mod errors;
 mod faulty;
+mod identity;
 mod memory;
 mod overlay_rows;
 mod refusals;

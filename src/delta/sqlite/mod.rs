@@ -33,6 +33,7 @@ pub use tools::check::{
 };
 pub use tools::checkpoints::ListedCheckpoint;
 pub use tools::copied_up::{CopiedFileId, CopiedUp};
+pub use tools::identity::{SessionIdentity, identity_at_rest};
 pub use tools::instance_removals::{
     GoingSession, RemovalStart, UnusedSession, delete_renamed, rename_away, rename_back,
 };

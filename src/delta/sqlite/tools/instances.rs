@@ -137,13 +137,21 @@ impl InstanceRegistry {
     /// The registry cannot be written.
     pub fn record(&self, path: &str, mounts: &[SessionKeys]) -> Result<()> {
         let used = as_stored(self.now_ms());
-        let conn = self.conn.lock();
-        let mut statement = conn.prepare_cached(
-            "INSERT INTO instance (path, mounts, used) VALUES (?1, ?2, ?3)
-             ON CONFLICT (path) DO UPDATE SET mounts = excluded.mounts, used = excluded.used",
-        )?;
-        statement.execute(params![path, encoded(mounts), used])?;
-        Ok(())
+        put(&self.conn.lock(), path, mounts, used)
+    }
+
+    /// Records several instances in one transaction, each used now; synced on return.
+    ///
+    /// # Errors
+    /// The registry cannot be written: none is recorded.
+    pub fn record_all(&self, instances: &[(String, Vec<SessionKeys>)]) -> Result<()> {
+        let used = as_stored(self.now_ms());
+        let mut conn = self.conn.lock();
+        let txn = conn.transaction()?;
+        for (path, mounts) in instances {
+            put(&txn, path, mounts, used)?;
+        }
+        Ok(txn.commit()?)
     }
 
     /// Records when instances were used, and how far the clock is; synced on return.
@@ -202,6 +210,15 @@ fn connect(file: &Path, busy: Duration) -> Result<Connection> {
     conn.pragma_update(None, "journal_mode", "TRUNCATE")?;
     conn.pragma_update(None, "synchronous", "FULL")?;
     Ok(conn)
+}
+
+fn put(conn: &Connection, path: &str, mounts: &[SessionKeys], used: i64) -> Result<()> {
+    let mut statement = conn.prepare_cached(
+        "INSERT INTO instance (path, mounts, used) VALUES (?1, ?2, ?3)
+         ON CONFLICT (path) DO UPDATE SET mounts = excluded.mounts, used = excluded.used",
+    )?;
+    statement.execute(params![path, encoded(mounts), used])?;
+    Ok(())
 }
 
 fn version_of(conn: &Connection) -> Result<i64> {
@@ -280,7 +297,7 @@ mod tests {
         let keys = [([7; 16], u64::MAX), ([9; 16], 1)];
         registry.record("/chat/a", &[([1; 16], 2)]).unwrap();
         registry.record("/chat/a", &keys).unwrap();
-        registry.record("/chat/b", &[]).unwrap();
+        registry.record_all(&[("/chat/b".to_owned(), Vec::new())]).unwrap();
         registry.remove("/chat/b").unwrap();
         registry.complete().unwrap();
         drop(registry);

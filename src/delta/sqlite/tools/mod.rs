@@ -9,6 +9,7 @@ pub mod checkpoints;
 pub mod compact;
 pub mod copied_up;
 pub mod fork;
+pub mod identity;
 pub mod instance_removals;
 pub mod instances;
 pub mod kv;

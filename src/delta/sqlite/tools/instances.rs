@@ -296,8 +296,8 @@ mod tests {
         assert!(is_new);
         let keys = [([7; 16], u64::MAX), ([9; 16], 1)];
         registry.record("/chat/a", &[([1; 16], 2)]).unwrap();
-        registry.record("/chat/a", &keys).unwrap();
-        registry.record_all(&[("/chat/b".to_owned(), Vec::new())]).unwrap();
+        let all = [("/chat/a".to_owned(), keys.to_vec()), ("/chat/b".to_owned(), Vec::new())];
+        registry.record_all(&all).unwrap();
         registry.remove("/chat/b").unwrap();
         registry.complete().unwrap();
         drop(registry);

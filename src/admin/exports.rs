@@ -15,7 +15,7 @@ use super::AdminSite;
 use super::limits::MAX_EXPORT_BYTES;
 use super::token::AdminToken;
 
-/// Content type of all answers with the token.
+/// Content type of all answers.
 const JSON: &str = "application/json";
 
 /// Path of the list.
@@ -53,6 +53,9 @@ pub enum ExportsCall {
     },
 }
 
+/// Version of the JSON of errors, as of all JSON that the commands print.
+const ERROR_VERSION: u32 = 1;
+
 /// An answer in JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportsReply {
@@ -60,6 +63,16 @@ pub struct ExportsReply {
     pub status: u16,
     /// One JSON object.
     pub json: String,
+}
+
+impl ExportsReply {
+    /// An error: the one shape that all errors of `/exports` have.
+    pub fn error(status: u16, what: &str, hint: Option<&str>) -> Self {
+        let error = serde_json::json!({
+            "v": ERROR_VERSION, "type": "error", "error": what, "hint": hint,
+        });
+        Self { status, json: error.to_string() }
+    }
 }
 
 /// A reply that is being made.
@@ -71,8 +84,28 @@ pub trait ExportsSource: Send + Sync + 'static {
     fn perform(&self, call: ExportsCall) -> Replying<'_>;
 }
 
-/// A refusal: status, text, and the methods that are allowed.
-struct HttpRefusal(StatusCode, &'static str, Option<&'static str>);
+/// Why a request is not performed.
+struct HttpRefusal {
+    status: StatusCode,
+    what: &'static str,
+    /// The methods that are allowed, if another one was used.
+    allowed: Option<&'static str>,
+}
+
+impl HttpRefusal {
+    fn new(status: StatusCode, what: &'static str) -> Self {
+        Self { status, what, allowed: None }
+    }
+
+    fn bad(what: &'static str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, what)
+    }
+
+    fn method(allowed: &'static str) -> Self {
+        let allowed = Some(allowed);
+        Self { allowed, ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") }
+    }
+}
 
 /// Whether a path belongs here.
 pub(super) fn is_below(path: &str) -> bool {
@@ -86,19 +119,25 @@ pub(super) async fn answer(site: &AdminSite, request: Request<Incoming>) -> Resp
         Err(refused) => return refusal(refused),
     };
     match call {
-        Ok(call) => {
-            let ExportsReply { status, json } = site.exports.perform(call).await;
-            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            response(status, JSON, json + "\n")
-        }
+        Ok(call) => response(site.exports.perform(call).await),
         Err(refused) => refusal(refused),
     }
 }
 
 /// Whether the client may make requests at all.
 fn check<'a>(site: &'a AdminSite, headers: &HeaderMap) -> Result<&'a ExportsSite, HttpRefusal> {
+    // Another program on the way may have taken the other one.
+    for (name, what) in [
+        (header::HOST, "more than one Host"),
+        (header::ORIGIN, "more than one Origin"),
+        (header::AUTHORIZATION, "more than one Authorization"),
+    ] {
+        if headers.get_all(name).iter().nth(1).is_some() {
+            return Err(HttpRefusal::bad(what));
+        }
+    }
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let forbidden = |what| Err(HttpRefusal(StatusCode::FORBIDDEN, what, None));
+    let forbidden = |what| Err(HttpRefusal::new(StatusCode::FORBIDDEN, what));
     let Some(host) = text(header::HOST).filter(|host| is_own(host)) else {
         return forbidden("the Host must be an address or localhost");
     };
@@ -113,7 +152,7 @@ fn check<'a>(site: &'a AdminSite, headers: &HeaderMap) -> Result<&'a ExportsSite
     let given = text(header::AUTHORIZATION).and_then(|given| given.strip_prefix("Bearer "));
     match given {
         Some(given) if exports.token.is_equal(given.trim()) => Ok(exports),
-        _ => Err(HttpRefusal(StatusCode::UNAUTHORIZED, "the token is missing or wrong", None)),
+        _ => Err(HttpRefusal::new(StatusCode::UNAUTHORIZED, "the token is missing or wrong")),
     }
 }
 
@@ -126,15 +165,13 @@ fn is_own(host: &str) -> bool {
 
 /// What a request of a client with the token asks for.
 async fn call(request: Request<Incoming>) -> Result<ExportsCall, HttpRefusal> {
-    let bad = |what| HttpRefusal(StatusCode::BAD_REQUEST, what, None);
-    let not =
-        |allowed| HttpRefusal(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed", Some(allowed));
+    let bad = HttpRefusal::bad;
     let uri = request.uri().clone();
     let query = uri.query().unwrap_or_default();
     let name = uri.path().strip_prefix(PATH).unwrap_or_default();
     let Some(name) = name.strip_prefix('/') else {
         if request.method() != Method::GET {
-            return Err(not("GET"));
+            return Err(HttpRefusal::method("GET"));
         }
         let after = match query.strip_prefix("after=") {
             Some(after) => Some(decoded(after).ok_or(bad("`after` is not a path"))?),
@@ -144,7 +181,7 @@ async fn call(request: Request<Incoming>) -> Result<ExportsCall, HttpRefusal> {
         return Ok(ExportsCall::List { after });
     };
     if name.is_empty() || name.contains('/') {
-        return Err(HttpRefusal(StatusCode::NOT_FOUND, "Not Found", None));
+        return Err(HttpRefusal::new(StatusCode::NOT_FOUND, "Not Found"));
     }
     let name = decoded(name).ok_or(bad("the name is not text"))?;
     match *request.method() {
@@ -158,14 +195,14 @@ async fn call(request: Request<Incoming>) -> Result<ExportsCall, HttpRefusal> {
             _ => Err(bad("the query may be delete=true")),
         },
         Method::PUT => Err(bad("there is no query")),
-        _ => Err(not("PUT, DELETE")),
+        _ => Err(HttpRefusal::method("PUT, DELETE")),
     }
 }
 
 /// The text of a body.
 async fn read(mut body: Incoming) -> Result<String, HttpRefusal> {
-    let large = || HttpRefusal(StatusCode::PAYLOAD_TOO_LARGE, "Payload Too Large", None);
-    let bad = |what| HttpRefusal(StatusCode::BAD_REQUEST, what, None);
+    let large = || HttpRefusal::new(StatusCode::PAYLOAD_TOO_LARGE, "Payload Too Large");
+    let bad = HttpRefusal::bad;
     if body.size_hint().lower() > MAX_EXPORT_BYTES {
         return Err(large());
     }
@@ -195,8 +232,8 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn refusal(HttpRefusal(status, what, allowed): HttpRefusal) -> Response<String> {
-    let mut response = response(status, "text/plain; charset=utf-8", format!("{what}\n"));
+fn refusal(HttpRefusal { status, what, allowed }: HttpRefusal) -> Response<String> {
+    let mut response = response(ExportsReply::error(status.as_u16(), what, None));
     if let Some(allowed) = allowed {
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     }
@@ -207,10 +244,11 @@ fn refusal(HttpRefusal(status, what, allowed): HttpRefusal) -> Response<String> 
     response
 }
 
-fn response(status: StatusCode, kind: &'static str, body: String) -> Response<String> {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+fn response(ExportsReply { status, json }: ExportsReply) -> Response<String> {
+    let mut response = Response::new(json + "\n");
+    *response.status_mut() =
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
     response
 }
 

@@ -241,7 +241,7 @@ impl From<OpenError> for CliError {
 impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
         let printed = Self::new(&error);
-        match error.hint() {
+        match hints::of_config(&error) {
             Some(hint) => printed.with_hint(hint),
             None => printed,
         }
@@ -317,6 +317,7 @@ impl From<WorkspaceError> for CliError {
             | WorkspaceError::Export { .. }
             | WorkspaceError::Guard { .. }
             | WorkspaceError::Random(_)
+            | WorkspaceError::BaseHangs { .. }
             | WorkspaceError::NoExport
             | WorkspaceError::Hidden(_)
             | WorkspaceError::Work(_)

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use super::apply;
+use super::shell_words::quoted;
 use crate::base::BaseError;
+use crate::config::ConfigError;
 use crate::context::{ContextError, NodeStatus};
 use crate::control::{Refusal, RefusalAdvice};
 use crate::delta::sqlite::OpenError;
@@ -25,6 +27,21 @@ pub(super) fn of_open(error: &OpenError) -> Option<&'static str> {
         }
         error => error.hint(),
     }
+}
+
+/// What the user can do about an exports file that cannot be read.
+pub(super) fn of_config(error: &ConfigError) -> Option<String> {
+    let of_fault = error.hint().map(str::to_owned);
+    let (Some(file), Some(name)) = (error.broken_of(), error.broken_exports().into_iter().next())
+    else {
+        return of_fault;
+    };
+    let (file, name) = (quoted(&file.to_string_lossy()), quoted(&name));
+    let removal = format!("remove each that is broken: `acetate exports rm {file} {name}`");
+    Some(match of_fault {
+        Some(hint) => format!("{hint}; or {removal}"),
+        None => removal,
+    })
 }
 
 /// What the user can do about an export that cannot be served: the keys of the exports file take

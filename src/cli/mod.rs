@@ -31,6 +31,7 @@ mod discard;
 mod du;
 mod error;
 mod export;
+mod export_set;
 mod exports;
 mod exposure;
 mod find;

@@ -4,17 +4,16 @@
 //! at the exports file's directory too. Its name is NAME.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use super::added_dir::{AddedDir, AddedLinks, too_long};
 use super::error::{ConfigError, Position, Result};
+use super::exports;
 use super::limits::{MAX_ADDED_BYTES, MAX_EXPORTS, MAX_NAME_BYTES};
 use super::model::ExportConfig;
 use super::parameters::fixed_dir;
 use super::template::TemplateConfig;
 use super::written::SourceText;
-use super::{exports, read_text};
 
 use crate::system_error::words;
 
@@ -47,11 +46,26 @@ impl AddedChange<'_> {
             Self::Put { name, .. } | Self::Remove { name } => name,
         }
     }
+
+    /// The file that it writes in the `exports.d` of the exports file `main`.
+    pub(super) fn new_file(&self, main: &Path) -> Option<PathBuf> {
+        match self {
+            Self::Put { name, .. } => Some(added_file(main, name)),
+            Self::Remove { .. } => None,
+        }
+    }
 }
 
 /// The directory `exports.d` of the exports file `file`.
 pub fn added_dir(file: &Path) -> PathBuf {
     file.with_file_name(DIR)
+}
+
+/// The name of the export of a file in an `exports.d`; `None` for another file.
+pub(super) fn added_name(file: &Path) -> Option<String> {
+    let is_added = file.parent().and_then(Path::file_name).is_some_and(|dir| dir == DIR);
+    let name = file.file_name()?.to_str()?.strip_suffix(SUFFIX)?;
+    is_added.then(|| name.to_owned())
 }
 
 /// The file in `exports.d` of the export `name`, which [`check_added_name`] accepts.
@@ -78,71 +92,83 @@ pub fn check_added_name(name: &str) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// The exports of `exports.d` beside the exports file `main`, by name, after `change`; `None` if
-/// there is no such directory.
+/// What `exports.d` has.
+pub(super) struct AddedExports {
+    /// The exports that can be read, by name; that of a change is the last one, so that a conflict
+    /// with another export is reported as its fault.
+    pub(super) exports: Vec<ExportConfig>,
+    /// The faults of the other files.
+    pub(super) faults: Vec<ConfigError>,
+}
+
+/// The exports of `exports.d` beside the exports file `main`, after `change`; `None` if there is no
+/// such directory.
+///
+/// # Errors
+/// The directory cannot be read, or the text of `change` has a fault.
 pub(super) fn read(
     main: &SourceText<'_>,
     change: Option<&AddedChange<'_>>,
-) -> Result<Option<Vec<ExportConfig>>> {
-    let found = names(main.file)?;
-    if found.is_none() && change.is_none() {
-        return Ok(None);
-    }
-    let mut names = found.unwrap_or_default();
-    if let Some(change) = change {
-        names.remove(change.name());
-        if let AddedChange::Put { name, .. } = change {
-            names.insert((*name).to_owned());
+) -> Result<Option<AddedExports>> {
+    let path = added_dir(main.file);
+    let dir = AddedDir::open(&path).map_err(|error| ConfigError::of_file(&path, words(&error)))?;
+    let new = match change {
+        None if dir.is_none() => return Ok(None),
+        Some(AddedChange::Put { name, text }) => {
+            let path = added_file(main.file, name);
+            check_added_name(name).map_err(|what| ConfigError::of_file(&path, what))?;
+            Some(check_text(&path, main.folder.clone(), name, text)?)
+        }
+        None | Some(AddedChange::Remove { .. }) => None,
+    };
+    let mut added = AddedExports { exports: Vec::new(), faults: Vec::new() };
+    if let Some(dir) = &dir {
+        let mut names = names(&path, dir)?;
+        change.map(|change| names.remove(change.name()));
+        for name in names {
+            match read_one(main, dir, &name) {
+                Ok(export) => added.exports.push(export),
+                Err(fault) => added.faults.push(fault),
+            }
         }
     }
-    let text = |name: &str, path: &Path| match change {
-        Some(AddedChange::Put { name: new, text }) if *new == name => Ok((*text).to_owned()),
-        _ => read_regular(path),
-    };
-    let exports = names.iter().map(|name| {
-        let path = added_file(main.file, name);
-        let checked = check_added_name(name);
-        checked.map_err(|what| ConfigError::of_file(&path, what))?;
-        let text = text(name, &path)?;
-        check_text(&path, main.folder.clone(), name, &text)
-    });
-    exports.collect::<Result<Vec<_>>>().map(Some)
+    added.exports.extend(new);
+    Ok(Some(added))
 }
 
-/// The names of the files, without their suffix; `None` if there is no directory. Other files and
-/// those whose names begin with a dot are not read.
-fn names(file: &Path) -> Result<Option<BTreeSet<String>>> {
-    let dir = added_dir(file);
-    let failed = |error: &std::io::Error| ConfigError::of_file(&dir, words(error));
-    let entries = match fs::read_dir(&dir) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        entries => entries.map_err(|error| failed(&error))?,
-    };
+fn read_one(main: &SourceText<'_>, dir: &AddedDir, name: &str) -> Result<ExportConfig> {
+    let path = added_file(main.file, name);
+    check_added_name(name).map_err(|what| ConfigError::of_file(&path, what))?;
+    let text = dir.read(&format!("{name}{SUFFIX}"), AddedLinks::Follow);
+    let text = text.map_err(|error| ConfigError::of_file(&path, words(&error)))?;
+    let text = text.ok_or_else(|| ConfigError::of_file(&path, "removed while it was read"))?;
+    check_text(&path, main.folder.clone(), name, &text)
+}
+
+/// The export of a text, which a file of the export `name` in the `exports.d` beside `main` had.
+/// Other exports are not looked at.
+///
+/// # Errors
+/// The text has a fault.
+pub fn read_added_text(main: &Path, name: &str, text: &str) -> Result<ExportConfig> {
+    check_text(&added_file(main, name), super::folder_of(main)?, name, text)
+}
+
+/// The names of the files, without their suffix. Other files and those whose names begin with a dot
+/// are not read.
+fn names(path: &Path, dir: &AddedDir) -> Result<BTreeSet<String>> {
+    let failed = |error: std::io::Error| ConfigError::of_file(path, words(&error));
     let mut names = BTreeSet::new();
-    for entry in entries {
-        let name = entry.map_err(|error| failed(&error))?.file_name();
-        let name = name.to_string_lossy();
+    for name in dir.names().map_err(failed)? {
+        let name = name.map_err(failed)?;
         if let Some(name) = name.strip_suffix(SUFFIX).filter(|_| !name.starts_with('.')) {
             names.insert(name.to_owned());
         }
         if names.len() > MAX_EXPORTS {
-            return Err(ConfigError::of_file(&dir, format!("at most {MAX_EXPORTS} exports")));
+            return Err(ConfigError::of_file(path, format!("at most {MAX_EXPORTS} exports")));
         }
     }
-    Ok(Some(names))
-}
-
-/// The text of a file that is no pipe or device, which could block.
-fn read_regular(path: &Path) -> Result<String> {
-    let found = fs::metadata(path).map_err(|e| ConfigError::of_file(path, words(&e)))?;
-    match found.is_file() {
-        true => read_text(path, MAX_ADDED_BYTES, &too_long()),
-        false => Err(ConfigError::of_file(path, "not a regular file")),
-    }
-}
-
-fn too_long() -> String {
-    format!("a file of exports.d has at most {} KiB", MAX_ADDED_BYTES >> 10)
+    Ok(names)
 }
 
 fn check_text(path: &Path, folder: PathBuf, name: &str, text: &str) -> Result<ExportConfig> {

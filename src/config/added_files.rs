@@ -3,13 +3,14 @@
 //! A file is replaced by a rename, so that a reader sees the old text or the new one. A removed
 //! file keeps its text under another name until the sessions of its export are removed too.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::added::{added_dir, added_file};
+use super::added_dir::{AddedDir, AddedLinks};
 
 /// Time to wait for another process that changes the exports.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,20 +48,28 @@ impl AddedFiles {
         }
     }
 
+    /// Whether there is a file of an export, of any kind.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn has(&self, name: &str) -> io::Result<bool> {
+        Ok(self.open()?.is_some_and(|dir| dir.has(&self.name_of(name))))
+    }
+
     /// The text of an export's file; `None` if it does not exist.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// It is not a regular file of the size that a server reads, or cannot be read.
     pub fn read(&self, name: &str) -> io::Result<Option<String>> {
-        text_of(&added_file(&self.file, name))
+        self.text_of(&self.name_of(name))
     }
 
     /// The text of a file that was removed, until it is forgotten.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// As [`Self::read`].
     pub fn read_removed(&self, name: &str) -> io::Result<Option<String>> {
-        text_of(&self.removed(name))
+        self.text_of(&removed(name))
     }
 
     /// Writes an export's file durably: it has this text or, after an error, the earlier one.
@@ -68,31 +77,35 @@ impl AddedFiles {
     /// # Errors
     /// The file or its directory cannot be written.
     pub fn put(&self, name: &str, text: &str) -> io::Result<()> {
-        let dir = added_dir(&self.file);
-        match DirBuilder::new().mode(0o755).create(&dir) {
-            Ok(()) => {
-                self.give(&File::open(&dir)?);
-                sync_dir(dir.parent())?;
-            }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-        let new = dir.join(format!(".{name}.new"));
-        remove_if_there(&new)?;
-        let written = self.write(&new, text).and_then(|()| {
-            fs::rename(&new, added_file(&self.file, name))?;
-            sync_dir(Some(&dir))
+        let dir = self.make()?;
+        let new = format!(".{name}.new");
+        dir.remove(&new)?;
+        let written = dir.write_new(&new, text, |file| self.give(file)).and_then(|()| {
+            dir.rename(&new, &self.name_of(name))?;
+            dir.sync()
         });
-        written.inspect_err(|_| drop(fs::remove_file(&new)))
+        written.inspect_err(|_| drop(dir.remove(&new)))
     }
 
-    /// Removes an export's file durably; its text stays for [`Self::read_removed`].
+    /// Removes an export's file durably, of whatever kind it is; it can be [taken
+    /// back](Self::restore) until it is [forgotten](Self::forget).
     ///
     /// # Errors
     /// The file does not exist, or its directory cannot be written.
     pub fn remove(&self, name: &str) -> io::Result<()> {
-        fs::rename(added_file(&self.file, name), self.removed(name))?;
-        sync_dir(Some(&added_dir(&self.file)))
+        let dir = self.existing()?;
+        dir.rename(&self.name_of(name), &removed(name))?;
+        dir.sync()
+    }
+
+    /// Takes a removal back.
+    ///
+    /// # Errors
+    /// The file was not removed, or its directory cannot be written.
+    pub fn restore(&self, name: &str) -> io::Result<()> {
+        let dir = self.existing()?;
+        dir.rename(&removed(name), &self.name_of(name))?;
+        dir.sync()
     }
 
     /// Forgets the text of a removed file, if it is there.
@@ -100,46 +113,58 @@ impl AddedFiles {
     /// # Errors
     /// The directory cannot be written.
     pub fn forget(&self, name: &str) -> io::Result<()> {
-        remove_if_there(&self.removed(name))?;
-        sync_dir(Some(&added_dir(&self.file)))
+        let Some(dir) = self.open()? else { return Ok(()) };
+        dir.remove(&removed(name))?;
+        dir.sync()
     }
 
-    /// The name of a removed file, which no server reads.
-    fn removed(&self, name: &str) -> PathBuf {
-        added_dir(&self.file).join(format!(".{name}.removed"))
+    fn open(&self) -> io::Result<Option<AddedDir>> {
+        AddedDir::open(&added_dir(&self.file))
     }
 
-    fn write(&self, new: &Path, text: &str) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(new)?;
-        file.write_all(text.as_bytes())?;
-        self.give(&file);
-        file.sync_all()
+    fn existing(&self) -> io::Result<AddedDir> {
+        self.open()?.ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    /// The directory, which is made if it does not exist.
+    fn make(&self) -> io::Result<AddedDir> {
+        if let Some(dir) = self.open()? {
+            return Ok(dir);
+        }
+        let path = added_dir(&self.file);
+        match DirBuilder::new().mode(0o755).create(&path) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let dir = self.existing()?;
+        if let Ok(owner) = fs::metadata(&self.file) {
+            dir.give_to(&owner);
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        Ok(dir)
+    }
+
+    fn text_of(&self, name: &str) -> io::Result<Option<String>> {
+        self.open()?.map_or(Ok(None), |dir| dir.read(name, AddedLinks::Refuse))
+    }
+
+    /// The name of an export's file in the directory.
+    fn name_of(&self, name: &str) -> String {
+        let path = added_file(&self.file, name);
+        path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// Gives the owner of the exports file what root made: the server may run as that user.
     fn give(&self, made: &File) {
         if let Ok(owner) = fs::metadata(&self.file) {
-            // Only root can; anyone else owns it already.
+            // Only root can; any other user owns it already.
             let _ = std::os::unix::fs::fchown(made, Some(owner.uid()), Some(owner.gid()));
         }
     }
 }
 
-fn text_of(path: &Path) -> io::Result<Option<String>> {
-    match fs::read_to_string(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        read => read.map(Some),
-    }
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
-}
-
-fn sync_dir(dir: Option<&Path>) -> io::Result<()> {
-    let dir = dir.filter(|dir| !dir.as_os_str().is_empty());
-    File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+/// The name of a removed file, which no server reads.
+fn removed(name: &str) -> String {
+    format!(".{name}.removed")
 }

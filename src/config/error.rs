@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::added::added_name;
+
 /// A position in a text file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
@@ -49,19 +51,48 @@ impl fmt::Display for Position {
     }
 }
 
-/// An error in an exports file, or in its token file.
+/// Faults that a message names; the others are counted.
+const MAX_SHOWN_FAULTS: usize = 16;
+
+/// An error in an exports file, in a file of its `exports.d`, or in its token file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     file: PathBuf,
     position: Option<Position>,
     what: String,
     hint: Option<String>,
+    /// That files of `exports.d` are at fault, and only these. In a box, as errors are moved much.
+    added: Option<Box<AddedFaults>>,
+}
+
+/// What is known if files of `exports.d` are at fault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct AddedFaults {
+    /// The exports file beside it.
+    exports_file: PathBuf,
+    /// The faults of all other files.
+    others: Vec<ConfigError>,
 }
 
 impl ConfigError {
     /// An error without a position.
     pub(super) fn of_file(file: &Path, what: impl fmt::Display) -> Self {
-        Self { file: file.to_owned(), position: None, what: what.to_string(), hint: None }
+        Self {
+            file: file.to_owned(),
+            position: None,
+            what: what.to_string(),
+            hint: None,
+            added: None,
+        }
+    }
+
+    /// All of these faults, which files in the `exports.d` of the exports file `main` have; `None`
+    /// without one.
+    pub(super) fn of_added(main: &Path, faults: Vec<Self>) -> Option<Self> {
+        let mut faults = faults.into_iter();
+        let first = faults.next()?;
+        let added = AddedFaults { exports_file: main.to_owned(), others: faults.collect() };
+        Some(Self { added: Some(Box::new(added)), ..first })
     }
 
     /// Sets the position.
@@ -76,6 +107,33 @@ impl ConfigError {
         self
     }
 
+    /// The file at fault.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The position in the file, if one is known.
+    pub fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    /// The fault, without file and position.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// The exports file whose `exports.d` has the files at fault, if only they are at fault.
+    pub fn broken_of(&self) -> Option<&Path> {
+        self.added.as_ref().map(|added| &*added.exports_file)
+    }
+
+    /// The names of the exports whose files in `exports.d` are at fault; empty if others are.
+    pub fn broken_exports(&self) -> Vec<String> {
+        let Some(added) = &self.added else { return Vec::new() };
+        let faults = std::iter::once(self).chain(&added.others);
+        faults.filter_map(|fault| added_name(&fault.file)).collect()
+    }
+
     /// How to fix the error.
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
@@ -88,7 +146,15 @@ impl fmt::Display for ConfigError {
         if let Some(position) = self.position {
             write!(f, "{position}:")?;
         }
-        write!(f, " {}", self.what)
+        write!(f, " {}", self.what)?;
+        let others = self.added.as_ref().map_or(&[][..], |added| &added.others);
+        for other in others.iter().take(MAX_SHOWN_FAULTS - 1) {
+            write!(f, "; {other}")?;
+        }
+        match others.len().saturating_sub(MAX_SHOWN_FAULTS - 1) {
+            0 => Ok(()),
+            left => write!(f, "; and {left} more"),
+        }
     }
 }
 

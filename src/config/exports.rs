@@ -26,9 +26,14 @@ pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<Expo
 
 /// Checks what concerns several exports, of all files.
 pub(super) fn check_together(exports: &mut [ExportConfig]) -> Result<()> {
-    unique(exports, "name", |export| Some(export.name.clone()))?;
-    unique(exports, "path", |export| Some(export.path.as_ref()?.to_string()))?;
+    check_names(exports)?;
     shared::unify_shared_settings(exports)
+}
+
+/// Rejects two exports with one name or path; the second one is at fault.
+pub(super) fn check_names(exports: &[ExportConfig]) -> Result<()> {
+    unique(exports, "name", |export| Some(export.name.clone()))?;
+    unique(exports, "path", |export| Some(export.path.as_ref()?.to_string()))
 }
 
 /// Rejects a mount or guard of an export that comes after a template: TOML adds it to the export.

@@ -5,6 +5,7 @@
 //! and serves nothing. docs/EXPORTS.md is the reference of the file format.
 
 mod added;
+mod added_dir;
 mod added_files;
 mod checkpoints;
 mod clients;
@@ -32,7 +33,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-pub use added::{AddedChange, added_dir, added_file, check_added_name};
+pub use added::{AddedChange, added_dir, added_file, check_added_name, read_added_text};
 pub use added_files::AddedFiles;
 pub use checkpoints::CheckpointsConfig;
 pub use clients::ClientNetworks;
@@ -52,10 +53,14 @@ pub use shared::{RealPaths, real_path};
 pub use template::TemplateConfig;
 pub use tokens::{Token, tokens_file};
 
+use added::AddedExports;
 use limits::{MAX_EXPORTS, MAX_FILE_BYTES};
 use written::SourceText;
 
 use crate::system_error::words;
+
+/// Exports of `exports.d` that are reported because they do not go together with others.
+const MAX_FAULTS: usize = 64;
 
 /// How [`read`] treats exports whose token does not exist yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,10 +90,7 @@ pub fn read_changed(file: &Path, change: &AddedChange<'_>) -> Result<Config> {
 fn read_with(file: &Path, missing: Missing, change: Option<&AddedChange<'_>>) -> Result<Config> {
     let too_long = format!("an exports file has at most {} MiB", MAX_FILE_BYTES >> 20);
     let text = read_text(file, MAX_FILE_BYTES, &too_long)?;
-    let absolute =
-        std::path::absolute(file).map_err(|error| ConfigError::of_file(file, words(&error)))?;
-    let folder = absolute.parent().map(Path::to_owned).unwrap_or_else(|| PathBuf::from("/"));
-    let source = SourceText::new(file, folder, &text);
+    let source = SourceText::new(file, folder_of(file)?, &text);
     let parsed = source.parse()?;
     let max_open = open_bounds::check_max_open(&source, parsed.max_open.as_ref())?;
     let idle_close = open_bounds::check_idle_close(&source, parsed.idle_close.as_ref())?;
@@ -101,15 +103,13 @@ fn read_with(file: &Path, missing: Missing, change: Option<&AddedChange<'_>>) ->
         let hint = "add [[export]] with a path, and [[export.mount]] with at = \"/\"";
         return Err(ConfigError::of_file(file, "there are no exports").with_hint(hint));
     }
-    let has_added = added.is_some();
-    all.extend(added.unwrap_or_default());
-    if all.len() > MAX_EXPORTS {
-        let what = format!("at most {MAX_EXPORTS} exports, with those of exports.d");
-        return Err(ConfigError::of_file(file, what));
-    }
-    exports::check_together(&mut all)?;
-    if has_added {
-        added::check_bases(&absolute, &all, &templates)?;
+    if let Some(AddedExports { exports, faults }) = added {
+        all.extend(exports);
+        let new = change.and_then(|change| change.new_file(file));
+        check_all(file, new.as_deref(), &mut all, faults)?;
+        added::check_bases(&absolute(file)?, &all, &templates)?;
+    } else {
+        exports::check_together(&mut all)?;
     }
     let secret = all.iter().filter(|export| export.is_secret);
     let mut names: Vec<&str> = secret.map(|export| export.name.as_str()).collect();
@@ -125,6 +125,48 @@ fn read_with(file: &Path, missing: Missing, change: Option<&AddedChange<'_>>) ->
         exports::unique(&all, "path", |export| Some(export.path.as_ref()?.to_string()))?;
     }
     Ok(Config { exports: all, templates, max_open, idle_close, ephemeral_expire })
+}
+
+/// Checks the exports of the exports file `file` and of its `exports.d` together, whose other files
+/// have these faults. All files of `exports.d` at fault are reported at once, but for `new`, which
+/// is not written yet.
+fn check_all(
+    file: &Path,
+    new: Option<&Path>,
+    all: &mut Vec<ExportConfig>,
+    mut faults: Vec<ConfigError>,
+) -> Result<()> {
+    if all.len() > MAX_EXPORTS {
+        let what = format!("at most {MAX_EXPORTS} exports, with those of exports.d");
+        return Err(ConfigError::of_file(file, what));
+    }
+    let is_written = |fault: &ConfigError| {
+        Some(fault.file()) != new && added::added_name(fault.file()).is_some()
+    };
+    while faults.len() < MAX_FAULTS
+        && let Err(clash) = exports::check_names(all)
+    {
+        if !is_written(&clash) {
+            return Err(clash);
+        }
+        all.retain(|export| *export.file != *clash.file());
+        faults.push(clash);
+    }
+    match shared::unify_shared_settings(all) {
+        Err(clash) if is_written(&clash) => faults.push(clash),
+        Err(clash) if faults.is_empty() => return Err(clash),
+        _ => {}
+    }
+    ConfigError::of_added(file, faults).map_or(Ok(()), Err)
+}
+
+fn absolute(file: &Path) -> Result<PathBuf> {
+    std::path::absolute(file).map_err(|error| ConfigError::of_file(file, words(&error)))
+}
+
+/// The directory of an exports file, absolute.
+fn folder_of(file: &Path) -> Result<PathBuf> {
+    Ok(absolute(file)?.parent().map(Path::to_owned).unwrap_or_else(|| PathBuf::from("/")))
 }
 
 /// The text of a file, of at most so many bytes; otherwise the error `too_long`.

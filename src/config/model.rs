@@ -69,6 +69,22 @@ pub struct ExportConfig {
     pub position: Position,
 }
 
+impl ExportConfig {
+    /// Whether `other` exports the same in the same way, wherever it is written.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.without_positions()
+            == Self { file: Arc::clone(&self.file), ..other.without_positions() }
+    }
+
+    fn without_positions(&self) -> Self {
+        let none = Position { line: 0, column: 0 };
+        let mut export = Self { position: none, ..self.clone() };
+        export.mounts.iter_mut().for_each(|mount| mount.position = none);
+        export.guards.iter_mut().for_each(|guard| guard.position = none);
+        export
+    }
+}
+
 /// One `[[export.mount]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountConfig {

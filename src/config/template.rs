@@ -394,6 +394,14 @@ pub(super) fn names_with_token(templates: &[TemplateConfig]) -> Vec<&str> {
     with_token.map(|template| template.export.name.as_str()).collect()
 }
 
+impl TemplateConfig {
+    /// Whether `other` makes the same exports, wherever it is written.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let export = if self.export.is_same(&other.export) { &other.export } else { &self.export };
+        Self { export: export.clone(), ..self.clone() } == *other
+    }
+}
+
 impl PartialEq for TemplateConfig {
     fn eq(&self, other: &Self) -> bool {
         let allow = |it: &Self| -> BTreeMap<String, String> {

@@ -7,16 +7,11 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use tokio::net::UnixStream;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-
 use super::bound_socket::BoundSocket;
 use super::client::{ConnectError, ControlError};
+use super::connection::{ServedConnection, StopListener, serve_all};
 use super::exports_request::{ExportsAnswer, ExportsRequest};
 use super::frame::{self, FrameKind};
-use super::limits::MAX_CONNECTIONS;
-use super::listener::StopListener;
 use super::refusal::Refusal;
 use super::{peer, socket};
 
@@ -47,51 +42,23 @@ impl ExportsListener {
 
     /// Serves connections until it is stopped.
     pub async fn serve(self, control: Arc<dyn ExportsControl>, stop: StopListener) {
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let mut open = JoinSet::new();
-        let mut stopping = stop.clone();
-        while let Some((place, stream)) = stopping.unless_stopped(self.0.next(&places)).await {
-            while open.try_join_next().is_some() {}
-            let (control, owner, stop) = (Arc::clone(&control), self.0.owner(), stop.clone());
-            open.spawn(async move {
-                let _place = place;
-                if let Err(error) = serve_connection(stream, &*control, owner, stop).await {
-                    tracing::debug!(%error, "control connection");
-                }
-            });
-        }
-        while open.join_next().await.is_some() {}
+        let serve = |connection| serve_connection(connection, Arc::clone(&control));
+        serve_all(&self.0, stop, serve).await;
     }
 }
 
 async fn serve_connection(
-    mut stream: UnixStream,
-    control: &dyn ExportsControl,
-    owner: u32,
-    mut stop: StopListener,
+    mut connection: ServedConnection,
+    control: Arc<dyn ExportsControl>,
 ) -> io::Result<()> {
-    let peer = stream.peer_cred()?;
-    if peer.uid() != owner && peer.uid() != 0 {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    loop {
-        let (kind, payload) = match stop.unless_stopped(frame::read(&mut stream)).await {
-            Some(Ok(message)) => message,
-            Some(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            Some(Err(error)) => return Err(error),
-            None => return Ok(()),
-        };
-        let request: ExportsRequest = frame::parse_json(kind, &payload)?;
-        let Some(answer) = stop.unless_long_stopped(control.answer(request)).await else {
-            return Ok(());
-        };
-        let text = frame::json(&answer)?;
-        let sent = frame::write(&mut stream, FrameKind::Json, &text);
-        match stop.unless_long_stopped(sent).await {
-            Some(sent) => sent?,
-            None => return Ok(()),
+    while let Some(request) = connection.request::<ExportsRequest>().await? {
+        let answer = connection.stop.unless_long_stopped(control.answer(request)).await;
+        let Some(answer) = answer else { break };
+        if connection.answer(&answer).await?.is_none() {
+            break;
         }
     }
+    Ok(())
 }
 
 /// A connection to the server of an exports file.

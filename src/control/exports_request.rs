@@ -12,7 +12,10 @@ pub const MAX_LISTED_EXPORTS: usize = 4096;
 pub enum ExportsRequest {
     /// Reads the exports file and `exports.d` again, as SIGHUP does. The answer is
     /// [`ExportsAnswer::Reloaded`], or a refusal: then all is served as before.
-    Reload,
+    Reload {
+        /// The name of an export that was added: if it cannot be opened, that is a refusal.
+        added: Option<String>,
+    },
     /// Lists exports, by path. The answer is [`ExportsAnswer::Listed`].
     List {
         /// Only paths after this one.
@@ -32,8 +35,6 @@ pub enum ExportsAnswer {
     Reloaded {
         /// The number of exports that are served.
         exports: usize,
-        /// Exports that cannot be served now, and are tried again.
-        failures: Vec<FailureText>,
     },
     /// At most [`MAX_LISTED_EXPORTS`] exports.
     Listed {
@@ -43,18 +44,7 @@ pub enum ExportsAnswer {
         is_more: bool,
     },
     /// The uses of the sessions, in the order of the request.
-    Uses(Vec<SessionUseText>),
-}
-
-/// An export that cannot be served.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FailureText {
-    /// Its name.
-    pub name: String,
-    /// The error.
-    pub what: String,
-    /// What can be done about it.
-    pub hint: Option<String>,
+    Uses(Vec<SessionUse>),
 }
 
 /// An export of a list.
@@ -70,11 +60,25 @@ pub struct ExportText {
     pub template: Option<String>,
     /// `open`, `closed` or `unavailable`; `None` if no server tells.
     pub state: Option<String>,
+    /// When it is removed, if a template made it.
+    pub expiry: Option<ExpiryText>,
+}
+
+/// When an instance of a template is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpiryText {
+    /// The template's `expire`, in seconds.
+    pub expire_secs: Option<u64>,
+    /// Whether it stays however long nothing uses it.
+    pub is_kept: bool,
+    /// Time until it may be removed if nothing uses it, in seconds; `None` while it is used or
+    /// kept, and without `expire`.
+    pub left_secs: Option<u64>,
 }
 
 /// How a session is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SessionUseText {
+pub enum SessionUse {
     /// The server does not have it open.
     Closed,
     /// The server has it open.

@@ -8,14 +8,14 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::net::UnixStream;
-use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::bound_socket::BoundSocket;
 use super::checkpoint_text::{RestoreAnswer, RestorePathsText};
+use super::connection::{ServedConnection, StopListener, serve_all};
 use super::content::{ContentPart, ContentSource, NextPart};
 use super::frame::{self, FrameKind};
-use super::limits::{ALONE_SECS, LAST_WORD_SECS, MAX_CONNECTIONS, MAX_RESTORE_CHECKS};
+use super::limits::{ALONE_SECS, MAX_RESTORE_CHECKS};
 use super::perform::{merge_guarded, merged, perform};
 use super::refusal::Refusal;
 use super::request::{Answer, Request};
@@ -98,96 +98,35 @@ impl Listener {
     /// removes files that are not written completely.
     pub async fn serve(self, overlay: Arc<Overlay>, about: About, stop: StopListener) {
         let about = Arc::new(about);
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let alone = Arc::new(Mutex::new(()));
-        let mut open = JoinSet::new();
-        let mut stopping = stop.clone();
-        while let Some((place, stream)) = stopping.unless_stopped(self.socket.next(&places)).await {
-            while open.try_join_next().is_some() {}
-            let (overlay, about, owner) =
-                (Arc::clone(&overlay), Arc::clone(&about), self.socket.owner());
-            let (alone, stop) = (Arc::clone(&alone), stop.clone());
-            let user = Arc::clone(&self.users);
-            open.spawn(async move {
-                let (_place, _user) = (place, user);
-                if let Err(error) =
-                    serve_connection(stream, &overlay, &about, owner, &alone, stop).await
-                {
-                    tracing::debug!(%error, "control connection");
-                }
-            });
-        }
-        while open.join_next().await.is_some() {}
-    }
-}
-
-/// The signal that stops a [`Listener`].
-#[derive(Clone)]
-pub struct StopListener(watch::Receiver<()>);
-
-impl StopListener {
-    /// A signal that is raised when the sender is dropped.
-    pub fn new() -> (watch::Sender<()>, Self) {
-        let (sender, receiver) = watch::channel(());
-        (sender, Self(receiver))
-    }
-
-    pub(super) async fn stopped(&mut self) {
-        while self.0.changed().await.is_ok() {}
-    }
-
-    /// The result of `work`, or `None` if stopped first.
-    pub(super) async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            done = work => Some(done),
-            () = self.stopped() => None,
-        }
-    }
-
-    /// As [`Self::unless_stopped`], with a grace period of [`LAST_WORD_SECS`].
-    pub(super) async fn unless_long_stopped<T>(
-        &mut self,
-        work: impl Future<Output = T>,
-    ) -> Option<T> {
-        let late = async {
-            self.stopped().await;
-            tokio::time::sleep(Duration::from_secs(LAST_WORD_SECS)).await;
+        let serve = |connection| {
+            let (overlay, about) = (Arc::clone(&overlay), Arc::clone(&about));
+            let (alone, user) = (Arc::clone(&alone), Arc::clone(&self.users));
+            async move {
+                let _user = user;
+                serve_connection(connection, &overlay, &about, &alone).await
+            }
         };
-        tokio::select! {
-            done = work => Some(done),
-            () = late => None,
-        }
+        serve_all(&self.socket, stop, serve).await;
     }
 }
 
 /// Serves one connection.
 async fn serve_connection(
-    mut stream: UnixStream,
+    mut connection: ServedConnection,
     overlay: &Overlay,
     about: &Arc<About>,
-    owner: u32,
     alone: &Arc<Mutex<()>>,
-    mut stop: StopListener,
 ) -> io::Result<()> {
-    let peer = stream.peer_cred()?;
-    if peer.uid() != owner && peer.uid() != 0 {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
-    let caller = Caller::owner(peer.uid(), peer.gid());
+    let caller = Caller::owner(connection.uid, connection.gid);
     // Released when the connection ends.
     let mut held = None;
-    loop {
-        let (kind, payload) = match stop.unless_stopped(frame::read(&mut stream)).await {
-            Some(Ok(message)) => message,
-            Some(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            Some(Err(error)) => return Err(error),
-            None => return Ok(()),
-        };
-        let request: Request = frame::parse_json(kind, &payload)?;
+    while let Some(request) = connection.request::<Request>().await? {
         let reply = match request {
             request if request.has_content() => {
-                let mut content =
-                    IncomingContent { stream: &mut stream, stop: stop.clone(), is_over: false };
+                let stop = connection.stop.clone();
+                let stream = &mut connection.stream;
+                let mut content = IncomingContent { stream, stop, is_over: false };
                 let reply = match request {
                     Request::Merge { from, seen } => {
                         let check = |steps| (about.check_merge)(&caller, seen, steps);
@@ -200,15 +139,15 @@ async fn serve_connection(
             }
             request => {
                 let reply = reply(request, overlay, &caller, about, alone, &mut held);
-                let Some(reply) = stop.unless_stopped(reply).await else { return Ok(()) };
+                let Some(reply) = connection.stop.unless_stopped(reply).await else { break };
                 reply
             }
         };
-        match stop.unless_long_stopped(answer(&mut stream, &reply)).await {
-            Some(answered) => answered?,
-            None => return Ok(()),
+        if connection.answer(&reply).await?.is_none() {
+            break;
         }
     }
+    Ok(())
 }
 
 /// Executes a request without content.
@@ -287,14 +226,6 @@ async fn hold(
         })?);
     }
     Ok(Answer::Done)
-}
-
-async fn answer(stream: &mut UnixStream, reply: &Result<Answer, Refusal>) -> io::Result<()> {
-    let text = match frame::json(reply) {
-        Ok(text) if text.len() <= super::limits::MAX_MESSAGE_BYTES => text,
-        _ => frame::json(&Err::<Answer, _>(Refusal::new("the answer is too long to be sent")))?,
-    };
-    frame::write(stream, FrameKind::Json, &text).await
 }
 
 impl About {

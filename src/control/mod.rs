@@ -15,6 +15,7 @@ mod bound_socket;
 mod bulk;
 mod checkpoint_text;
 mod client;
+mod connection;
 mod content;
 mod copy_to_drop;
 mod exports_listener;
@@ -36,15 +37,14 @@ mod writing;
 
 pub use checkpoint_text::{CheckpointText, RestoreAnswer, RestorePathsText};
 pub use client::{ConnectError, ControlConnection, ControlError};
+pub use connection::StopListener;
 pub use content::{ContentPart, ContentSource, Nothing, Reading};
 pub use copy_to_drop::{CopyToDrop, SeenBase};
 pub use exports_listener::{Answering, ExportsConnection, ExportsControl, ExportsListener};
 pub use exports_request::{
-    ExportText, ExportsAnswer, ExportsRequest, FailureText, MAX_LISTED_EXPORTS, SessionUseText,
+    ExpiryText, ExportText, ExportsAnswer, ExportsRequest, MAX_LISTED_EXPORTS, SessionUse,
 };
-pub use listener::{
-    About, CheckMerge, ConnectionCount, Listener, MergeCheck, RestoreCheck, StopListener,
-};
+pub use listener::{About, CheckMerge, ConnectionCount, Listener, MergeCheck, RestoreCheck};
 pub use perform::perform;
 pub use refusal::{Refusal, RefusalAdvice};
 pub use registry::{Registered, RegistryEntry, entries};

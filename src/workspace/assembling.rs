@@ -20,13 +20,22 @@ use crate::validation::Periods;
 /// An assembled export and its account.
 pub(super) type ReadyExport = (Arc<Export>, ExportAccount);
 
+/// How an export opens a session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SessionAccess {
+    /// No mount may change it.
+    pub(super) read_only: bool,
+    /// It is not created.
+    pub(super) existing: bool,
+}
+
 /// How a mount's session is opened. With `existing`, it is not created.
 pub(super) fn layer_options<'a>(
     parts: &SharedParts,
     export: &ExportConfig,
     mount: &'a MountConfig,
     file: &'a Path,
-    (read_only, existing): (bool, bool),
+    SessionAccess { read_only, existing }: SessionAccess,
 ) -> LayerOptions<'a> {
     let chunk_size = match &mount.store {
         StoreConfig::Session { chunk_size, .. } => *chunk_size,

@@ -7,7 +7,6 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
 
 use super::layers;
 
@@ -22,19 +21,13 @@ const MAX_STUCK_PROBES: usize = 16;
 
 /// Asks bases whether they answer. Each that hangs keeps a thread until it answers, and is not
 /// asked a second time before.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct BaseProbes {
-    runtime: Handle,
     /// The bases that are asked now.
     asked: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 impl BaseProbes {
-    /// Runs its threads on `runtime`.
-    pub(super) fn new(runtime: Handle) -> Self {
-        Self { runtime, asked: Arc::default() }
-    }
-
     /// The bases that do not answer; one that cannot be opened counts as answering. Blocks at most
     /// 6 s in those that hang (2 s, then 250 ms for each of 15), and as long as the others take.
     pub fn hanging(&self, bases: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
@@ -57,7 +50,9 @@ impl BaseProbes {
     fn answered(&self, bases: Vec<PathBuf>, wait: Duration) -> usize {
         let (answers, answered) = channel();
         let (asked, count) = (Arc::clone(&self.asked), bases.len());
-        self.runtime.spawn_blocking(move || {
+        // A thread of its own: while it hangs, no runtime waits for it as it ends.
+        let asking = std::thread::Builder::new().name("probe-bases".to_owned());
+        let spawned = asking.spawn(move || {
             for base in bases {
                 asked.lock().insert(base.clone());
                 let _missing = layers::probe(&base);
@@ -67,6 +62,10 @@ impl BaseProbes {
                 }
             }
         });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread to ask bases whether they answer");
+            return 0;
+        }
         let answer = || match answered.recv_timeout(wait) {
             Ok(()) => Some(()),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,

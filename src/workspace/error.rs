@@ -164,6 +164,14 @@ pub enum Error {
         /// How many may be open.
         sessions: usize,
     },
+    /// An export was not added, because its base does not answer.
+    #[error("export {export}: base {} does not answer", .base.display())]
+    BaseHangs {
+        /// The export's name.
+        export: String,
+        /// The base.
+        base: PathBuf,
+    },
     /// A guard of an export cannot be used.
     #[error("export {export}: {source}")]
     Guard {

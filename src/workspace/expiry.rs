@@ -14,20 +14,20 @@ use parking_lot::Mutex;
 use super::on_demand::{ExportSource, SourceKind};
 use super::shared_parts::SharedParts;
 use crate::config::{StoreConfig, TemplateConfig};
-use crate::delta::sqlite::GoingSession;
+use crate::delta::sqlite::PendingDeletion;
 
 /// Instances that are removed each second.
 const REMOVALS_PER_STEP: usize = 4;
 
-/// Instances that are looked at each second, to find these.
-const LOOKS_PER_STEP: usize = 64;
+/// Instances that are checked each second, to find these.
+const CHECKS_PER_STEP: usize = 64;
 
 /// Time after a start in which no instance is removed: its clients connect again. Less if `expire`
 /// is.
 const SETTLE: Duration = Duration::from_secs(5 * 60);
 
-/// Time until the next look at an instance that could not be removed. Less if `expire` is.
-const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+/// Time until the next check of an instance that could not be removed. Less if `expire` is.
+const RECHECK_AFTER: Duration = Duration::from_secs(3600);
 
 /// The shortest and the longest interval at which uses are recorded.
 const SAVE_PERIODS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
@@ -56,15 +56,15 @@ pub(super) struct Expiry {
     /// Instances that were removed.
     pub(super) removed: AtomicU64,
     /// Sessions that are to be deleted.
-    pub(super) going: Mutex<Vec<GoingSession>>,
+    pub(super) deletions: Mutex<Vec<PendingDeletion>>,
 }
 
 impl Default for Expiry {
     fn default() -> Self {
         let now = Instant::now();
         let (begun, saved) = (Mutex::new(now), Mutex::new(now));
-        let (warned, removed, going) = (Mutex::default(), AtomicU64::new(0), Mutex::default());
-        Self { begun, saved, warned, removed, going }
+        let (warned, removed, deletions) = (Mutex::default(), AtomicU64::new(0), Mutex::default());
+        Self { begun, saved, warned, removed, deletions }
     }
 }
 
@@ -87,13 +87,13 @@ impl Expiry {
 
 impl InstanceUses {
     /// The registry has this use.
-    pub(super) fn begin(&self, used_ms: u64) {
+    pub(super) fn set_recorded(&self, used_ms: u64) {
         self.used_ms.fetch_max(used_ms, Ordering::SeqCst);
         self.saved_ms.fetch_max(used_ms, Ordering::SeqCst);
     }
 
     /// The instance was used then.
-    pub(super) fn note(&self, used_ms: u64) {
+    pub(super) fn set_used(&self, used_ms: u64) {
         self.used_ms.fetch_max(used_ms, Ordering::SeqCst);
     }
 
@@ -102,12 +102,12 @@ impl InstanceUses {
         self.used_ms.load(Ordering::SeqCst)
     }
 
-    /// It is looked at again later.
-    pub(super) fn wait(&self, expire: Duration) {
-        *self.wait_until.lock() = Some(Instant::now() + LOOK_AGAIN.min(expire));
+    /// It is checked again later.
+    pub(super) fn postpone(&self, expire: Duration) {
+        *self.wait_until.lock() = Some(Instant::now() + RECHECK_AFTER.min(expire));
     }
 
-    fn waits(&self) -> bool {
+    fn is_postponed(&self) -> bool {
         self.wait_until.lock().is_some_and(|until| Instant::now() < until)
     }
 }
@@ -132,6 +132,14 @@ impl ExportSource {
         }
     }
 
+    /// Time until a closed instance may be removed, if nothing uses it and a server runs.
+    pub(super) fn until_expired(&self, expire: Duration) -> Duration {
+        let unused = self.parts.registry_ms().saturating_sub(self.uses.used_ms());
+        let since_start = self.parts.expiry.begun.lock().elapsed();
+        let settling = SETTLE.min(expire).saturating_sub(since_start);
+        expire.saturating_sub(Duration::from_millis(unused)).max(settling)
+    }
+
     fn is_open(&self) -> bool {
         self.entry().is_some_and(|entry| entry.current().is_some())
     }
@@ -150,7 +158,7 @@ impl ExportSource {
     pub(super) fn note_closing(&self) {
         if self.template().is_some() {
             let unused = in_ms(self.last_use.lock().elapsed());
-            self.uses.note(self.parts.registry_ms().saturating_sub(unused));
+            self.uses.set_used(self.parts.registry_ms().saturating_sub(unused));
         }
     }
 
@@ -191,7 +199,7 @@ impl SharedParts {
         if expires.is_some() {
             self.expire_instances(&sources);
         }
-        self.delete_going();
+        self.delete_pending();
     }
 
     fn expire_instances(&self, sources: &[Arc<ExportSource>]) {
@@ -202,17 +210,17 @@ impl SharedParts {
             let is_due = since_start >= SETTLE.min(expire)
                 && now.saturating_sub(used) >= in_ms(expire)
                 && !source.is_open()
-                && !source.uses.waits();
+                && !source.uses.is_postponed();
             is_due.then_some((used, expire, source))
         });
         let mut due: Vec<_> = due.collect();
         due.sort_by_key(|(used, ..)| *used);
         let mut removed = 0;
-        for (_, expire, source) in due.into_iter().take(LOOKS_PER_STEP) {
+        for (_, expire, source) in due.into_iter().take(CHECKS_PER_STEP) {
             match source.remove_unused(expire) {
                 Ok(is_removed) => removed += usize::from(is_removed),
                 Err(error) => {
-                    source.uses.wait(expire);
+                    source.uses.postpone(expire);
                     if self.expiry.may_warn() {
                         let path = source.own_path();
                         tracing::warn!(?path, %error, "an instance that expired is not removed");

@@ -12,7 +12,7 @@ use super::accounts::Accounts;
 use super::base_probes::BaseProbes;
 use super::closing::DroppedSessions;
 use super::error::{Error, Result};
-use super::idle::IDLE_LOOK_INTERVAL;
+use super::idle::IDLE_CHECK_INTERVAL;
 use super::layers::{self, SessionLayers};
 use super::loading::{LoadPlan, WantedExport, WantedInstance};
 use super::on_demand::NeededSession;
@@ -40,6 +40,13 @@ pub use super::templates::registry_file;
 /// is reported at once. The others are opened by the first call that needs them.
 pub const OPEN_AT_START: usize = 64;
 
+/// A file that asks for more open sessions than there are file descriptors for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RoomShortage {
+    wanted: usize,
+    room: usize,
+}
+
 /// All sessions and exports of an exports file.
 pub struct ServedExports {
     file: PathBuf,
@@ -48,6 +55,8 @@ pub struct ServedExports {
     pub(super) is_lenient: bool,
     /// The sessions for which the process has file descriptors.
     room: usize,
+    /// The bound that was logged last, if it is not that of the file.
+    told_room: Option<RoomShortage>,
     /// Exports that cannot be served.
     pub(super) failed: Vec<FailedExport>,
     probes: BaseProbes,
@@ -66,14 +75,14 @@ impl ServedExports {
     ) -> Self {
         let resources = GuardResources::new(GuardLimits::default(), validators);
         let (pool, accounts) = (layers::pool(&runtime), Accounts::new(file));
-        let probes = BaseProbes::new(runtime.clone());
         Self {
             file: file.to_owned(),
             parts: Arc::new(SharedParts::new(strict, runtime, pool, resources, accounts, file)),
             is_lenient: false,
             room: usize::MAX,
+            told_room: None,
             failed: Vec::new(),
-            probes,
+            probes: BaseProbes::default(),
             upkeep: Vec::new(),
         }
     }
@@ -145,8 +154,8 @@ impl ServedExports {
     /// `hanging` are [bases](ServedExports::bases) that do not answer: exports over them stay as
     /// they are, and new ones are closed.
     ///
-    /// The first [`OPEN_AT_START`] exports and those that were open are opened now, all if the
-    /// server is not [lenient](ServedExports::lenient).
+    /// The first [`OPEN_AT_START`] exports, as many that are new or changed, and those that were
+    /// open are opened now, all if the server is not [lenient](ServedExports::lenient).
     ///
     /// Returns the sessions of exports that are no longer served. Close them with
     /// [`ServedExports::close`] once no request uses them.
@@ -162,6 +171,19 @@ impl ServedExports {
         config: &Config,
         hanging: &BTreeSet<PathBuf>,
     ) -> Result<DroppedSessions> {
+        self.load_added(config, hanging, None)
+    }
+
+    /// As [`ServedExports::load`]; also fails if the export `added` cannot be opened.
+    ///
+    /// # Errors
+    /// As [`ServedExports::load`].
+    pub fn load_added(
+        &mut self,
+        config: &Config,
+        hanging: &BTreeSet<PathBuf>,
+        added: Option<&str>,
+    ) -> Result<DroppedSessions> {
         let parts = Arc::clone(&self.parts);
         let loading = parts.loading.write();
         let templates: Vec<_> = config.templates.iter().cloned().map(Arc::new).collect();
@@ -172,11 +194,11 @@ impl ServedExports {
         let open = self.open_paths();
         let mut before = self.parts.sources();
         let by_path = before.iter().filter_map(|it| Some((it.path()?.to_owned(), Arc::clone(it))));
-        let how = LoadPlan { open, hanging, before: by_path.collect() };
-        let bounds_before =
-            std::mem::replace(&mut *self.parts.bounds.write(), self.open_bounds(config));
+        let plan = LoadPlan { open, hanging, before: by_path.collect(), added };
+        let bounds = self.open_bounds(config);
+        let bounds_before = std::mem::replace(&mut *self.parts.bounds.write(), bounds);
         let mut loaded = Vec::new();
-        let failed = match self.open_all(wanted, &how, &mut loaded) {
+        let failed = match self.open_all(wanted, &plan, &mut loaded) {
             Ok(failed) => failed,
             Err(error) => {
                 loaded.retain(|it| !it.stays);
@@ -227,7 +249,7 @@ impl ServedExports {
         let parts = Arc::downgrade(&self.parts);
         self.parts.runtime.spawn(async move {
             loop {
-                tokio::time::sleep(IDLE_LOOK_INTERVAL).await;
+                tokio::time::sleep(IDLE_CHECK_INTERVAL).await;
                 let Some(parts) = parts.upgrade() else { return };
                 let _ended = tokio::task::spawn_blocking(move || work(&parts)).await;
             }
@@ -308,15 +330,19 @@ impl ServedExports {
     }
 
     /// The bounds of `config`, as far as there are file descriptors.
-    fn open_bounds(&self, config: &Config) -> OpenBounds {
+    fn open_bounds(&mut self, config: &Config) -> OpenBounds {
         let bounds = OpenBounds::of(config);
-        if bounds.sessions > self.room {
+        let shortage = RoomShortage { wanted: bounds.sessions, room: self.room };
+        let shortage = Some(shortage).filter(|it| it.wanted > it.room);
+        // Once, and not with each reload.
+        if shortage.is_some() && shortage != self.told_room {
             tracing::info!(
                 max_open = bounds.sessions,
                 sessions = self.room,
                 "fewer sessions may be open, for want of file descriptors (ulimit -n)"
             );
         }
+        self.told_room = shortage;
         OpenBounds { sessions: bounds.sessions.min(self.room), ..bounds }
     }
 

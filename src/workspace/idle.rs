@@ -11,7 +11,7 @@ use super::on_demand::{ExportSource, NeededSession, OPEN_WAIT};
 use super::shared_parts::SharedParts;
 
 /// Interval of the checks for idle exports.
-pub(super) const IDLE_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval of the attempts to close a session when too many are open, all of them in use.
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -1,11 +1,14 @@
-//! A look at the exports that are served, for commands: it waits for no reload and no opening.
+//! The exports that are served, for commands: a list waits for no reload and no opening.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::exports::ServedExports;
 use super::on_demand::{ExportSource, SourceKind};
 use super::shared_parts::SharedParts;
+use crate::control::SessionUse;
 
 /// An export as lists of exports show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +23,20 @@ pub struct ListedExport {
     pub template: Option<String>,
     /// Whether it is open.
     pub state: ListedState,
+    /// When it is removed, if a template made it.
+    pub expiry: Option<ListedExpiry>,
+}
+
+/// When an instance of a template is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListedExpiry {
+    /// The template's `expire`.
+    pub expire: Option<Duration>,
+    /// Whether it stays however long nothing uses it.
+    pub is_kept: bool,
+    /// Time until it may be removed if nothing uses it; `None` while it is used or kept, and
+    /// without `expire`.
+    pub left: Option<Duration>,
 }
 
 /// Whether an export is open.
@@ -33,26 +50,21 @@ pub enum ListedState {
     Unavailable,
 }
 
-/// How a session is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ServedUse {
-    /// The server does not have it open.
-    Closed,
-    /// The server has it open.
-    Open,
-    /// A command uses it through the server.
-    InUse,
-}
-
 /// The exports of a server.
 #[derive(Clone)]
 pub struct ExportsView(Arc<SharedParts>);
 
 impl ExportsView {
-    /// All exports, by path.
+    /// All exports, by path. Reads the registry, so it may block.
     pub fn list(&self) -> Vec<ListedExport> {
         let mut all = self.0.failed.read().clone();
-        all.extend(self.0.sources().iter().filter_map(|source| listed(source)));
+        let kept = self.0.with_registry(|registry| registry.kept());
+        let kept = kept.transpose().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the registry does not say what is kept");
+            None
+        });
+        let kept = kept.unwrap_or_default();
+        all.extend(self.0.sources().iter().filter_map(|source| listed(source, &kept)));
         all.sort_by(|a, b| a.path.cmp(&b.path));
         // One that was opened in between is in both.
         all.dedup_by(|a, b| a.path == b.path);
@@ -60,15 +72,15 @@ impl ExportsView {
     }
 
     /// How a session is used, by its real path.
-    pub fn use_of(&self, session: &Path) -> ServedUse {
+    pub fn use_of(&self, session: &Path) -> SessionUse {
         if self.0.is_in_use(session) {
-            return ServedUse::InUse;
+            return SessionUse::InUse;
         }
-        if self.0.sessions.has(session) { ServedUse::Open } else { ServedUse::Closed }
+        if self.0.sessions.has(session) { SessionUse::Open } else { SessionUse::Closed }
     }
 }
 
-fn listed(source: &ExportSource) -> Option<ListedExport> {
+fn listed(source: &ExportSource, kept: &HashSet<String>) -> Option<ListedExport> {
     let config = &source.config;
     let is_open = source.entry().is_some_and(|entry| entry.current().is_some());
     let state = match is_open {
@@ -80,12 +92,18 @@ fn listed(source: &ExportSource) -> Option<ListedExport> {
         SourceKind::Written => None,
         SourceKind::Instance(template) => Some(template.to_string()),
     };
+    let expiry = source.template().map(|template| {
+        let is_kept = kept.contains(&source.own_path());
+        let is_unused = !is_kept && state != ListedState::Open;
+        let left = template.expire.filter(|_| is_unused).map(|it| source.until_expired(it));
+        ListedExpiry { expire: template.expire, is_kept, left }
+    });
     let (name, path) = (config.name.clone(), config.path.as_ref()?.to_string());
-    Some(ListedExport { name, path, file: Arc::clone(&config.file), template, state })
+    Some(ListedExport { name, path, file: Arc::clone(&config.file), template, state, expiry })
 }
 
 impl ServedExports {
-    /// A look at its exports.
+    /// Its exports, for commands.
     pub fn view(&self) -> ExportsView {
         ExportsView(Arc::clone(&self.parts))
     }
@@ -98,6 +116,7 @@ impl ServedExports {
             file: Arc::clone(&failed.file),
             template: None,
             state: ListedState::Unavailable,
+            expiry: None,
         });
         *self.parts.failed.write() = listed.collect();
     }

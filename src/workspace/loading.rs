@@ -57,12 +57,24 @@ pub(super) struct LoadPlan<'a> {
     pub(super) hanging: &'a BTreeSet<PathBuf>,
     /// The exports that are served, by their paths.
     pub(super) before: HashMap<String, Arc<ExportSource>>,
+    /// The name of an export that was added: it is opened, or the load fails.
+    pub(super) added: Option<&'a str>,
 }
 
 impl<'a> LoadPlan<'a> {
     /// A base of an export that hangs.
     fn hanging_base(&self, config: &ExportConfig) -> Option<&'a PathBuf> {
         bases_of(config).find_map(|base| self.hanging.get(&base))
+    }
+
+    /// Whether an export is served as the file has it.
+    fn is_served(&self, config: &ExportConfig) -> bool {
+        let before = config.path.as_ref().and_then(|path| self.before.get(path.as_str()));
+        before.is_some_and(|source| source.config.is_same(config))
+    }
+
+    fn is_added(&self, wanted: &WantedExport) -> bool {
+        wanted.instance.is_none() && self.added == Some(&*wanted.config.name)
     }
 
     /// The export that is served at a path.
@@ -78,49 +90,46 @@ impl ServedExports {
     pub(super) fn open_all(
         &self,
         wanted: Vec<WantedExport>,
-        how: &LoadPlan<'_>,
+        plan: &LoadPlan<'_>,
         loaded: &mut Vec<LoadedExport>,
     ) -> Result<Vec<FailedExport>> {
         let mut identities = Identities::default();
         if self.is_lenient {
             // Instances come last.
             let rest = wanted.iter().skip(OPEN_AT_START);
-            let closed = rest.filter(|it| !it.is_of(&how.open));
+            let closed = rest.filter(|it| !it.is_of(&plan.open));
             identities.read_ahead(closed.filter_map(|it| it.sessions.as_ref()).flatten());
         }
-        let (mut failed, mut at_start) = (Vec::new(), 0);
+        let (mut failed, mut written, mut changed) = (Vec::new(), 0, 0);
         let is_any_wanted = !wanted.is_empty();
         for wanted in wanted {
             let path = wanted.config.path.as_ref().ok_or(Error::NoExport)?.as_str();
-            let hanging = how.hanging_base(&wanted.config);
+            let hanging = plan.hanging_base(&wanted.config);
+            let is_added = plan.is_added(&wanted);
             if let Some(base) = hanging {
+                if is_added {
+                    let (export, base) = (wanted.config.name.clone(), base.clone());
+                    return Err(Error::BaseHangs { export, base });
+                }
                 let base = base.display();
                 tracing::warn!(export = path, "its base {base} hangs: the export stays as it is");
-                if let Some(known) = how.known(path) {
+                if let Some(known) = plan.known(path) {
                     loaded.push(known);
                     continue;
                 }
             }
-            let is_open = wanted.is_of(&how.open);
+            let is_open = wanted.is_of(&plan.open);
             let is_written = wanted.instance.is_none();
-            at_start += usize::from(is_written);
-            let opens = is_open || is_written && (at_start <= OPEN_AT_START || !self.is_lenient);
+            written += usize::from(is_written);
+            let is_changed = is_written && !plan.is_served(&wanted.config);
+            changed += usize::from(is_changed);
+            let is_early = written <= OPEN_AT_START || is_changed && changed <= OPEN_AT_START;
+            let opens = is_open || is_added || is_written && (is_early || !self.is_lenient);
             let opens = opens && hanging.is_none();
-            let opened = match self.load_one(&wanted, &mut identities, opens) {
-                // The next call on it tries again.
-                Err(error) if !is_written => {
-                    match error {
-                        // The file says so.
-                        Error::TooManyOpen { .. } => tracing::debug!(%error, "{CLOSED}"),
-                        _ => tracing::warn!(%error, "{CLOSED}"),
-                    }
-                    self.load_one(&wanted, &mut identities, false)
-                }
-                opened => opened,
-            };
+            let opened = self.load_or_leave_closed(&wanted, &mut identities, opens, is_added);
             match opened {
                 Ok(export) => loaded.push(export),
-                Err(error) if self.is_lenient && error.is_of_one_export() => {
+                Err(error) if !is_added && self.is_lenient && error.is_of_one_export() => {
                     failed.push(FailedExport::new(&wanted.config, error)?);
                 }
                 Err(error) => return Err(error),
@@ -133,6 +142,30 @@ impl ServedExports {
             return Err(error);
         }
         Ok(failed)
+    }
+
+    /// Makes an export, open if it `opens` and can be.
+    fn load_or_leave_closed(
+        &self,
+        wanted: &WantedExport,
+        identities: &mut Identities,
+        opens: bool,
+        is_added: bool,
+    ) -> Result<LoadedExport> {
+        match self.load_one(wanted, identities, opens) {
+            // The next call on it tries again.
+            Err(error) if wanted.instance.is_some() => {
+                match error {
+                    // The file says so.
+                    Error::TooManyOpen { .. } => tracing::debug!(%error, "{CLOSED}"),
+                    _ => tracing::warn!(%error, "{CLOSED}"),
+                }
+                self.load_one(wanted, identities, false)
+            }
+            // It may be opened once the sessions of others are idle.
+            Err(Error::TooManyOpen { .. }) if is_added => self.load_one(wanted, identities, false),
+            loaded => loaded,
+        }
     }
 
     fn load_one(
@@ -155,7 +188,7 @@ impl ServedExports {
         };
         let (config, sessions) = (Arc::clone(config), sessions.clone());
         let (source, entry) = ExportSource::new(&self.parts, config, sessions, identity, kind)?;
-        source.uses.begin(instance.as_ref().map_or(0, |known| known.used_ms));
+        source.uses.set_recorded(instance.as_ref().map_or(0, |known| known.used_ms));
         // Known before the load ends, so that room can be made for the next ones.
         self.parts.add(Arc::clone(&source));
         if opens {

@@ -35,7 +35,6 @@
 //! process serves the session, are in [`crate::inspect`].
 
 mod assembling;
-mod base_probes;
 mod error;
 mod expiry;
 mod identities;
@@ -60,6 +59,10 @@ mod templates;
 pub mod accounts;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod accounts;
+#[cfg(feature = "internals")]
+pub mod base_probes;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod base_probes;
 #[cfg(feature = "internals")]
 pub mod checkpoints;
 #[cfg(not(feature = "internals"))]

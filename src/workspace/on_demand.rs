@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use super::accounts::{ExportAccount, SharedAccount};
-use super::assembling::{ReadyExport, assemble, check_same_settings, layer_options};
+use super::assembling::{ReadyExport, SessionAccess, assemble, check_same_settings, layer_options};
 use super::error::{Error, Result};
 use super::expiry::InstanceUses;
 use super::exports::{session_of, sessions_of_one};
@@ -278,7 +278,7 @@ impl ExportSource {
             let order = order_by_place(&self.config);
             let keys: Vec<_> = order.iter().map(|index| taken[*index].layers.keys()).collect();
             self.parts.record_instance(&self.own_path(), &keys)?;
-            self.uses.begin(self.parts.registry_ms());
+            self.uses.set_recorded(self.parts.registry_ms());
             self.parts.add(self.this.upgrade().ok_or(Error::NoExport)?);
             self.parts.exports.put(Arc::clone(entry));
             tracing::info!(export = %self.config.name, "a template made this export");
@@ -324,9 +324,10 @@ impl ExportSource {
         for (mount, session) in self.config.mounts.iter().zip(self.needed()?) {
             let NeededSession { file, read_only } = session;
             // What was in memory of another run is gone: it begins empty.
-            let how = (*read_only, existing && mount.store != StoreConfig::Memory);
+            let existing = existing && mount.store != StoreConfig::Memory;
+            let access = SessionAccess { read_only: *read_only, existing };
             let open = || {
-                let wanted = layer_options(&self.parts, &self.config, mount, file, how);
+                let wanted = layer_options(&self.parts, &self.config, mount, file, access);
                 // A failed opening may have created the file.
                 let is_new = file.symlink_metadata().is_err();
                 let opened = layers::open(&wanted, &self.parts.pool);

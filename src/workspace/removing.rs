@@ -10,8 +10,8 @@ use super::on_demand::{ExportSource, NeededSession};
 use super::shared_parts::SharedParts;
 use crate::config::real_path;
 use crate::delta::sqlite::{
-    GoingSession, OpenError, RegisteredInstance, RemovalStart, UnusedSession, delete_renamed,
-    rename_away, rename_back,
+    OpenError, PendingDeletion, RegisteredInstance, RemovalStart, RemovedSessions, UnusedSession,
+    delete_renamed, rename_away, rename_back,
 };
 use crate::export::ExportEntry;
 
@@ -40,16 +40,18 @@ impl ExportSource {
         let now_ms = self.parts.registry_ms();
         if entry.take_used() {
             // An opening failed.
-            self.uses.note(now_ms);
+            self.uses.set_used(now_ms);
             return Ok(false);
         }
         let sessions = self.own_sessions()?;
         if self.parts.has_connected_client(&entry) || self.is_needed_elsewhere(&sessions) {
-            self.uses.wait(expire);
+            self.uses.postpone(expire);
             return Ok(false);
         }
         let Some(taken) = self.take_unused(&sessions, expire, now_ms)? else { return Ok(false) };
-        let Some(going) = self.begin_removal(&sessions, expire, now_ms)? else { return Ok(false) };
+        let Some(pending) = self.begin_removal(&sessions, expire, now_ms)? else {
+            return Ok(false);
+        };
         self.is_removed.store(true, Ordering::SeqCst);
         self.is_retired.store(true, Ordering::SeqCst);
         self.parts.exports.remove(&entry);
@@ -60,7 +62,7 @@ impl ExportSource {
         let (path, idle_secs) = (self.own_path(), idle.as_secs());
         tracing::info!(?path, idle_secs, "the instance has expired and is removed");
         self.parts.expiry.removed.fetch_add(1, Ordering::Relaxed);
-        self.parts.expiry.going.lock().extend(going);
+        self.parts.expiry.deletions.lock().extend(pending);
         Ok(true)
     }
 
@@ -103,7 +105,7 @@ impl ExportSource {
             match UnusedSession::take(session) {
                 Ok(unused) => taken.push(unused),
                 Err(OpenError::InUse { .. }) => {
-                    self.uses.wait(expire);
+                    self.uses.postpone(expire);
                     return Ok(None);
                 }
                 Err(error) => return Err(error.into()),
@@ -116,12 +118,12 @@ impl ExportSource {
         match SystemTime::now().duration_since(changed) {
             Ok(passed) if passed >= expire => Ok(Some(taken)),
             Ok(passed) => {
-                self.uses.note(now_ms.saturating_sub(in_ms(passed)));
+                self.uses.set_used(now_ms.saturating_sub(in_ms(passed)));
                 Ok(None)
             }
             Err(_) => {
                 // A clock was set back: nothing is known.
-                self.uses.wait(expire);
+                self.uses.postpone(expire);
                 Ok(None)
             }
         }
@@ -134,33 +136,34 @@ impl ExportSource {
         sessions: &[PathBuf],
         expire: Duration,
         now_ms: u64,
-    ) -> Result<Option<Vec<GoingSession>>> {
+    ) -> Result<Option<Vec<PendingDeletion>>> {
         let number =
             getrandom::u64().map_err(|error| Error::Random(std::io::Error::other(error)))?;
         let (tag, path) = (removal_tag(number), self.own_path());
         let unused_ms = now_ms.saturating_sub(in_ms(expire));
         let begun = self.parts.with_registry(|registry| {
-            registry.begin_removal(&path, unused_ms, (&tag, sessions)).map_err(Error::Registry)
+            let removed = RemovedSessions { tag: &tag, sessions };
+            registry.begin_removal(&path, unused_ms, removed).map_err(Error::Registry)
         });
         let instance = match begun.unwrap_or(Ok(RemovalStart::Unknown))? {
             RemovalStart::Begun(instance) => instance,
             RemovalStart::Kept | RemovalStart::Unknown => {
-                self.uses.wait(expire);
+                self.uses.postpone(expire);
                 return Ok(None);
             }
             RemovalStart::Used(used_ms) => {
-                self.uses.begin(used_ms);
+                self.uses.set_recorded(used_ms);
                 return Ok(None);
             }
         };
-        let going = |session: &PathBuf| {
+        let deletion = |session: &PathBuf| {
             let (tag, session) = (tag.clone(), session.clone());
-            GoingSession { tag, session, is_renamed: false }
+            PendingDeletion { tag, session, is_renamed: false }
         };
-        let going: Vec<_> = sessions.iter().map(going).collect();
-        match self.parts.rename_all(&going) {
-            Ok(()) => Ok(Some(going)),
-            Err(error) if self.take_back(&instance, &going) => Err(error),
+        let pending: Vec<_> = sessions.iter().map(deletion).collect();
+        match self.parts.rename_all(&pending) {
+            Ok(()) => Ok(Some(pending)),
+            Err(error) if self.take_back(&instance, &pending) => Err(error),
             Err(error) => {
                 tracing::warn!(%error, "the files of a removed instance stay; a start tries again");
                 Ok(Some(Vec::new()))
@@ -169,10 +172,10 @@ impl ExportSource {
     }
 
     /// Takes a removal back whose files could not be renamed; returns whether that succeeded.
-    fn take_back(&self, instance: &RegisteredInstance, going: &[GoingSession]) -> bool {
-        let Some(tag) = going.first().map(|first| &first.tag) else { return false };
+    fn take_back(&self, instance: &RegisteredInstance, pending: &[PendingDeletion]) -> bool {
+        let Some(tag) = pending.first().map(|first| &first.tag) else { return false };
         let cancel = || self.parts.with_registry(|it| it.cancel_removal(instance, tag).is_ok());
-        going.iter().try_for_each(rename_back).is_ok() && cancel() == Some(true)
+        pending.iter().try_for_each(rename_back).is_ok() && cancel() == Some(true)
     }
 }
 
@@ -190,12 +193,12 @@ fn begun_at(tag: &str) -> Option<SystemTime> {
 }
 
 impl SharedParts {
-    fn rename_all(&self, going: &[GoingSession]) -> Result<()> {
-        for session in going {
+    fn rename_all(&self, pending: &[PendingDeletion]) -> Result<()> {
+        for session in pending {
             let failed = |source| Error::Place { path: session.session.clone(), source };
             rename_away(session).map_err(failed)?;
         }
-        let renamed = self.with_registry(|registry| registry.renamed(going));
+        let renamed = self.with_registry(|registry| registry.renamed(pending));
         renamed.unwrap_or(Ok(())).map_err(Error::Registry)
     }
 
@@ -204,10 +207,10 @@ impl SharedParts {
     /// # Errors
     /// The registry cannot be read.
     pub(super) fn finish_renaming(&self) -> Result<()> {
-        for going in self.all_going()? {
-            if going.is_renamed {
-                self.expiry.going.lock().push(going);
-            } else if let Err(error) = self.finish_one(going) {
+        for pending in self.pending_deletions()? {
+            if pending.is_renamed {
+                self.expiry.deletions.lock().push(pending);
+            } else if let Err(error) = self.finish_one(pending) {
                 tracing::warn!(%error, "the files of a removed instance stay");
             }
         }
@@ -219,52 +222,53 @@ impl SharedParts {
     /// # Errors
     /// Files of an earlier session cannot be removed.
     pub(super) fn finish_removals_of(&self, sessions: &[NeededSession]) -> Result<()> {
-        let is_needed = |going: &GoingSession| sessions.iter().any(|it| it.file == going.session);
-        for going in self.all_going()? {
-            if !going.is_renamed && is_needed(&going) {
-                self.finish_one(going)?;
+        let is_needed =
+            |pending: &PendingDeletion| sessions.iter().any(|it| it.file == pending.session);
+        for pending in self.pending_deletions()? {
+            if !pending.is_renamed && is_needed(&pending) {
+                self.finish_one(pending)?;
             }
         }
         Ok(())
     }
 
-    fn all_going(&self) -> Result<Vec<GoingSession>> {
-        let going = self.with_registry(|registry| registry.going());
-        going.unwrap_or_else(|| Ok(Vec::new())).map_err(Error::Registry)
+    fn pending_deletions(&self) -> Result<Vec<PendingDeletion>> {
+        let pending = self.with_registry(|registry| registry.pending_deletions());
+        pending.unwrap_or_else(|| Ok(Vec::new())).map_err(Error::Registry)
     }
 
-    fn finish_one(&self, going: GoingSession) -> Result<()> {
-        let has_dir = going.session.parent().is_some_and(std::path::Path::is_dir);
+    fn finish_one(&self, pending: PendingDeletion) -> Result<()> {
+        let has_dir = pending.session.parent().is_some_and(std::path::Path::is_dir);
         // No command may have it.
-        let taken = has_dir.then(|| UnusedSession::take(&going.session)).transpose()?;
+        let taken = has_dir.then(|| UnusedSession::take(&pending.session)).transpose()?;
         if let (Some(begun), Some(changed)) =
-            (begun_at(&going.tag), taken.and_then(|it| it.changed()))
+            (begun_at(&pending.tag), taken.and_then(|it| it.changed()))
             && changed > begun
         {
-            let session = going.session.as_path();
+            let session = pending.session.as_path();
             tracing::warn!(?session, "a session was changed since its removal began: it stays");
-            let recorded = self.with_registry(|registry| registry.deleted(&going));
+            let recorded = self.with_registry(|registry| registry.deleted(&pending));
             return recorded.unwrap_or(Ok(())).map_err(Error::Registry);
         }
-        self.rename_all(std::slice::from_ref(&going))?;
-        self.expiry.going.lock().push(going);
+        self.rename_all(std::slice::from_ref(&pending))?;
+        self.expiry.deletions.lock().push(pending);
         Ok(())
     }
 
     /// Deletes files of a few removed sessions. Blocks.
-    pub(super) fn delete_going(&self) {
+    pub(super) fn delete_pending(&self) {
         for _ in 0..DELETIONS_PER_STEP {
-            let Some(going) = self.expiry.going.lock().pop() else { return };
-            let deleted = delete_renamed(&going).map_err(|source| {
-                let path = going.session.clone();
+            let Some(pending) = self.expiry.deletions.lock().pop() else { return };
+            let deleted = delete_renamed(&pending).map_err(|source| {
+                let path = pending.session.clone();
                 Error::Place { path, source }
             });
             let recorded = deleted.and_then(|()| {
-                let recorded = self.with_registry(|registry| registry.deleted(&going));
+                let recorded = self.with_registry(|registry| registry.deleted(&pending));
                 recorded.unwrap_or(Ok(())).map_err(Error::Registry)
             });
             if let Err(error) = recorded {
-                let session = going.session.as_path();
+                let session = pending.session.as_path();
                 tracing::warn!(?session, %error, "a removed session stays until the next start");
             }
         }

@@ -16,6 +16,15 @@ pub const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Longest delay between retries.
 pub const MAX_RETRY: Duration = Duration::from_secs(60);
 
+/// Why an export cannot be served.
+#[derive(Debug)]
+pub struct ExportFailure {
+    /// Its name.
+    pub name: String,
+    /// The error.
+    pub error: Error,
+}
+
 /// An export that cannot be served.
 pub(super) struct FailedExport {
     /// Name of the export.
@@ -70,9 +79,11 @@ impl Error {
 
 impl ServedExports {
     /// The exports that cannot be served, with errors that were not reported yet.
-    pub fn take_failures(&mut self) -> Vec<(String, Error)> {
-        let taken = self.failed.iter_mut().map(|f| (f.name.clone(), f.error.take()));
-        taken.filter_map(|(name, error)| Some((name, error?))).collect()
+    pub fn take_failures(&mut self) -> Vec<ExportFailure> {
+        let failure = |failed: &mut FailedExport| {
+            Some(ExportFailure { name: failed.name.clone(), error: failed.error.take()? })
+        };
+        self.failed.iter_mut().filter_map(failure).collect()
     }
 
     /// Number of exports that cannot be served.

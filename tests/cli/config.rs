@@ -232,9 +232,9 @@ template /chat/{user}/{chat}/TOKEN
   allow    chat = [0-9]+
   create   no: its sessions exist
 server
-  idle_close 300 s
+  idle_close 5 minutes
   max_open 7
-  ephemeral_expire 129600 s
+  ephemeral_expire 36 hours
 exports.toml: sound
 ";
     assert_eq!(said, expected);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::program::run;
+use super::program::{Serving, failure, run};
 use crate::support::skip::skip;
 
 const EXPORTS: &str = "idle_close = \"1s\"\n[[template]]\npath = \"/chat/{id}\"\n\
@@ -112,6 +112,19 @@ fn kills_during_removals_leave_nothing_that_stays() {
 }
 
 #[test]
+fn a_second_server_of_an_exports_file_with_templates_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("exports.toml"), EXPORTS).unwrap();
+    let first = Serving::start(dir.path(), 1, &["--config", "exports.toml"]);
+    let serve = ["serve", "--config", "exports.toml", "--listen", "127.0.0.1:0"];
+    let said = failure(dir.path(), &serve);
+    assert!(said.contains("another server serves this exports file"), "{said}");
+    drop(first);
+    // Also after one that was killed.
+    Serving::start(dir.path(), 1, &["--config", "exports.toml"]);
+}
+
+#[test]
 fn an_instance_is_kept_by_its_path() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("exports.toml"), EXPORTS).unwrap();
@@ -129,7 +142,7 @@ fn an_instance_is_kept_by_its_path() {
     assert_eq!(says(&["/chat/c1"], 0), "/chat/c1 is kept\n");
     let said: Value = serde_json::from_str(&says(&["/chat/c1", "--off", "--json"], 0)).unwrap();
     assert_eq!((&said["is_kept"], &said["was_kept"]), (&Value::Bool(false), &Value::Bool(true)));
-    assert_eq!(says(&["/chat/c1", "--off"], 0), "/chat/c1 may expire\n");
+    assert_eq!(says(&["/chat/c1", "--off"], 0), "/chat/c1 is no longer kept\n");
     assert!(says(&["/chat/c2"], 2).contains("no client has mounted /chat/c2 yet"));
     assert!(says(&["/chat/d1"], 2).contains("no template matches /chat/d1"));
 }

@@ -11,6 +11,7 @@ pub mod forked;
 pub mod git;
 pub mod given_up;
 pub mod hanging_base;
+pub mod hanging_mount;
 pub mod hex;
 pub mod hooked_base;
 pub mod host_tree;

@@ -26,6 +26,7 @@ const EXCEPTIONS: &[Exception] = &[
     exception(Rule::CrateConfinement, "src/cli/control.rs", "tokio: the socket's task"),
     exception(Rule::CrateConfinement, "src/cli/copying/placing.rs", "rustix: O_NOFOLLOW"),
     exception(Rule::CrateConfinement, "src/cli/detached.rs", "tokio, rustix: the log, setsid"),
+    exception(Rule::CrateConfinement, "src/config/added_dir.rs", "rustix: O_NOFOLLOW"),
     exception(Rule::CrateConfinement, "src/control", "rustix: whose process it is, holes"),
     exception(Rule::CrateConfinement, "src/cli/output.rs", "rustix: whether anyone reads stdout"),
     exception(Rule::CrateConfinement, "src/cli/serve/limits.rs", "rustix: descriptors"),

@@ -78,7 +78,8 @@ pub(super) fn template_lines(template: &TemplateConfig) -> Vec<String> {
         lines.push(format!("  {:<8} no: its sessions exist", "create"));
     }
     if let Some(expire) = template.expire {
-        lines.push(format!("  {:<8} {} s without a use", "expire", expire.as_secs()));
+        let expire = text::span(expire.as_secs());
+        lines.push(format!("  {:<8} {expire} without a use", "expire"));
     }
     lines
 }
@@ -89,11 +90,11 @@ pub(super) fn server_lines(config: &Config) -> Vec<String> {
     let by_default = (limits::DEFAULT_MAX_OPEN, limits::DEFAULT_IDLE_CLOSE);
     let mut lines = Vec::new();
     if (*max_open, *idle_close) != by_default {
-        lines.push(format!("  idle_close {} s", idle_close.as_secs()));
+        lines.push(format!("  idle_close {}", text::span(idle_close.as_secs())));
         lines.push(format!("  max_open {max_open}"));
     }
     if *ephemeral_expire != limits::DEFAULT_EPHEMERAL_EXPIRE {
-        lines.push(format!("  ephemeral_expire {} s", ephemeral_expire.as_secs()));
+        lines.push(format!("  ephemeral_expire {}", text::span(ephemeral_expire.as_secs())));
     }
     if !lines.is_empty() {
         lines.insert(0, "server".to_owned());

@@ -4,16 +4,16 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value};
-
-use super::change::{AddedExport, add, words};
 use crate::cli::error::CliError;
+use crate::cli::export_set::adding::{AddedExport, AdditionOrigin, ExportAddition, add, check};
+use crate::cli::export_set::not_served;
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
 use crate::config::NewExport;
 use crate::config::limits::MAX_ADDED_BYTES;
 use crate::control::ExportsConnection;
-use crate::system_error::words as error_words;
+use crate::system_error::words;
+use crate::workspace::base_probes::BaseProbes;
 
 /// Add an export, which a running server serves at once.
 ///
@@ -90,12 +90,17 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         Some(from) => read(from)?,
         None => args.written()?,
     };
+    let origin = match &args.from {
+        None => AdditionOrigin::Options,
+        Some(from) if is_stdin(from) => AdditionOrigin::Text,
+        Some(from) => AdditionOrigin::File(from),
+    };
+    let replaces = args.replace;
+    let addition = ExportAddition { name: &args.name, text: &written, replaces, origin };
+    let checked = check(&args.file, addition, &BaseProbes::default());
+    let checked = checked.map_err(|failed| failed.error)?;
     let mut server = ExportsConnection::open(&args.file)?;
-    let added = add(&args.file, (&args.name, &written), args.replace, &mut server);
-    let added = added.map_err(|failed| failed.error)?;
-    for warning in &added.warnings {
-        output::line(format_args!("warning: {}", words(warning)));
-    }
+    let added = add(&args.file, addition, checked, &mut server).map_err(|failed| failed.error)?;
     tell(args, &added)
 }
 
@@ -103,10 +108,7 @@ fn tell(args: &Args, added: &AddedExport) -> Result<Ending, CliError> {
     let AddedExport { path, is_served, .. } = added;
     let mut out = Out::new();
     match args.json {
-        true => {
-            let object = json(&args.name, added);
-            out.json(object)?;
-        }
+        true => out.json(added.json(&args.name))?,
         false => {
             let what = if *is_served { "is served" } else { "is for the next start" };
             let path = match path {
@@ -117,27 +119,18 @@ fn tell(args: &Args, added: &AddedExport) -> Result<Ending, CliError> {
         }
     }
     out.end()?;
+    for warning in &added.warnings {
+        output::line(format_args!("warning: {warning}"));
+    }
     if !is_served {
-        tell_not_served(&args.file, &args.name);
+        let next = not_served(&args.file, &format!("takes {}", args.name));
+        output::line(format_args!("warning: {next}"));
     }
     Ok(Ending::Done)
 }
 
-/// A change as JSON.
-pub(in crate::cli) fn json(name: &str, added: &AddedExport) -> Map<String, Value> {
-    let AddedExport { path, is_replaced, is_served, warnings: _ } = added;
-    let mut object = text::json("export_added");
-    object.insert("name".to_owned(), name.into());
-    object.insert("path".to_owned(), path.as_deref().into());
-    object.insert("is_replaced".to_owned(), (*is_replaced).into());
-    object.insert("is_served".to_owned(), (*is_served).into());
-    object
-}
-
-/// Says on stderr that no server took a change.
-pub(super) fn tell_not_served(file: &Path, name: &str) {
-    let file = text::name(file.as_os_str().as_encoded_bytes());
-    output::line(format_args!("no server of {file} answers: the next start takes {name}"));
+fn is_stdin(from: &Path) -> bool {
+    from == Path::new("-")
 }
 
 impl Args {
@@ -169,8 +162,8 @@ impl Args {
 /// The text of `--from`.
 fn read(from: &Path) -> Result<String, CliError> {
     let name = text::name(from.as_os_str().as_encoded_bytes());
-    let failed = |error: &std::io::Error| CliError::new(format!("{name}: {}", error_words(error)));
-    let input: Box<dyn Read> = match from == Path::new("-") {
+    let failed = |error: &std::io::Error| CliError::new(format!("{name}: {}", words(error)));
+    let input: Box<dyn Read> = match is_stdin(from) {
         true => Box::new(std::io::stdin()),
         false => Box::new(File::open(from).map_err(|error| failed(&error))?),
     };

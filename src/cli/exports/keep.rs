@@ -6,7 +6,7 @@ use crate::cli::Ending;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Out};
 use crate::cli::text;
-use crate::config::{self, Config, Missing};
+use crate::config::{self, Config, Missing, TemplateConfig};
 use crate::delta::sqlite::keep_instance;
 use crate::workspace::exports::registry_file;
 
@@ -27,7 +27,7 @@ pub(super) struct Args {
     #[arg(long)]
     off: bool,
 
-    /// Print a JSON object.
+    /// Print a JSON object: path, is_kept, was_kept.
     #[arg(long)]
     json: bool,
 }
@@ -35,7 +35,7 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let config = config::read(&args.file, Missing::Leave)?;
-    let own = own_path(&config, &args.path)?;
+    let KeptInstance { path: own, template } = instance(&config, &args.path)?;
     let registry = registry_file(&args.file);
     let shown = text::name(own.as_bytes());
     let never_made = || {
@@ -48,30 +48,45 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let failed = |error| CliError::caused("the registry of what templates made", &error);
     let was = keep_instance(&registry, &own, !args.off).map_err(failed)?;
     let was = was.ok_or_else(never_made)?;
+    let mut out = Out::new();
     match args.json {
         true => {
-            let mut object = text::json("exports_keep");
+            let mut object = text::json("export_kept");
             object.insert("path".to_owned(), own.into());
             object.insert("is_kept".to_owned(), (!args.off).into());
             object.insert("was_kept".to_owned(), was.into());
-            let mut out = Out::new();
             out.json(object)?;
-            out.end()?;
         }
-        false if args.off => output::line(format_args!("{shown} may expire")),
-        false => output::line(format_args!("{shown} is kept")),
+        false if args.off => out.line(format_args!("{shown} is no longer kept"))?,
+        false => out.line(format_args!("{shown} is kept"))?,
+    }
+    out.end()?;
+    if template.expire.is_none() {
+        let template = text::name(template.to_string().as_bytes());
+        let what = format!("the template {template} has no `expire`");
+        output::line(format_args!("warning: this has no effect now: {what}"));
     }
     Ok(Ending::Done)
 }
 
-/// The path of an instance without its token.
-fn own_path(config: &Config, path: &str) -> Result<String, CliError> {
-    let with_token = || {
-        let instance = config.templates.iter().find_map(|it| it.instance(path.as_bytes()))?;
-        Some(format!("/{}", instance.name))
+/// An instance of a template.
+struct KeptInstance<'a> {
+    /// The path without its token.
+    path: String,
+    template: &'a TemplateConfig,
+}
+
+/// The instance of a path, with its token or without.
+fn instance<'a>(config: &'a Config, path: &str) -> Result<KeptInstance<'a>, CliError> {
+    let with_token = config.templates.iter().find_map(|template| {
+        let path = format!("/{}", template.instance(path.as_bytes())?.name);
+        Some(KeptInstance { path, template })
+    });
+    let without = || {
+        let template = config.templates.iter().find(|it| it.matches(path))?;
+        Some(KeptInstance { path: path.to_owned(), template })
     };
-    let without = || config.templates.iter().any(|it| it.matches(path)).then(|| path.to_owned());
-    with_token().or_else(without).ok_or_else(|| {
+    with_token.or_else(without).ok_or_else(|| {
         CliError::new(format!("no template matches {}", text::name(path.as_bytes())))
             .with_hint("`acetate config check` shows the templates of the file")
     })

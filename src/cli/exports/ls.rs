@@ -2,18 +2,19 @@
 
 use std::path::PathBuf;
 
-use super::listing::{json, served, written};
 use crate::cli::error::CliError;
+use crate::cli::export_set::listing::{expires_at, json, served, written};
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
 use crate::config::{self, Missing};
-use crate::control::{ExportText, ExportsConnection};
+use crate::control::{ExpiryText, ExportText, ExportsConnection};
 
 /// List the exports of an exports file, of its exports.d and of its templates.
 ///
 /// Prints the name, the path with its token, whether a running server has the export open, and
-/// the file or the template that it is from. Without a server, exports of templates are not
-/// listed.
+/// the file or the template that it is from. An export of a template is kept, or expires at the
+/// earliest at the time that is shown: if nothing uses it, and the server runs. Without a server,
+/// exports of templates are not listed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The exports file (docs/EXPORTS.md).
@@ -21,7 +22,7 @@ pub(super) struct Args {
     file: PathBuf,
 
     /// Print a JSON object for each: name, path, state (open, closed or unavailable; null without
-    /// a server), file, template.
+    /// a server), file, template, is_kept, expire (seconds), expires_at.
     #[arg(long)]
     json: bool,
 }
@@ -51,7 +52,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 fn line(export: &ExportText) -> String {
-    let ExportText { name, path, file, template, state } = export;
+    let ExportText { name, path, file, template, state, expiry } = export;
     let path = match path {
         Some(path) => text::name(path.as_bytes()),
         None => format!("/{name}-TOKEN"),
@@ -61,5 +62,17 @@ fn line(export: &ExportText) -> String {
         None => text::name(file.as_os_str().as_encoded_bytes()),
     };
     let state = state.as_deref().unwrap_or("-");
-    format!("{}  {path}  {state}  {from}", text::name(name.as_bytes()))
+    let expiry = expiry.as_ref().map(expiry_words).unwrap_or_default();
+    format!("{}  {path}  {state}  {from}{expiry}", text::name(name.as_bytes()))
+}
+
+/// Whether an instance is kept, or when it may be removed, after two spaces.
+fn expiry_words(expiry: &ExpiryText) -> String {
+    match (expiry.is_kept, expiry.expire_secs, expires_at(expiry)) {
+        (true, Some(_), _) => "  kept".to_owned(),
+        (true, None, _) => "  kept, without `expire`".to_owned(),
+        (false, _, Some(at)) => format!("  expires {at}"),
+        (false, Some(secs), None) => format!("  expires {} after its last use", text::span(secs)),
+        (false, None, None) => String::new(),
+    }
 }

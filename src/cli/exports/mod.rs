@@ -1,16 +1,9 @@
-//! `acetate exports`: the exports of a running server, changed at once. `serve --admin` changes
-//! them by the same functions.
+//! `acetate exports`: the exports of a running server, changed at once.
 
 mod add;
-pub(super) mod change;
 mod keep;
-pub(super) mod listing;
 mod ls;
-pub(super) mod removal;
 mod rm;
-
-pub(in crate::cli) use add::json as added_json;
-pub(in crate::cli) use rm::json as removed_json;
 
 use super::Ending;
 use super::error::CliError;

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use serde_json::{Map, Value};
-
-use super::removal::{RemovedExport, remove};
 use crate::cli::error::CliError;
+use crate::cli::export_set::not_served;
+use crate::cli::export_set::removal::{ExportRemoval, RemovalApplied, remove};
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
 use crate::control::ExportsConnection;
@@ -30,7 +29,8 @@ pub(super) struct Args {
     #[arg(long)]
     delete: bool,
 
-    /// Print a JSON object: name, is_served, deleted (paths of sessions).
+    /// Print a JSON object: name, is_applied (whether a server took it), deleted (paths of
+    /// sessions).
     #[arg(long)]
     json: bool,
 }
@@ -38,40 +38,29 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut server = ExportsConnection::open(&args.file)?;
-    let removed = remove(&args.file, &args.name, args.delete, &mut server);
-    let removed = removed.map_err(|failed| failed.error)?;
+    let removal = ExportRemoval { name: &args.name, deletes: args.delete };
+    let removed = remove(&args.file, removal, &mut server).map_err(|failed| failed.error)?;
+    let name = text::name(args.name.as_bytes());
     let mut out = Out::new();
-    match args.json {
-        true => out.json(json(&args.name, &removed))?,
-        false => {
-            for session in &removed.sessions {
-                let session = text::name(session.as_os_str().as_encoded_bytes());
-                out.line(format_args!("deleted {session}"))?;
-            }
-        }
+    match (args.json, &removed.applied) {
+        (true, _) => out.json(removed.json(&args.name))?,
+        (false, RemovalApplied::Yes) => out.line(format_args!("{name} is no longer served"))?,
+        (false, _) => out.line(format_args!("{name} is removed"))?,
+    }
+    for session in removed.sessions.iter().filter(|_| !args.json) {
+        let session = text::name(session.as_os_str().as_encoded_bytes());
+        out.line(format_args!("deleted {session}"))?;
     }
     out.end()?;
-    if !args.json {
-        let what = if removed.is_served { "is no longer served" } else { "is removed" };
-        output::line(format_args!("{} {what}", args.name));
-    }
-    if !removed.is_served {
-        let file = text::name(args.file.as_os_str().as_encoded_bytes());
-        let what = format!("the next start no longer serves {}", args.name);
-        output::line(format_args!("no server of {file} answers: {what}"));
+    match removed.applied {
+        RemovalApplied::Yes => {}
+        RemovalApplied::NoServer => {
+            let next = not_served(&args.file, &format!("no longer serves {name}"));
+            output::line(format_args!("warning: {next}"));
+        }
+        RemovalApplied::NotYet(why) => {
+            output::line(format_args!("warning: the server serves what it did before: {why}"));
+        }
     }
     Ok(Ending::Done)
-}
-
-/// A removal as JSON.
-pub(in crate::cli) fn json(
-    name: &str,
-    RemovedExport { sessions, is_served }: &RemovedExport,
-) -> Map<String, Value> {
-    let mut object = text::json("export_removed");
-    object.insert("name".to_owned(), name.into());
-    object.insert("is_served".to_owned(), (*is_served).into());
-    let paths = sessions.iter().map(|session| session.to_string_lossy().into_owned());
-    object.insert("deleted".to_owned(), paths.collect::<Vec<_>>().into());
-    object
 }

@@ -1,27 +1,30 @@
 //! `/exports` of `--admin`: the commands `exports add`, `rm` and `ls` for HTTP.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::admin::{ExportsCall, ExportsReply, ExportsSource, Replying};
-use crate::cli::exports::change::{
-    AddedExport, ChangeError, ChangeErrorKind, ServerLink, add, words,
-};
-use crate::cli::exports::removal::{RemovedExport, remove};
-use crate::cli::exports::{self, listing};
+use crate::cli::export_set::adding::{AddedExport, AdditionOrigin, ExportAddition, add, check};
+use crate::cli::export_set::removal::{ExportRemoval, RemovalApplied, RemovedExport, remove};
+use crate::cli::export_set::{ChangeError, ChangeErrorKind, ServerLink, listing, not_served};
 use crate::cli::output::json_text;
 use crate::cli::text;
 use crate::control::{ControlError, ExportsAnswer, ExportsControl, ExportsRequest, Refusal};
+use crate::workspace::base_probes::BaseProbes;
 
-/// Time to wait for an earlier change, and again for this one; the sum is less than the time of an
-/// answer.
+/// Time to check a change and to wait for an earlier one, and again for this one; the sum is less
+/// than the time of an answer.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// The error of a change that has to wait.
+const NOT_ITS_TURN: &str =
+    "the change before this one has not ended, or a filesystem does not answer";
 
 /// The exports of this server.
 pub(super) struct AdminExports {
@@ -31,6 +34,8 @@ pub(super) struct AdminExports {
     control: OnceLock<Arc<dyn ExportsControl>>,
     /// One change at a time.
     turn: Arc<Semaphore>,
+    /// Finds bases that hang before a change has its turn.
+    probes: BaseProbes,
 }
 
 /// The way to the server from within its process.
@@ -46,7 +51,7 @@ impl AdminExports {
     /// The exports of the exports file `file`, before the server serves.
     pub(super) fn new(file: PathBuf, runtime: Handle) -> Self {
         let (control, turn) = (OnceLock::new(), Arc::new(Semaphore::new(1)));
-        Self { file, runtime, control, turn }
+        Self { file, runtime, control, turn, probes: BaseProbes::default() }
     }
 
     /// From now on, requests are performed by `control`.
@@ -55,27 +60,67 @@ impl AdminExports {
         let _first = self.control.set(control);
     }
 
-    /// Makes a change on a thread where it may block. It is completed even if the
-    /// client disconnects.
-    async fn change(&self, control: &Arc<dyn ExportsControl>, call: ExportsCall) -> ExportsReply {
+    /// Adds an export. What may wait for its base is done before it has the turn of changes.
+    async fn put(
+        &self,
+        control: &Arc<dyn ExportsControl>,
+        name: String,
+        text: String,
+    ) -> ExportsReply {
+        let (file, probes) = (self.file.clone(), self.probes.clone());
+        let checking = (name.clone(), text.clone());
+        let checking = tokio::task::spawn_blocking(move || {
+            let (name, text) = &checking;
+            check(&file, addition(name, text), &probes)
+        });
+        let in_turn = timeout(CHANGE_TIMEOUT, async {
+            match checking.await {
+                Ok(Ok(checked)) => Ok((checked, Arc::clone(&self.turn).acquire_owned().await)),
+                Ok(Err(error)) => Err(not_changed(&error)),
+                Err(_) => Err(failed(500, "the server failed; see its log", None)),
+            }
+        });
+        let (checked, turn) = match in_turn.await {
+            Ok(Ok((checked, Ok(turn)))) => (checked, turn),
+            Ok(Err(refused)) => return refused,
+            _ => return failed(503, NOT_ITS_TURN, Some("try again")),
+        };
+        self.change(control, turn, move |file, server| {
+            added(&name, add(file, addition(&name, &text), checked, server))
+        })
+        .await
+    }
+
+    /// Removes an export.
+    async fn delete(
+        &self,
+        control: &Arc<dyn ExportsControl>,
+        name: String,
+        deletes: bool,
+    ) -> ExportsReply {
         let turn = timeout(CHANGE_TIMEOUT, Arc::clone(&self.turn).acquire_owned());
         // The semaphore is never closed.
-        let Ok(Ok(turn)) = turn.await else {
-            return failed(503, "the change before this one has not ended", Some("try again"));
-        };
+        let Ok(Ok(turn)) = turn.await else { return failed(503, NOT_ITS_TURN, Some("try again")) };
+        self.change(control, turn, move |file, server| {
+            let removal = ExportRemoval { name: &name, deletes };
+            removed(file, &name, remove(file, removal, server))
+        })
+        .await
+    }
+
+    /// Makes a change on a thread where it may block. It is completed even if the client
+    /// disconnects.
+    async fn change(
+        &self,
+        control: &Arc<dyn ExportsControl>,
+        turn: OwnedSemaphorePermit,
+        change: impl FnOnce(&Path, &mut OwnServer) -> ExportsReply + Send + 'static,
+    ) -> ExportsReply {
         let mut server = OwnServer(Arc::clone(control), self.runtime.clone());
         let file = self.file.clone();
         let changing = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            match call {
-                ExportsCall::Put { name, text } => {
-                    put(&name, add(&file, (&name, &text), true, &mut server))
-                }
-                ExportsCall::Remove { name, deletes } => {
-                    removed(&name, remove(&file, &name, deletes, &mut server))
-                }
-                ExportsCall::List { .. } => failed(500, "a list is no change", None),
-            }
+            change(&file, &mut server)
         });
         match timeout(CHANGE_TIMEOUT, changing).await {
             Ok(Ok(reply)) => reply,
@@ -98,7 +143,8 @@ impl ExportsSource for Arc<AdminExports> {
                 ExportsCall::List { after } => {
                     list(control.answer(ExportsRequest::List { after }).await)
                 }
-                call => self.change(control, call).await,
+                ExportsCall::Put { name, text } => self.put(control, name, text).await,
+                ExportsCall::Remove { name, deletes } => self.delete(control, name, deletes).await,
             }
         })
     }
@@ -115,23 +161,34 @@ fn list(answer: Result<ExportsAnswer, Refusal>) -> ExportsReply {
     reply(200, object)
 }
 
-fn put(name: &str, added: Result<AddedExport, ChangeError>) -> ExportsReply {
+fn addition<'a>(name: &'a str, text: &'a str) -> ExportAddition<'a> {
+    ExportAddition { name, text, replaces: true, origin: AdditionOrigin::Text }
+}
+
+fn added(name: &str, added: Result<AddedExport, ChangeError>) -> ExportsReply {
     let added = match added {
         Ok(added) => added,
         Err(error) => return not_changed(&error),
     };
     let status = if added.is_replaced { 200 } else { 201 };
-    let mut object = exports::added_json(name, &added);
-    let warnings = added.warnings.iter().map(words).collect::<Vec<_>>();
-    object.insert("warnings".to_owned(), warnings.into());
+    let mut object = added.json(name);
+    object.insert("warnings".to_owned(), added.warnings.into());
     reply(status, object)
 }
 
-fn removed(name: &str, removed: Result<RemovedExport, ChangeError>) -> ExportsReply {
-    match removed {
-        Ok(removed) => reply(200, exports::removed_json(name, &removed)),
-        Err(error) => not_changed(&error),
-    }
+fn removed(file: &Path, name: &str, removed: Result<RemovedExport, ChangeError>) -> ExportsReply {
+    let removed = match removed {
+        Ok(removed) => removed,
+        Err(error) => return not_changed(&error),
+    };
+    let mut object = removed.json(name);
+    let warning = match removed.applied {
+        RemovalApplied::Yes => None,
+        RemovalApplied::NoServer => Some(not_served(file, &format!("no longer serves {name}"))),
+        RemovalApplied::NotYet(why) => Some(format!("the server serves what it did before: {why}")),
+    };
+    object.insert("warnings".to_owned(), warning.into_iter().collect::<Vec<_>>().into());
+    reply(200, object)
 }
 
 fn not_changed(ChangeError { kind, error }: &ChangeError) -> ExportsReply {
@@ -146,10 +203,8 @@ fn not_changed(ChangeError { kind, error }: &ChangeError) -> ExportsReply {
 }
 
 fn failed(status: u16, what: &str, hint: Option<&str>) -> ExportsReply {
-    let mut object = text::json("error");
-    object.insert("error".to_owned(), what.into());
-    object.insert("hint".to_owned(), hint.into());
-    reply(status, object)
+    let ExportsReply { status, json } = ExportsReply::error(status, what, hint);
+    ExportsReply { status, json: text::printable_json(&json).into_owned() }
 }
 
 fn reply(status: u16, object: Map<String, Value>) -> ExportsReply {

@@ -10,10 +10,10 @@ use tokio::task::JoinHandle;
 use super::admin::Admin;
 use crate::config::real_path;
 use crate::control::{
-    Answering, ExportText, ExportsAnswer, ExportsControl, ExportsListener, ExportsRequest,
-    MAX_LISTED_EXPORTS, Refusal, SessionUseText, StopListener,
+    Answering, ExpiryText, ExportText, ExportsAnswer, ExportsControl, ExportsListener,
+    ExportsRequest, MAX_LISTED_EXPORTS, Refusal, StopListener,
 };
-use crate::workspace::listed::{ExportsView, ListedExport, ListedState, ServedUse};
+use crate::workspace::listed::{ExportsView, ListedExpiry, ListedExport, ListedState};
 
 /// Orders to reload that wait for the one in progress.
 const MAX_ORDERS: usize = 16;
@@ -21,8 +21,16 @@ const MAX_ORDERS: usize = 16;
 /// The time that requests in progress get to end at a shutdown.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An order to reload; the result is sent there.
-pub(super) type ReloadOrder = oneshot::Sender<Result<ExportsAnswer, Refusal>>;
+/// Where the result of a reload is sent.
+pub(super) type ReloadAnswer = oneshot::Sender<Result<ExportsAnswer, Refusal>>;
+
+/// An order to reload.
+pub(super) struct ReloadOrder {
+    /// The name of an export that was added: it is opened, or the reload fails.
+    pub(super) added: Option<String>,
+    /// Where the result is sent.
+    pub(super) answer: ReloadAnswer,
+}
 
 /// Answers requests. The server works without a socket too.
 pub(super) struct ExportsCommands {
@@ -79,19 +87,20 @@ impl ExportsControl for ServerControl {
     fn answer(&self, request: ExportsRequest) -> Answering<'_> {
         Box::pin(async move {
             match request {
-                ExportsRequest::Reload => {
+                ExportsRequest::Reload { added } => {
                     let stops = || Refusal::new("the server stops");
-                    let (order, answer) = oneshot::channel();
+                    let (answer, answered) = oneshot::channel();
+                    let order = ReloadOrder { added, answer };
                     self.orders.send(order).await.map_err(|_| stops())?;
-                    answer.await.map_err(|_| stops())?
+                    answered.await.map_err(|_| stops())?
                 }
-                ExportsRequest::List { after } => Ok(list(&self.view, after.as_deref())),
+                ExportsRequest::List { after } => {
+                    let view = self.view.clone();
+                    let listed = tokio::task::spawn_blocking(move || list(&view, after.as_deref()));
+                    listed.await.map_err(|_| Refusal::new("the server failed; see its log"))
+                }
                 ExportsRequest::Uses { sessions } => {
-                    let uses = sessions.iter().map(|session| match self.view.use_of(session) {
-                        ServedUse::Closed => SessionUseText::Closed,
-                        ServedUse::Open => SessionUseText::Open,
-                        ServedUse::InUse => SessionUseText::InUse,
-                    });
+                    let uses = sessions.iter().map(|session| self.view.use_of(session));
                     Ok(ExportsAnswer::Uses(uses.collect()))
                 }
             }
@@ -111,12 +120,17 @@ fn list(view: &ExportsView, after: Option<&str>) -> ExportsAnswer {
 }
 
 fn text(export: ListedExport) -> ExportText {
-    let ListedExport { name, path, file, template, state } = export;
+    let ListedExport { name, path, file, template, state, expiry } = export;
     let state = match state {
         ListedState::Open => "open",
         ListedState::Closed => "closed",
         ListedState::Unavailable => "unavailable",
     };
     let (path, state) = (Some(path), Some(state.to_owned()));
-    ExportText { name, path, file: file.to_path_buf(), template, state }
+    let expiry = expiry.map(|ListedExpiry { expire, is_kept, left }| ExpiryText {
+        expire_secs: expire.map(|it| it.as_secs()),
+        is_kept,
+        left_secs: left.map(|it| it.as_secs()),
+    });
+    ExportText { name, path, file: file.to_path_buf(), template, state, expiry }
 }

@@ -12,14 +12,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, JoinHandle};
 
 use super::admin::{Admin, ShownServer};
-use super::commands::{ExportsCommands, ReloadOrder};
+use super::commands::{ExportsCommands, ReloadAnswer};
 use super::controls::Controls;
 use super::limits::max_sessions;
+use super::reload_changes;
 use super::{Args, Durability, Frontend, ServiceNotifier};
 use crate::cli::error::CliError;
 use crate::cli::{choosing, hiding, output, text};
 use crate::config::{self, Config, ExportConfig, Missing};
-use crate::control::{ExportsAnswer, FailureText, Refusal};
+use crate::control::{ExportsAnswer, Refusal};
 use crate::overlay::Overlay;
 use crate::pattern::PatternSet;
 use crate::server::rpcbind::Registration;
@@ -28,7 +29,7 @@ use crate::validation::ValidatorCommand;
 use crate::workspace::closing::CopyProgress;
 use crate::workspace::exports::{self, ServedExports};
 use crate::workspace::layers::SessionLayers;
-use crate::workspace::unavailable::{FIRST_RETRY, MAX_RETRY};
+use crate::workspace::unavailable::{ExportFailure, FIRST_RETRY, MAX_RETRY};
 
 /// The number of exports whose mount commands are printed.
 const SHOWN_COMMANDS: usize = 16;
@@ -117,23 +118,25 @@ async fn until_signal(
     tokio::pin!(serving);
     // One reload at a time; a signal or order during a reload starts the next one afterwards.
     let mut reload: Option<Reload> = None;
+    let begin =
+        |added| begin(file, served, ReloadOptions { added, strict: args.strict }, &addresses);
     if added_changed(file) != added {
         // A command changed it before this server could be asked.
-        reload = Some(begin(file, args.strict, served, &addresses));
+        reload = Some(begin(None));
     }
-    let mut order: Option<ReloadOrder> = None;
+    let mut answer: Option<ReloadAnswer> = None;
     let mut wait = FIRST_RETRY;
     loop {
         tokio::select! {
             () = &mut serving => break,
             _ = hang_ups.recv(), if reload.is_none() => {
                 notifier.reloading(format_args!("reading {}", file.display()));
-                reload = Some(begin(file, args.strict, served, &addresses));
+                reload = Some(begin(None));
             }
-            Some(next) = orders.recv(), if reload.is_none() => {
+            Some(order) = orders.recv(), if reload.is_none() => {
                 notifier.reloading(format_args!("reading {}", file.display()));
-                order = Some(next);
-                reload = Some(begin(file, args.strict, served, &addresses));
+                answer = Some(order.answer);
+                reload = Some(begin(order.added));
             }
             () = tokio::time::sleep(wait),
                 if reload.is_none() && locked(served).unavailable() > 0 =>
@@ -143,7 +146,8 @@ async fn until_signal(
             }
             loaded = end_of(&mut reload) => {
                 reload = None;
-                if let Some(read) = tell(file, loaded, served, (notifier, order.take())) {
+                let report = ReloadReport { file, before: &config, served, notifier };
+                if let Some(read) = report.tell(loaded, answer.take()) {
                     (config, wait) = (read, FIRST_RETRY);
                 }
             }
@@ -152,7 +156,10 @@ async fn until_signal(
     if let Some(reload) = reload {
         // The reload may use sessions that are closed next, unless it still waits for a base.
         match tokio::time::timeout(RELOAD_TIMEOUT, reload).await {
-            Ok(loaded) => drop(tell(file, loaded, served, (notifier, order))),
+            Ok(loaded) => {
+                let report = ReloadReport { file, before: &config, served, notifier };
+                drop(report.tell(loaded, answer));
+            }
             Err(_) => output::line(format_args!("still reading {}: given up", file.display())),
         }
     }
@@ -209,10 +216,18 @@ enum Loaded {
     Retried(Vec<String>),
 }
 
+/// How a reload opens exports.
+struct ReloadOptions {
+    /// The name of an export that was added: it is opened, or the reload fails.
+    added: Option<String>,
+    /// Whether it waits for bases that hang.
+    strict: bool,
+}
+
 fn begin(
     file: &Path,
-    strict: bool,
     served: &Arc<Mutex<ServedExports>>,
+    ReloadOptions { added, strict }: ReloadOptions,
     addresses: &[SocketAddr],
 ) -> Reload {
     let (file, served, addresses) = (file.to_owned(), Arc::clone(served), addresses.to_vec());
@@ -228,7 +243,8 @@ fn begin(
             exports::probe(&config).map_err(CliError::export)?;
         }
         let mut served = locked(&served);
-        let gone = served.load(&config, &hanging).map_err(CliError::export)?;
+        let gone = served.load_added(&config, &hanging, added.as_deref());
+        let gone = gone.map_err(CliError::export)?;
         super::warnings::tell_of_exports(&config, &addresses);
         served.close(gone);
         Ok(Loaded::File(Box::new(config)))
@@ -255,53 +271,65 @@ async fn end_of(reload: &mut Option<Reload>) -> Result<Result<Loaded, CliError>,
     }
 }
 
-/// Reports a reload, also to the command that ordered it, and returns the file if it was read.
-/// After an error, everything is served as before.
-fn tell(
-    file: &Path,
-    loaded: Result<Result<Loaded, CliError>, JoinError>,
-    served: &Arc<Mutex<ServedExports>>,
-    (notifier, order): (&ServiceNotifier, Option<ReloadOrder>),
-) -> Option<Config> {
-    let answer = |answer: Result<ExportsAnswer, Refusal>| {
-        // The command may have ended.
-        let _sent = order.map(|order| order.send(answer));
-    };
-    match loaded {
-        Ok(Ok(Loaded::Retried(names))) => {
-            for name in &names {
-                output::line(format_args!("export {name}: now served"));
+/// What the report of a reload needs.
+struct ReloadReport<'a> {
+    file: &'a Path,
+    /// What was served before.
+    before: &'a Config,
+    served: &'a Mutex<ServedExports>,
+    notifier: &'a ServiceNotifier,
+}
+
+impl ReloadReport<'_> {
+    /// Reports a reload, also to the command that ordered it, and returns the file if it was read.
+    /// After an error, everything is served as before.
+    fn tell(
+        &self,
+        loaded: Result<Result<Loaded, CliError>, JoinError>,
+        ordered: Option<ReloadAnswer>,
+    ) -> Option<Config> {
+        let Self { file, before, served, notifier } = *self;
+        let answer = |answer: Result<ExportsAnswer, Refusal>| {
+            // The command may have ended.
+            let _sent = ordered.map(|ordered| ordered.send(answer));
+        };
+        match loaded {
+            Ok(Ok(Loaded::Retried(names))) => {
+                for name in &names {
+                    output::line(format_args!("export {name}: now served"));
+                }
+                if !names.is_empty() {
+                    notifier.status(status(&locked(served)));
+                }
             }
-            if !names.is_empty() {
-                notifier.status(status(&locked(served)));
+            Ok(Ok(Loaded::File(config))) => {
+                let exports = locked(served).exports().all().len();
+                let (count, file) = (text::count(exports, "export"), file.display());
+                let changes = reload_changes::summary(before, &config);
+                output::line(format_args!("read {file} again: {count}{changes}"));
+                tell_failures(&mut locked(served));
+                answer(Ok(ExportsAnswer::Reloaded { exports }));
+                notifier.ready(status(&locked(served)));
+                return Some(*config);
+            }
+            Ok(Err(error)) => {
+                output::line(format_args!("error: {error}; all is served as before"));
+                let hint = error.hint().map(str::to_owned);
+                if let Some(hint) = &hint {
+                    output::line(format_args!("hint: {hint}"));
+                }
+                answer(Err(Refusal { hint, ..Refusal::new(error.to_string()) }));
+                let status = status(&locked(served));
+                notifier.ready(format_args!("{status}; the file was not read: {error}"));
+            }
+            Err(error) => {
+                tracing::error!(%error, "the exports file was not read");
+                answer(Err(Refusal::new("the server failed to read the file; see its log")));
+                notifier.ready(status(&locked(served)));
             }
         }
-        Ok(Ok(Loaded::File(config))) => {
-            let exports = locked(served).exports().all().len();
-            let count = text::count(exports, "export");
-            output::line(format_args!("read {} again: {count}", file.display()));
-            let failures = tell_failures(&mut locked(served));
-            answer(Ok(ExportsAnswer::Reloaded { exports, failures }));
-            notifier.ready(status(&locked(served)));
-            return Some(*config);
-        }
-        Ok(Err(error)) => {
-            output::line(format_args!("error: {error}; all is served as before"));
-            let hint = error.hint().map(str::to_owned);
-            if let Some(hint) = &hint {
-                output::line(format_args!("hint: {hint}"));
-            }
-            answer(Err(Refusal { hint, ..Refusal::new(error.to_string()) }));
-            notifier
-                .ready(format_args!("{}; the file was not read: {error}", status(&locked(served))));
-        }
-        Err(error) => {
-            tracing::error!(%error, "the exports file was not read");
-            answer(Err(Refusal::new("the server failed to read the file; see its log")));
-            notifier.ready(status(&locked(served)));
-        }
+        None
     }
-    None
 }
 
 /// What is served, for the service manager.
@@ -313,7 +341,7 @@ fn status(served: &ServedExports) -> String {
     }
 }
 
-/// The overlays of the served sessions; during a reload, those of the last look.
+/// The overlays of the served sessions; during a reload, those of the last call.
 fn watched(
     served: &Arc<Mutex<ServedExports>>,
 ) -> impl FnMut() -> Vec<Weak<Overlay>> + Send + 'static {
@@ -327,18 +355,15 @@ fn watched(
     }
 }
 
-/// Reports the exports that cannot be served, and returns them.
-fn tell_failures(served: &mut ServedExports) -> Vec<FailureText> {
-    let failed = served.take_failures().into_iter().map(|(name, error)| {
+/// Reports the exports that cannot be served.
+fn tell_failures(served: &mut ServedExports) {
+    for ExportFailure { name, error } in served.take_failures() {
         let error = CliError::export(error);
         output::line(format_args!("export {name}: not served, and tried again: {error}"));
-        let hint = error.hint().map(str::to_owned);
-        if let Some(hint) = &hint {
+        if let Some(hint) = error.hint() {
             output::line(format_args!("hint: {hint}"));
         }
-        FailureText { name, what: error.to_string(), hint }
-    });
-    failed.collect()
+    }
 }
 
 /// What `--admin` shows of exports.

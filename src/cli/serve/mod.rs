@@ -6,6 +6,7 @@ mod commands;
 mod controls;
 mod exports;
 mod limits;
+mod reload_changes;
 mod session;
 mod signals;
 mod systemd;

@@ -35,7 +35,8 @@ pub use tools::checkpoints::ListedCheckpoint;
 pub use tools::copied_up::{CopiedFileId, CopiedUp};
 pub use tools::identity::{SessionIdentity, identity_at_rest};
 pub use tools::instance_removals::{
-    GoingSession, RemovalStart, UnusedSession, delete_renamed, rename_away, rename_back,
+    PendingDeletion, RemovalStart, RemovedSessions, UnusedSession, delete_renamed, rename_away,
+    rename_back,
 };
 pub use tools::instances::{InstanceRegistry, RegisteredInstance, SessionKeys, keep_instance};
 pub use tools::kv::{KvKey, KvRow};

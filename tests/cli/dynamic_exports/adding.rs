@@ -7,7 +7,7 @@ use nfs3_client::nfs3_types::nfs3::nfsstat3;
 use serde_json::Value;
 
 use super::{Site, export};
-use crate::cli::program::acetate;
+use crate::cli::program::{Serving, acetate};
 
 #[test]
 fn an_export_comes_and_goes_while_others_are_used() {
@@ -50,7 +50,7 @@ fn without_a_server_a_change_is_for_the_next_start() {
     let mut site = Site::new("");
     let output = site.exports("add", &["b", "--session", "b.db", "--option", "insecure"]);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "no server of exports.toml answers: the next start takes b\n");
+    assert_eq!(said, "warning: no server of exports.toml answers: the next start takes b\n");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "/b is for the next start\n");
     assert!(!site.path("b.db").exists());
     let listed = ("b".to_owned(), Value::Null, "exports.d/b.toml".to_owned());
@@ -62,7 +62,7 @@ fn without_a_server_a_change_is_for_the_next_start() {
     site.stop();
     site.done("add", &["d", "--session", "d.db"]);
     let said = String::from_utf8(site.exports("rm", &["d"]).stderr).unwrap();
-    let next = "no server of exports.toml answers: the next start no longer serves d\n";
+    let next = "warning: no server of exports.toml answers: the next start no longer serves d\n";
     assert!(said.ends_with(next), "{said}");
     site.serve(&[]);
     assert_eq!(site.names(), [""; 0]);
@@ -139,4 +139,40 @@ fn of_many_with_one_path_one_is_added() {
     let done = children.into_iter().map(|mut child| child.wait().unwrap().success());
     assert_eq!(done.filter(|done| *done).count(), 1);
     assert_eq!(site.added_files().len(), 1);
+}
+
+/// The first 64 exports of a file are opened when it is loaded, and what is added later too.
+#[test]
+fn of_many_exports_one_that_cannot_be_opened_is_not_added() {
+    let mut site = Site::new("");
+    fs::create_dir(site.path("exports.d")).unwrap();
+    for index in 0..64 {
+        let (name, session) = (format!("a{index:02}"), format!("a{index:02}.db"));
+        let text = export(&format!("path = \"/{name}\""), &session, "");
+        fs::write(site.path(&format!("exports.d/{name}.toml")), text).unwrap();
+    }
+    site.serve(&[]);
+    let other = Serving::start(site.dir.path(), 1, &["z.db"]);
+    let said = site.fails("add", &["z", "--session", "z.db"]);
+    assert!(said.contains("the server refused it, and nothing is changed: "), "{said}");
+    assert!(said.contains("z.db"), "{said}");
+    assert_eq!((site.names().len(), site.added_files().len()), (64, 64));
+    // One that is replaced is served as before.
+    site.add("y");
+    let mut y = site.peer("/y");
+    let root = y.root.clone();
+    let replace = ["y", "--session", "z.db", "--replace"];
+    assert!(site.fails("add", &replace).contains("nothing is changed"));
+    site.runtime.block_on(async { assert_eq!(y.ls(&root).await, ["file"]) });
+    // What a user wrote is opened too.
+    let text = export("path = \"/z\"", "z.db", "");
+    fs::write(site.path("exports.d/z.toml"), text).unwrap();
+    let server = site.server.as_mut().unwrap();
+    server.signal("HUP");
+    // After the lines of the commands before.
+    let read = "read exports.toml again: 65 exports; 1 added: /z";
+    assert!((0..20).any(|_| server.line() == read));
+    let said = server.line();
+    assert!(said.starts_with("export z: not served, and tried again: "), "{said}");
+    drop(other);
 }

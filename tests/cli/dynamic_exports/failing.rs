@@ -21,11 +21,8 @@ fn a_bad_export_is_refused_before_it_is_written() {
     let site = Site::start();
     let (good, base) = (export("path = \"/b\"", "b.db", ""), "base = \"base\"");
     for (toml, words) in [
-        ("nonsense".to_owned(), "exports.d/b.toml:1:9: "),
-        (
-            "[[export]]\npath = \"/b\"\n".to_owned(),
-            "exports.d/b.toml:1:1: this export has no mount",
-        ),
+        ("nonsense".to_owned(), "error: new.toml:1:9: "),
+        ("[[export]]\npath = \"/b\"\n".to_owned(), "error: new.toml:1:1: this export has no mount"),
         (String::new(), "there is no [[export]]"),
         (good.clone() + &export("path = \"/c\"", "c.db", ""), "more than one export"),
         (format!("max_open = 7\n{good}"), "max_open is for the exports file"),
@@ -33,7 +30,7 @@ fn a_bad_export_is_refused_before_it_is_written() {
         (export("path = \"/b\"\nname = \"c\"", "b.db", ""), "is that of the export b"),
         (export("path = \"/a\"", "b.db", ""), "is that of the export in exports.toml, line 1"),
         (export("path = \"/b\"", "a.db", "base = \"b2\""), "different `base` in exports.toml"),
-        (export("path = \"/b\"", "b.db", "base = \"none\""), "exports.d/b.toml:4:1: base "),
+        (export("path = \"/b\"", "b.db", "base = \"none\""), "error: new.toml:4:1: base "),
         (export("path = \"/b\"", "no/b.db", ""), "no does not exist"),
         (export("path = \"/b\"", "base/file", base), "base/file"),
         (export("path = \"/b\"", "b.db", "base = \"exports.d\""), "is in exports.d"),

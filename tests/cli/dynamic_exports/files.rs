@@ -20,7 +20,7 @@ fn what_is_there_is_read_at_each_start_and_hang_up() {
     fs::write(site.path("exports.d/c.toml"), &text).unwrap();
     let server = site.server.as_mut().unwrap();
     server.signal("HUP");
-    assert_eq!(server.line(), "read exports.toml again: 3 exports");
+    assert_eq!(server.line(), "read exports.toml again: 3 exports; 1 added: /c");
     site.peer("/c");
     for (name, text, words) in [
         ("d.toml", "nonsense", "exports.d/d.toml:1:9: "),
@@ -32,6 +32,8 @@ fn what_is_there_is_read_at_each_start_and_hang_up() {
         server.signal("HUP");
         let said = server.line();
         assert!(said.starts_with("error: ") && said.contains(words), "{said}");
+        let hint = server.line();
+        assert!(hint.starts_with("hint: remove each that is broken: "), "{hint}");
         // Each command says so too.
         let checked = run(site.dir.path(), &["config", "check", "exports.toml"]);
         assert!(String::from_utf8(checked.stderr).unwrap().contains(words));

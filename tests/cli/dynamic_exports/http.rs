@@ -1,22 +1,23 @@
 //! `/exports` of `serve --admin`.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use super::{Site, export};
-use crate::cli::program::failure;
+use super::{Site, end, export};
+use crate::cli::program::acetate;
 use crate::support::http::{HttpClient, HttpResponse, exchange, get};
 
-const TOKEN: &str = "0123456789abcdef-secret";
+pub(super) const TOKEN: &str = "0123456789abcdef-secret";
 
 /// A site with a server of `/a`, and the address of its `--admin`.
-struct Api {
-    site: Site,
-    address: SocketAddr,
+pub(super) struct Api {
+    pub(super) site: Site,
+    pub(super) address: SocketAddr,
 }
 
 impl Api {
@@ -31,12 +32,12 @@ impl Api {
         Self { site, address }
     }
 
-    fn with_token() -> Self {
+    pub(super) fn with_token() -> Self {
         Self::start(&["--admin-token-file", "token"])
     }
 
     /// The response to a request with the token.
-    fn ask(&self, what: &str, body: &str) -> HttpResponse {
+    pub(super) fn ask(&self, what: &str, body: &str) -> HttpResponse {
         self.ask_with(what, &format!("Authorization: Bearer {TOKEN}\r\n"), body)
     }
 
@@ -45,7 +46,7 @@ impl Api {
     }
 
     /// The names of the exports that are listed.
-    fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         let response = self.ask("GET /exports", "");
         let list: Value = serde_json::from_str(&response.body).unwrap();
         let name = |export: &Value| export["name"].as_str().unwrap().to_owned();
@@ -53,7 +54,7 @@ impl Api {
     }
 }
 
-fn ask(to: SocketAddr, what: &str, headers: &str, body: &str) -> HttpResponse {
+pub(super) fn ask(to: SocketAddr, what: &str, headers: &str, body: &str) -> HttpResponse {
     let length = body.len();
     let fixed = format!("Host: {to}\r\nContent-Length: {length}\r\n");
     let request = format!("{what} HTTP/1.1\r\n{fixed}{headers}\r\n{body}");
@@ -129,7 +130,8 @@ fn what_is_wrong_has_its_status_and_changes_nothing() {
         );
     }
     let refused = api.ask("PUT /exports/b", "nonsense");
-    assert!(json(&refused)["error"].as_str().unwrap().contains("exports.d/b.toml:1:9: "));
+    let error = json(&refused)["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with("in the new export, line 1, column 9: "), "{error}");
     assert_eq!((api.names(), api.site.added_files()), (vec!["a".to_owned()], Vec::new()));
     assert_eq!(get(api.address, "/healthz").status, 200);
 }
@@ -154,8 +156,59 @@ fn a_large_body_is_refused() {
     slow.send((head + "Content-Length: 100\r\n\r\nnot all").as_bytes());
     assert_eq!(api.names(), ["a"]);
     assert_eq!(get(api.address, "/metrics").status, 200);
-    assert_eq!(slow.response().map(|response| response.status), None);
+    // Nor is it waited for, once the client ends it.
+    slow.0.shutdown(Shutdown::Write).unwrap();
+    assert!(slow.response().is_none_or(|response| response.status == 400));
     assert_eq!(api.site.added_files(), [""; 0]);
+}
+
+/// Two proxies may take different ones.
+#[test]
+fn a_header_that_decides_is_given_once() {
+    let api = Api::with_token();
+    let (own, foreign) = (api.address.to_string(), "example.org".to_owned());
+    let bearer = format!("Authorization: Bearer {TOKEN}");
+    let origin = |host: &str| format!("Origin: http://{host}");
+    for lines in [
+        vec![format!("Host: {own}"), format!("Host: {foreign}"), bearer.clone()],
+        vec![format!("Host: {own}"), format!("Host: {own}"), bearer.clone()],
+        vec![format!("Host: {own}"), origin(&own), origin(&foreign), bearer.clone()],
+        vec![format!("Host: {own}"), bearer.clone(), "Authorization: Bearer x".to_owned()],
+    ] {
+        let head = lines.join("\r\n");
+        for what in ["GET /exports", "PUT /exports/b", "DELETE /exports/a"] {
+            let request = format!("{what} HTTP/1.1\r\n{head}\r\nContent-Length: 0\r\n\r\n");
+            let response = exchange(api.address, request.as_bytes()).unwrap();
+            assert_eq!(response.status, 400, "{request}");
+            assert!(json(&response)["error"].as_str().unwrap().contains("more than one"));
+        }
+    }
+    assert_eq!(api.names(), ["a"]);
+}
+
+#[test]
+fn all_errors_have_one_shape() {
+    let api = Api::with_token();
+    let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
+    for (what, headers, body, status) in [
+        ("GET /exports", "", "", 401),
+        ("GET /exports", "Origin: null\r\n", "", 403),
+        ("POST /exports", &bearer, "", 405),
+        ("GET /exports/", &bearer, "", 404),
+        ("GET /exports?x=y", &bearer, "", 400),
+        ("DELETE /exports/none", &bearer, "", 404),
+        ("PUT /exports/b", &bearer, "nonsense", 422),
+        ("PUT /exports/b", &bearer, &"x".repeat((256 << 10) + 1), 413),
+    ] {
+        let response = api.ask_with(what, headers, body);
+        let error = json(&response);
+        assert_eq!(response.status, status, "{error}");
+        let keys: Vec<_> = error.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, ["error", "hint", "type", "v"], "{what}");
+        let of = (&error["v"], &error["type"], error["error"].is_string());
+        assert_eq!(of, (&1.into(), &"error".into(), true), "{error}");
+        assert!(error["hint"].is_string() || error["hint"].is_null(), "{error}");
+    }
 }
 
 #[test]
@@ -203,11 +256,19 @@ fn the_file_of_the_token_is_a_secret() {
     let serve = ["serve", "--config", "exports.toml", "--listen", "127.0.0.1:0"];
     let admin = ["--admin", "127.0.0.1:0", "--admin-token-file", "token"];
     let serve = [&serve[..], &admin].concat();
+    // A server that starts would run until it is killed.
+    let refused = |args: &[&str]| {
+        let mut command = acetate(site.dir.path(), args);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = end(command.spawn().unwrap());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
     let file = site.path("token");
-    assert!(failure(site.dir.path(), &serve).contains("--admin-token-file token: "));
+    assert!(refused(&serve).contains("--admin-token-file token: "));
     // Without an exports file, it would guard nothing.
     let alone = [&["serve", "s.db", "--listen", "127.0.0.1:0"][..], &admin].concat();
-    assert!(failure(site.dir.path(), &alone).contains("cannot be used with"));
+    assert!(refused(&alone).contains("cannot be used with"));
     for (text, mode, words) in [
         (TOKEN, 0o644, "other users than its owner"),
         (TOKEN, 0o620, "other users than its owner"),
@@ -216,7 +277,7 @@ fn the_file_of_the_token_is_a_secret() {
     ] {
         fs::write(&file, text).unwrap();
         fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
-        let said = failure(site.dir.path(), &serve);
+        let said = refused(&serve);
         assert!(said.contains(words) && said.contains("hint: make one"), "{said}");
     }
     assert!(!site.path("a.db").exists());

@@ -1,20 +1,25 @@
 //! `acetate exports`, and `exports.d`.
 
 mod adding;
+mod broken;
 mod failing;
 mod files;
+mod hanging;
 mod http;
 mod removing;
+mod telling;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Output;
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
-use super::program::{Serving, run};
+use super::program::{Serving, acetate};
 use crate::e2e::peer::Peer;
 
 /// The options of all exports here, for clients with high ports.
@@ -26,6 +31,23 @@ fn export(path: &str, session: &str, more: &str) -> String {
         "[[export]]\n{path}\n{OPTIONS}\n[[export.mount]]\nat = \"/\"\nsession = \"{session}\"\n\
          {more}\n"
     )
+}
+
+/// What takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The result of a command that says less than a pipe holds; killed if it hangs.
+#[track_caller]
+fn end(mut child: Child) -> Output {
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("it hangs: {:?}", child.wait_with_output());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.wait_with_output().unwrap()
 }
 
 /// A directory with `base/file` and an exports file, and the server of it while one runs.
@@ -71,7 +93,15 @@ impl Site {
 
     /// `acetate exports` with these words after the exports file.
     fn exports(&self, what: &str, words: &[&str]) -> Output {
-        run(self.dir.path(), &[&["exports", what, "exports.toml"], words].concat())
+        end(self.begin(what, words))
+    }
+
+    /// Starts the same.
+    fn begin(&self, what: &str, words: &[&str]) -> Child {
+        let args = [&["exports", what, "exports.toml"], words].concat();
+        let mut command = acetate(self.dir.path(), &args);
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped()).spawn().unwrap()
     }
 
     /// The same; what it prints.
@@ -131,7 +161,8 @@ impl Site {
     /// The superuser's mount of an export; `None` if it does not mount.
     fn mount(&self, path: &str) -> Option<Peer> {
         let address = self.server.as_ref().unwrap().addresses[0];
-        self.runtime.block_on(Peer::mount(address, path, 0, 0))
+        let mounting = async { timeout(PATIENCE, Peer::mount(address, path, 0, 0)).await };
+        self.runtime.block_on(mounting).expect("an answer")
     }
 
     #[track_caller]

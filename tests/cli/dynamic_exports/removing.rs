@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 use serde_json::Value;
 
-use super::{Site, export};
+use super::{PATIENCE, Site, export};
 use crate::cli::program::{Serving, run};
 
 /// The files whose names begin so, in order.
@@ -62,7 +63,7 @@ fn sessions_are_deleted_with_all_that_is_beside_them() {
             serde_json::from_str(&site.done("rm", &["b", "--delete", "--json"])).unwrap();
         let session = site.dir.path().canonicalize().unwrap().join("b.db");
         assert_eq!(removed["deleted"], serde_json::json!([session]), "{removed}");
-        assert_eq!(removed["is_served"], is_served);
+        assert_eq!(removed["is_applied"], is_served);
         assert_eq!(files(&site, "b."), ["b.dbx"]);
         assert_eq!(site.added_files(), [""; 0]);
         if is_served {
@@ -106,7 +107,9 @@ fn a_session_that_a_command_uses_is_not_deleted() {
     let mut site = Site::start();
     site.add("b");
     let command = UnixStream::connect(site.path("b.db-control")).unwrap();
+    let deadline = Instant::now() + PATIENCE;
     let said = loop {
+        assert!(Instant::now() < deadline, "the connection does not count");
         // Until the server has accepted the connection.
         let output = site.exports("rm", &["b", "--delete"]);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -141,6 +144,38 @@ fn an_interrupted_deletion_is_finished() {
     site.done("rm", &["b", "--delete"]);
     assert_eq!(files(&site, "b."), [""; 0]);
     assert_eq!(site.added_files(), [""; 0]);
+}
+
+#[test]
+fn an_interrupted_deletion_is_finished_beside_a_new_export_of_its_path() {
+    let site = Site::start();
+    let begun = |path: &str, session: &str| {
+        let toml = export(&format!("path = \"{path}\""), session, "");
+        fs::write(site.path("exports.d/.b.removed"), toml).unwrap();
+    };
+    site.add("b");
+    site.done("rm", &["b"]);
+    begun("/b", "b.db");
+    site.done("add", &["new", "--path", "/b", "--session", "new.db", "--option", "insecure"]);
+    site.done("rm", &["b", "--delete"]);
+    assert_eq!(files(&site, "b."), [""; 0]);
+    assert_eq!(site.added_files(), ["new.toml"]);
+    site.peer("/b");
+    // Its session stays, if that is of the new one.
+    begun("/old", "new.db");
+    let said = site.fails("rm", &["b", "--delete"]);
+    assert!(said.contains("as the export new may use it too"), "{said}");
+    site.peer("/b");
+    // A new export of its name ends it, and says which sessions stay.
+    begun("/old", "old.db");
+    fs::write(site.path("old.db"), "").unwrap();
+    let output = site.exports("add", &["b", "--path", "/b2", "--session", "b2.db"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let session = site.dir.path().join("old.db");
+    let stays = "stays: an earlier `exports rm --delete` of b was interrupted\n";
+    assert_eq!(said, format!("warning: {} {stays}", session.display()));
+    assert!(session.exists() && site.added_files() == ["b.toml", "new.toml"]);
 }
 
 #[test]

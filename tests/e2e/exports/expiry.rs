@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use acetate::delta::sqlite::{
-    InstanceRegistry, OpenMode, RemovalStart, Session, delete_renamed, keep_instance, rename_away,
+    InstanceRegistry, OpenMode, RemovalStart, RemovedSessions, Session, delete_renamed,
+    keep_instance, rename_away,
 };
 use acetate::inspect::opened::host;
 use nfs3_client::nfs3_types::nfs3::{nfs_fh3, nfsstat3};
@@ -121,7 +122,10 @@ fn an_instance_that_nothing_uses_is_removed_and_the_next_mount_makes_another() {
     });
     site.stop();
     let (registry, _) = InstanceRegistry::open(&site.path("exports.toml.instances")).unwrap();
-    assert_eq!((registry.all().unwrap().len(), registry.going().unwrap()), (1, Vec::new()));
+    assert_eq!(
+        (registry.all().unwrap().len(), registry.pending_deletions().unwrap()),
+        (1, Vec::new())
+    );
 }
 
 #[test]
@@ -248,6 +252,84 @@ fn a_session_that_is_changed_while_it_is_closed_stays() {
     site.stop();
 }
 
+/// The server of another exports file goes by it.
+#[test]
+fn a_session_has_the_time_of_its_close() {
+    let mut site = Site::start_lenient(BASE, &template("1h"));
+    let (root, _) = used(&site);
+    site.wait_until_idle();
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(3600);
+    set_changed(&site.path(OWN), long_ago);
+    let before = SystemTime::now() - Duration::from_secs(1);
+    // A call that only reads.
+    let mut peer = site.peer("/chat/u2/c9");
+    site.wait(peer.getattr(&root)).unwrap();
+    site.wait_until_idle();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while fs::metadata(site.path(OWN)).unwrap().modified().unwrap() < before {
+        assert!(Instant::now() < deadline, "it looks as if nothing had used it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(peer);
+    site.stop();
+}
+
+#[test]
+fn instances_that_are_kept_do_not_hold_up_the_others() {
+    // More than are checked at once, all used before the one that expires.
+    const KEPT: usize = 80;
+    let mut site = Site::start_lenient(BASE, &template("2s"));
+    site.stop();
+    let (registry, _) = InstanceRegistry::open(&site.path("exports.toml.instances")).unwrap();
+    fs::create_dir_all(site.path("chats/kept")).unwrap();
+    for index in 0..KEPT {
+        registry.record(&format!("/chat/kept/c{index}"), &[([1; 16], 1), ([2; 16], 2)]).unwrap();
+        let session = site.path(&format!("chats/kept/c{index}.db"));
+        fs::write(&session, "").unwrap();
+        set_changed(&session, SystemTime::UNIX_EPOCH);
+    }
+    drop(registry);
+    with_registry(&site, "UPDATE instance SET used = 0, kept = 1; UPDATE clock SET ms = 9999999;");
+    site.run();
+    let _instance = used(&site);
+    wait_until_gone(&site.path(OWN));
+    assert_eq!(fs::read_dir(site.path("chats/kept")).unwrap().count(), KEPT);
+    site.stop();
+}
+
+/// A command may change a session before the server that began to remove it starts again.
+#[test]
+fn a_session_that_was_changed_since_its_removal_began_stays() {
+    for is_changed in [true, false] {
+        let mut site = Site::start_lenient(BASE, &template("1h"));
+        let _instance = used(&site);
+        site.stop();
+        let sessions = [site.path(OWN)];
+        let (registry, _) = InstanceRegistry::open(&site.path("exports.toml.instances")).unwrap();
+        // Its time, in seconds, and a number.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let tag = format!("{:010x}{:016x}", now - 100, 1);
+        let removed = RemovedSessions { tag: &tag, sessions: &sessions };
+        registry.begin_removal("/chat/u1/c1", u64::MAX, removed).unwrap();
+        drop(registry);
+        let seconds_ago = if is_changed { 50 } else { 150 };
+        let changed = SystemTime::now() - Duration::from_secs(seconds_ago);
+        for entry in fs::read_dir(site.path("chats/u1")).unwrap() {
+            set_changed(&entry.unwrap().path(), changed);
+        }
+        site.run();
+        let mut peer = site.peer("/chat/u1/c1");
+        let root = peer.root.clone();
+        let shown = site.wait(peer.ls(&root));
+        assert_eq!(shown.contains(&"file".to_owned()), is_changed, "{shown:?}");
+        drop(peer);
+        site.stop();
+        let (registry, _) = InstanceRegistry::open(&site.path("exports.toml.instances")).unwrap();
+        let pending = registry.pending_deletions().unwrap();
+        assert_eq!(pending.iter().filter(|it| !it.is_renamed).count(), 0, "{pending:?}");
+    }
+}
+
 #[test]
 fn a_use_is_recorded_before_the_call_is_answered() {
     let mut site = Site::start_lenient(BASE, &template("1h"));
@@ -276,21 +358,22 @@ fn a_removal_that_a_kill_ended_is_finished_and_blocks_no_creation() {
         fs::write(site.path("chats/u1/c1.db.log"), "of a server").unwrap();
         let (registry, _) = InstanceRegistry::open(&site.path("exports.toml.instances")).unwrap();
         let sessions = [own.clone()];
-        let begun = registry.begin_removal("/chat/u1/c1", u64::MAX, ("t", &sessions)).unwrap();
+        let removed = RemovedSessions { tag: "t", sessions: &sessions };
+        let begun = registry.begin_removal("/chat/u1/c1", u64::MAX, removed).unwrap();
         assert!(matches!(begun, RemovalStart::Begun(_)), "{begun:?}");
-        let going = registry.going().unwrap();
+        let pending = registry.pending_deletions().unwrap();
         let log = site.path("chats/u1/c1.db.log");
         match point {
             0 => {}
             // Half of the files.
             1 => fs::remove_file(&log).unwrap(),
-            _ => rename_away(&going[0]).unwrap(),
+            _ => rename_away(&pending[0]).unwrap(),
         }
         if point >= 3 {
-            registry.renamed(&going).unwrap();
+            registry.renamed(&pending).unwrap();
         }
         if point == 4 {
-            delete_renamed(&going[0]).unwrap();
+            delete_renamed(&pending[0]).unwrap();
         }
         drop(registry);
         site.run();

@@ -41,6 +41,9 @@ use crate::support::fixture;
 use crate::support::host_tree::HostTree;
 use crate::support::validators::command;
 
+/// What takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// A server of an exports file, at a port of its own.
 struct Site {
     dir: TempDir,
@@ -183,7 +186,8 @@ impl Site {
     }
 
     fn wait<T>(&self, work: impl Future<Output = T>) -> T {
-        self.runtime.block_on(work)
+        let work = async { tokio::time::timeout(PATIENCE, work).await };
+        self.runtime.block_on(work).expect("it hangs")
     }
 
     /// What the audit log of a session says: procedure, path and export of each change.

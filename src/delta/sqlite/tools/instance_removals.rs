@@ -1,10 +1,12 @@
 //! Removes instances with their sessions, so that a kill at any point leaves nothing that blocks
 //! the next creation.
 //!
-//! In one transaction the registry forgets the instance and records its sessions as going. Then
+//! In one transaction the registry forgets the instance and records that their files are to be
+//! deleted (the table `going`). Then
 //! their files are renamed away, which the registry records before another session may have the
 //! name; deleting them may take long. The next start continues where a killed server was.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -15,18 +17,19 @@ use std::time::SystemTime;
 use rusqlite::{OptionalExtension, TransactionBehavior, params};
 
 use super::instances::{InstanceRegistry, RegisteredInstance, as_stored, encoded, instance_of};
+use super::removal::remove_file_or_dir;
 use crate::delta::Result;
 use crate::delta::sqlite::file::error::OpenError;
 use crate::delta::sqlite::file::lock::{self, SessionLock};
 use crate::delta::sqlite::file::session::session_files;
 
-/// Begins the names of files that are going; a tag and a number follow.
-const GOING_PREFIX: &str = ".gone-";
+/// Begins the names of files that are to be deleted; a tag and a number follow.
+const PENDING_PREFIX: &str = ".gone-";
 
 /// Whether an instance is removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemovalStart {
-    /// The registry has it no more, and its sessions are going.
+    /// The registry has it no more, and the deletion of its sessions is pending.
     Begun(RegisteredInstance),
     /// It is kept.
     Kept,
@@ -36,9 +39,18 @@ pub enum RemovalStart {
     Unknown,
 }
 
-/// A session of a removed instance.
+/// The sessions of an instance that is removed.
+#[derive(Debug, Clone, Copy)]
+pub struct RemovedSessions<'a> {
+    /// The name of the removal.
+    pub tag: &'a str,
+    /// The session files.
+    pub sessions: &'a [PathBuf],
+}
+
+/// A session of a removed instance, whose files are to be deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GoingSession {
+pub struct PendingDeletion {
     /// The name of the removal.
     pub tag: String,
     /// The session file, as it was.
@@ -48,8 +60,8 @@ pub struct GoingSession {
 }
 
 impl InstanceRegistry {
-    /// Forgets an instance and records its sessions as going under `tag`, unless it is kept or was
-    /// used after `unused_ms`. Synced on return.
+    /// Forgets an instance and records the deletion of its sessions, unless it is kept or was used
+    /// after `unused_ms`. Synced on return.
     ///
     /// # Errors
     /// The registry cannot be written: nothing has changed.
@@ -57,7 +69,7 @@ impl InstanceRegistry {
         &self,
         path: &str,
         unused_ms: u64,
-        (tag, sessions): (&str, &[PathBuf]),
+        RemovedSessions { tag, sessions }: RemovedSessions<'_>,
     ) -> Result<RemovalStart> {
         let now = self.now_ms();
         let mut conn = self.conn.lock();
@@ -100,12 +112,12 @@ impl InstanceRegistry {
     ///
     /// # Errors
     /// The registry cannot be written.
-    pub fn renamed(&self, going: &[GoingSession]) -> Result<()> {
+    pub fn renamed(&self, pending: &[PendingDeletion]) -> Result<()> {
         let mut conn = self.conn.lock();
         let txn = conn.transaction()?;
-        for going in going {
+        for pending in pending {
             let sql = "UPDATE going SET is_renamed = 1 WHERE tag = ?1 AND session = ?2";
-            txn.execute(sql, params![going.tag, going.session.as_os_str().as_bytes()])?;
+            txn.execute(sql, params![pending.tag, pending.session.as_os_str().as_bytes()])?;
         }
         Ok(txn.commit()?)
     }
@@ -114,24 +126,35 @@ impl InstanceRegistry {
     ///
     /// # Errors
     /// The registry cannot be written.
-    pub fn deleted(&self, going: &GoingSession) -> Result<()> {
+    pub fn deleted(&self, pending: &PendingDeletion) -> Result<()> {
         let sql = "DELETE FROM going WHERE tag = ?1 AND session = ?2";
-        let session = going.session.as_os_str().as_bytes();
-        self.conn.lock().execute(sql, params![going.tag, session])?;
+        let session = pending.session.as_os_str().as_bytes();
+        self.conn.lock().execute(sql, params![pending.tag, session])?;
         Ok(())
+    }
+
+    /// The paths of the instances that are kept, without their tokens.
+    ///
+    /// # Errors
+    /// The registry cannot be read.
+    pub fn kept(&self) -> Result<HashSet<String>> {
+        let conn = self.conn.lock();
+        let mut statement = conn.prepare_cached("SELECT path FROM instance WHERE kept")?;
+        let rows = statement.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
     /// The sessions whose removal has not ended.
     ///
     /// # Errors
     /// The registry cannot be read.
-    pub fn going(&self) -> Result<Vec<GoingSession>> {
+    pub fn pending_deletions(&self) -> Result<Vec<PendingDeletion>> {
         let conn = self.conn.lock();
         let mut statement = conn.prepare_cached("SELECT tag, session, is_renamed FROM going")?;
         let rows = statement.query_map([], |row| {
             let session: Vec<u8> = row.get(1)?;
             let session = PathBuf::from(OsStr::from_bytes(&session));
-            Ok(GoingSession { tag: row.get(0)?, session, is_renamed: row.get(2)? })
+            Ok(PendingDeletion { tag: row.get(0)?, session, is_renamed: row.get(2)? })
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
@@ -170,55 +193,47 @@ impl UnusedSession {
 ///
 /// # Errors
 /// A file cannot be renamed.
-pub fn rename_away(going: &GoingSession) -> io::Result<()> {
-    for (file, away) in names(going).into_iter().rev() {
+pub fn rename_away(pending: &PendingDeletion) -> io::Result<()> {
+    for (file, away) in names(pending).into_iter().rev() {
         match fs::rename(file, away) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    sync_dir(going)
+    sync_dir(pending)
 }
 
 /// Gives the files back their names, as far as they were renamed.
 ///
 /// # Errors
 /// A file cannot be renamed.
-pub fn rename_back(going: &GoingSession) -> io::Result<()> {
-    for (file, away) in names(going) {
+pub fn rename_back(pending: &PendingDeletion) -> io::Result<()> {
+    for (file, away) in names(pending) {
         match fs::rename(away, file) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    sync_dir(going)
+    sync_dir(pending)
 }
 
 /// Deletes the files that were renamed away.
 ///
 /// # Errors
 /// A file cannot be deleted.
-pub fn delete_renamed(going: &GoingSession) -> io::Result<()> {
-    for (_, away) in names(going) {
-        let deleted = match away.symlink_metadata() {
-            Ok(found) if found.is_dir() => fs::remove_dir_all(&away),
-            Ok(_) => fs::remove_file(&away),
-            Err(error) => Err(error),
-        };
-        match deleted {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+pub fn delete_renamed(pending: &PendingDeletion) -> io::Result<()> {
+    for (_, away) in names(pending) {
+        remove_file_or_dir(&away)?;
     }
     Ok(())
 }
 
 /// The files of a session, and their names while they go: short, so that they fit.
-fn names(going: &GoingSession) -> Vec<(PathBuf, PathBuf)> {
-    let files = session_files(&going.session).into_iter().enumerate();
-    let others = files.filter(|(_, file)| !is_lock(&going.session, file));
+fn names(pending: &PendingDeletion) -> Vec<(PathBuf, PathBuf)> {
+    let files = session_files(&pending.session).into_iter().enumerate();
+    let others = files.filter(|(_, file)| !is_lock(&pending.session, file));
     let named = others.map(|(index, file)| {
-        let away = file.with_file_name(format!("{GOING_PREFIX}{}-{index}", going.tag));
+        let away = file.with_file_name(format!("{PENDING_PREFIX}{}-{index}", pending.tag));
         (file, away)
     });
     named.collect()
@@ -230,8 +245,8 @@ fn is_lock(session: &Path, file: &Path) -> bool {
     file == lock
 }
 
-fn sync_dir(going: &GoingSession) -> io::Result<()> {
-    match going.session.parent().map(File::open) {
+fn sync_dir(pending: &PendingDeletion) -> io::Result<()> {
+    match pending.session.parent().map(File::open) {
         // A directory that is gone has no files.
         Some(Err(error)) if error.kind() == ErrorKind::NotFound => Ok(()),
         Some(dir) => dir?.sync_all(),
@@ -243,7 +258,9 @@ fn sync_dir(going: &GoingSession) -> io::Result<()> {
 mod tests {
     use std::fs;
 
-    use super::{GoingSession, RemovalStart, delete_renamed, rename_away, rename_back};
+    use super::{
+        PendingDeletion, RemovalStart, RemovedSessions, delete_renamed, rename_away, rename_back,
+    };
     use crate::delta::sqlite::tools::instances::{InstanceRegistry, keep_instance};
 
     #[test]
@@ -252,45 +269,55 @@ mod tests {
         let file = dir.path().join("registry");
         let (registry, _) = InstanceRegistry::open(&file).unwrap();
         registry.complete().unwrap();
-        let going = ("t", &[dir.path().join("s.db")][..]);
+        let sessions = [dir.path().join("s.db")];
+        let pending = RemovedSessions { tag: "t", sessions: &sessions };
         registry.record("/a", &[]).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
         registry.save_uses(&[("/a".to_owned(), 10)]).unwrap();
         let used = registry.all().unwrap()[0].used_ms;
-        assert_eq!(registry.begin_removal("/b", u64::MAX, going).unwrap(), RemovalStart::Unknown);
-        let said = registry.begin_removal("/a", used - 1, going).unwrap();
+        assert_eq!(registry.begin_removal("/b", u64::MAX, pending).unwrap(), RemovalStart::Unknown);
+        let said = registry.begin_removal("/a", used - 1, pending).unwrap();
         assert_eq!(said, RemovalStart::Used(used));
         keep_instance(&file, "/a", true).unwrap();
-        assert_eq!(registry.begin_removal("/a", u64::MAX, going).unwrap(), RemovalStart::Kept);
-        assert_eq!((registry.all().unwrap().len(), registry.going().unwrap().len()), (1, 0));
+        assert_eq!(registry.begin_removal("/a", u64::MAX, pending).unwrap(), RemovalStart::Kept);
+        assert_eq!(
+            (registry.all().unwrap().len(), registry.pending_deletions().unwrap().len()),
+            (1, 0)
+        );
         keep_instance(&file, "/a", false).unwrap();
-        let begun = registry.begin_removal("/a", u64::MAX, going).unwrap();
+        let begun = registry.begin_removal("/a", u64::MAX, pending).unwrap();
         let RemovalStart::Begun(instance) = begun else { panic!("{begun:?}") };
-        assert_eq!((registry.all().unwrap().len(), registry.going().unwrap().len()), (0, 1));
+        assert_eq!(
+            (registry.all().unwrap().len(), registry.pending_deletions().unwrap().len()),
+            (0, 1)
+        );
         registry.cancel_removal(&instance, "t").unwrap();
-        assert_eq!((registry.all().unwrap().len(), registry.going().unwrap().len()), (1, 0));
+        assert_eq!(
+            (registry.all().unwrap().len(), registry.pending_deletions().unwrap().len()),
+            (1, 0)
+        );
     }
 
     #[test]
     fn files_go_with_those_beside_them_and_come_back() {
         let dir = tempfile::tempdir().unwrap();
         let session = dir.path().join("s.db");
-        let going =
-            GoingSession { tag: "t".to_owned(), session: session.clone(), is_renamed: false };
+        let pending =
+            PendingDeletion { tag: "t".to_owned(), session: session.clone(), is_renamed: false };
         fs::write(&session, "session").unwrap();
         fs::create_dir(dir.path().join("s.db-undo")).unwrap();
         fs::write(dir.path().join("s.db-undo/kept"), "kept").unwrap();
         fs::write(dir.path().join("other.db"), "other").unwrap();
-        rename_away(&going).unwrap();
+        rename_away(&pending).unwrap();
         assert!(!session.exists() && !dir.path().join("s.db-undo").exists());
-        rename_back(&going).unwrap();
+        rename_back(&pending).unwrap();
         assert_eq!(fs::read(&session).unwrap(), b"session");
         assert!(dir.path().join("s.db-undo/kept").exists());
-        rename_away(&going).unwrap();
+        rename_away(&pending).unwrap();
         // A new session of this name stays.
         fs::write(&session, "new").unwrap();
-        delete_renamed(&going).unwrap();
-        delete_renamed(&going).unwrap();
+        delete_renamed(&pending).unwrap();
+        delete_renamed(&pending).unwrap();
         let mut names: Vec<_> = fs::read_dir(dir.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -1,7 +1,7 @@
 //! Removes a session with all that lies beside it.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use crate::delta::sqlite::file::error::OpenError;
@@ -29,19 +29,25 @@ pub fn remove_session(session: &Path) -> Result<(), OpenError> {
     lock_file.map(|index| files.swap_remove(index));
     files.sort_by_key(|file| file == session);
     for file in files {
-        let removed = match file.symlink_metadata() {
-            Ok(found) if found.is_dir() => fs::remove_dir_all(&file),
-            Ok(_) => fs::remove_file(&file),
-            Err(error) => Err(error),
-        };
-        match removed {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(OpenError::io(&file, error));
-            }
-            _ => {}
-        }
+        remove_file_or_dir(&file).map_err(|error| OpenError::io(&file, error))?;
     }
     let parent = session.parent().unwrap_or(Path::new("/"));
     let synced = fs::File::open(parent).and_then(|dir| dir.sync_all());
     synced.map_err(|error| OpenError::io(parent, error))
+}
+
+/// Removes a file, or a directory with all that is in it. A missing one is no error.
+///
+/// # Errors
+/// It cannot be removed, or not completely.
+pub(super) fn remove_file_or_dir(path: &Path) -> io::Result<()> {
+    let removed = match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }

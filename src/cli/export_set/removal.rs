@@ -4,75 +4,135 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::change::{
-    ChangeErrorKind, Result, ServerLink, check_name, find, lock, read, refused, reload, write,
+use serde_json::{Map, Value};
+
+use super::{
+    ChangeErrorKind, Result, ServerLink, check_name, find, lock, opened, read, refused, reload,
+    write,
 };
 use crate::cli::error::CliError;
 use crate::cli::text;
 use crate::config::{self, AddedChange, AddedFiles, Config, Missing, added_dir, real_path};
-use crate::control::{ControlError, ExportsAnswer, ExportsRequest, SessionUseText};
+use crate::control::{ControlError, ExportsAnswer, ExportsRequest, SessionUse};
 use crate::delta::sqlite::{is_in_use, remove_session};
 
 /// How a SQLite database begins (SQLite's file format, 1.3.1).
 const SQLITE_HEADER: &[u8] = b"SQLite format 3\0";
 
+/// Longest name of a file that can be removed, in bytes: it is renamed to a longer one.
+const MAX_REMOVED_NAME_BYTES: usize = 200;
+
+/// An export that is to be removed.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cli) struct ExportRemoval<'a> {
+    /// Its name, unchecked.
+    pub(in crate::cli) name: &'a str,
+    /// Whether its sessions are deleted too.
+    pub(in crate::cli) deletes: bool,
+}
+
 /// An export that was removed.
 #[derive(Debug)]
 pub(in crate::cli) struct RemovedExport {
-    /// The sessions that were removed.
+    /// The sessions that were deleted.
     pub(in crate::cli) sessions: Vec<PathBuf>,
     /// Whether a server took the change.
-    pub(in crate::cli) is_served: bool,
+    pub(in crate::cli) applied: RemovalApplied,
 }
 
-/// Removes the export `name`; with `deletes`, its sessions too.
+/// Whether a server took a removal.
+#[derive(Debug)]
+pub(in crate::cli) enum RemovalApplied {
+    /// It did.
+    Yes,
+    /// No server runs.
+    NoServer,
+    /// Other files are broken, for this reason: it serves what it did before.
+    NotYet(String),
+}
+
+impl RemovedExport {
+    /// The removal as JSON.
+    pub(in crate::cli) fn json(&self, name: &str) -> Map<String, Value> {
+        let mut object = text::json("export_removed");
+        object.insert("name".to_owned(), name.into());
+        let is_applied = matches!(self.applied, RemovalApplied::Yes);
+        object.insert("is_applied".to_owned(), is_applied.into());
+        let paths = self.sessions.iter().map(|session| session.to_string_lossy().into_owned());
+        object.insert("deleted".to_owned(), paths.collect::<Vec<_>>().into());
+        object
+    }
+}
+
+/// Removes an export of `exports.d`.
+///
+/// One whose file is broken can be removed while others are broken too.
 pub(in crate::cli) fn remove(
     file: &Path,
-    name: &str,
-    deletes: bool,
+    ExportRemoval { name, deletes }: ExportRemoval<'_>,
     server: &mut dyn ServerLink,
 ) -> Result<RemovedExport> {
-    check_name(name)?;
+    if !is_file_name(name) {
+        check_name(name)?;
+    }
     let files = lock(file)?;
-    let text = read(file, name, files.read(name))?;
-    let is_there = text.is_some();
-    let text = match text {
-        Some(text) => text,
+    let is_there = opened(file, files.has(name))?;
+    if !is_there {
+        check_name(name)?;
+    }
+    let text = match (is_there, deletes) {
+        (true, true) => read(file, name, files.read(name))?,
         // An earlier removal ended before its sessions were removed.
-        None if deletes => {
-            let removed = read(file, name, files.read_removed(name))?;
-            removed.ok_or_else(|| missing(file, name))?
-        }
-        None => return Err(missing(file, name)),
+        (false, true) => read(file, name, files.read_removed(name))?,
+        (_, false) => None,
     };
-    let change = AddedChange::Remove { name };
-    let rest = config::read_changed(file, &change);
-    let rest = rest.map_err(|error| ChangeErrorKind::Invalid.of(error))?;
-    let sessions = match deletes {
-        true => {
-            refuse_beside_others(file)?;
-            own_sessions(file, (name, &text), &rest)?
-        }
-        false => Vec::new(),
+    if !is_there && text.is_none() {
+        return Err(missing(file, name));
+    }
+    let rest = config::read_changed(file, &AddedChange::Remove { name });
+    let (sessions, broken) = match (text, rest) {
+        (Some(text), rest) => (own_sessions(file, &RemovedText { name, text: &text }, rest)?, None),
+        (None, Ok(_)) => (Vec::new(), None),
+        (None, Err(error)) if is_broken(file, name) => (Vec::new(), Some(error)),
+        (None, Err(error)) => return Err(ChangeErrorKind::Invalid.of(error)),
     };
     refuse_used(&sessions, server)?;
     if is_there {
         write(file, files.remove(name))?;
     }
-    let take_back = || match is_there {
-        true => files.put(name, &text).and_then(|()| files.forget(name)),
-        false => Ok(()),
-    };
-    let is_served = match reload(server) {
-        Ok(reloaded) => reloaded.is_some(),
-        Err(error) => return Err(refused(file, error, take_back)),
+    let applied = match (reload(server, None), broken) {
+        (Ok(true), _) => RemovalApplied::Yes,
+        (Ok(false), _) => RemovalApplied::NoServer,
+        (Err(ControlError::Refused(_)), Some(error)) => RemovalApplied::NotYet(error.to_string()),
+        (Err(error), _) => {
+            let take_back = || if is_there { files.restore(name) } else { Ok(()) };
+            return Err(refused(file, error, take_back));
+        }
     };
     delete(&sessions, &files, name)?;
-    Ok(RemovedExport { sessions, is_served })
+    Ok(RemovedExport { sessions, applied })
+}
+
+/// Whether a name may be that of a file that an administrator wrote.
+fn is_file_name(name: &str) -> bool {
+    let is_short = !name.is_empty() && name.len() <= MAX_REMOVED_NAME_BYTES;
+    is_short && !name.starts_with('.') && !name.contains(['/', '\0'])
+}
+
+/// Whether the file of an export is at fault.
+fn is_broken(file: &Path, name: &str) -> bool {
+    let fault = config::read(file, Missing::Leave).err();
+    fault.is_some_and(|fault| fault.broken_exports().iter().any(|it| it == name))
+}
+
+/// The file of an export that is removed.
+struct RemovedText<'a> {
+    name: &'a str,
+    text: &'a str,
 }
 
 /// The error of an export that no file of `exports.d` has.
-fn missing(file: &Path, name: &str) -> super::change::ChangeError {
+fn missing(file: &Path, name: &str) -> super::ChangeError {
     let dir = added_dir(file);
     let dir = text::name(dir.as_os_str().as_encoded_bytes());
     let error = CliError::new(format!("there is no export {name} in {dir}"));
@@ -87,17 +147,24 @@ fn missing(file: &Path, name: &str) -> super::change::ChangeError {
     })
 }
 
-/// The real paths of an export's sessions that exist.
+/// The real paths of an export's sessions that exist; `rest` are the other exports.
 ///
 /// # Errors
 /// Another export or a template may have one of them.
-fn own_sessions(file: &Path, (name, text): (&str, &str), rest: &Config) -> Result<Vec<PathBuf>> {
-    let whole = config::read_changed(file, &AddedChange::Put { name, text });
-    let whole = whole.map_err(|error| ChangeErrorKind::Invalid.of(error))?;
-    let export = find(&whole, name);
-    let mounts = export.iter().flat_map(|export| &export.mounts);
-    let own: BTreeSet<PathBuf> =
-        mounts.filter_map(|mount| mount.session()).map(|session| real_path(session)).collect();
+fn own_sessions(
+    file: &Path,
+    removed: &RemovedText<'_>,
+    rest: config::Result<Config>,
+) -> Result<Vec<PathBuf>> {
+    // Alone: another export may have its path since.
+    let export = config::read_added_text(file, removed.name, removed.text).map_err(|error| {
+        let hint = "leave --delete out: the sessions of a broken file are not known";
+        ChangeErrorKind::Invalid.of(CliError::new(error).with_hint(hint))
+    })?;
+    let rest = rest.map_err(|error| ChangeErrorKind::Invalid.of(error))?;
+    refuse_beside_others(file)?;
+    let sessions = export.mounts.iter().filter_map(|mount| mount.session());
+    let own: BTreeSet<PathBuf> = sessions.map(|session| real_path(session)).collect();
     for other in &rest.exports {
         let sessions = other.mounts.iter().filter_map(|mount| mount.session());
         let mut sessions = sessions.map(|session| real_path(session));
@@ -151,7 +218,7 @@ fn refuse_beside_others(file: &Path) -> Result<()> {
     Err(ChangeErrorKind::InUse.of(CliError::new(what).with_hint(hint)))
 }
 
-fn shared_error(session: &Path, other: &str) -> super::change::ChangeError {
+fn shared_error(session: &Path, other: &str) -> super::ChangeError {
     let session = text::name(session.as_os_str().as_encoded_bytes());
     let what =
         format!("{session}: not deleted, as {} may use it too", text::line(other.as_bytes()));
@@ -178,9 +245,9 @@ fn refuse_used(sessions: &[PathBuf], server: &mut dyn ServerLink) -> Result<()> 
     };
     for (index, session) in sessions.iter().enumerate() {
         let is_used = match uses.get(index) {
-            Some(SessionUseText::InUse) => true,
-            Some(SessionUseText::Open) => false,
-            Some(SessionUseText::Closed) | None => is_in_use(session),
+            Some(SessionUse::InUse) => true,
+            Some(SessionUse::Open) => false,
+            Some(SessionUse::Closed) | None => is_in_use(session),
         };
         if is_used {
             let session = text::name(session.as_os_str().as_encoded_bytes());

@@ -1,0 +1,210 @@
+//! Adds an export: a file of `exports.d`, which the server then reads.
+//!
+//! What may wait for a filesystem is done before the lock of all changes is taken: a base that
+//! hangs delays no other change.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::{
+    ChangeErrorKind, Result, ServerLink, check_name, find, lock, read, refused, reload, write,
+};
+use crate::cli::config::host_check::{ConfigFinding, look_at};
+use crate::cli::error::CliError;
+use crate::cli::text;
+use crate::config::{
+    self, AddedChange, Config, ConfigError, ExportConfig, Missing, Position, added_file,
+};
+use crate::inspect::opened::open_session;
+use crate::workspace::base_probes::BaseProbes;
+
+/// An export that is to be added.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cli) struct ExportAddition<'a> {
+    /// Its name, unchecked.
+    pub(in crate::cli) name: &'a str,
+    /// The text of its file.
+    pub(in crate::cli) text: &'a str,
+    /// Whether it may take the place of the export in `exports.d` that has its name.
+    pub(in crate::cli) replaces: bool,
+    /// Where the text is from.
+    pub(in crate::cli) origin: AdditionOrigin<'a>,
+}
+
+/// Where the text of a new export is from: faults are shown there, as its file is not written yet.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cli) enum AdditionOrigin<'a> {
+    /// The options of a command.
+    Options,
+    /// A file.
+    File(&'a Path),
+    /// Standard input, or a request.
+    Text,
+}
+
+/// What was found of an addition that fits on this machine.
+#[derive(Debug)]
+pub(in crate::cli) struct CheckedAddition {
+    warnings: Vec<String>,
+}
+
+/// A change that was made.
+#[derive(Debug)]
+pub(in crate::cli) struct AddedExport {
+    /// What was found that does not prevent serving.
+    pub(in crate::cli) warnings: Vec<String>,
+    /// What clients mount; `None` if its token does not exist yet.
+    pub(in crate::cli) path: Option<String>,
+    /// Whether an export of this name was replaced.
+    pub(in crate::cli) is_replaced: bool,
+    /// Whether a server took the change.
+    pub(in crate::cli) is_served: bool,
+}
+
+impl AddedExport {
+    /// The change as JSON.
+    pub(in crate::cli) fn json(&self, name: &str) -> Map<String, Value> {
+        let Self { path, is_replaced, is_served, warnings: _ } = self;
+        let mut object = text::json("export_added");
+        object.insert("name".to_owned(), name.into());
+        object.insert("path".to_owned(), path.as_deref().into());
+        object.insert("is_replaced".to_owned(), (*is_replaced).into());
+        object.insert("is_served".to_owned(), (*is_served).into());
+        object
+    }
+}
+
+impl ExportAddition<'_> {
+    /// A fault at a position of the text.
+    fn fault(&self, position: Option<Position>, what: &str) -> CliError {
+        CliError::new(match (self.origin, position) {
+            (AdditionOrigin::Options, _) | (AdditionOrigin::Text, None) => {
+                format!("in the new export: {what}")
+            }
+            (AdditionOrigin::Text, Some(Position { line, column })) => {
+                format!("in the new export, line {line}, column {column}: {what}")
+            }
+            (AdditionOrigin::File(file), position) => {
+                let file = text::name(file.as_os_str().as_encoded_bytes());
+                match position {
+                    Some(position) => format!("{file}:{position}: {what}"),
+                    None => format!("{file}: {what}"),
+                }
+            }
+        })
+    }
+
+    /// A fault that was found in the whole configuration of the exports file `file`.
+    fn config_error(&self, file: &Path, error: ConfigError) -> super::ChangeError {
+        if error.file() != added_file(file, self.name) {
+            return ChangeErrorKind::Invalid.of(error);
+        }
+        let fault = self.fault(error.position(), error.what());
+        ChangeErrorKind::Invalid.of(match error.hint() {
+            Some(hint) => fault.with_hint(hint),
+            None => fault,
+        })
+    }
+
+    fn finding(&self, finding: &ConfigFinding) -> CliError {
+        self.fault(Some(finding.position), &finding.what)
+    }
+
+    /// The whole configuration with the export.
+    fn read_config(&self, file: &Path) -> Result<Config> {
+        let change = AddedChange::Put { name: self.name, text: self.text };
+        config::read_changed(file, &change).map_err(|error| self.config_error(file, error))
+    }
+}
+
+/// Checks an addition to the exports file `file`, and whether it fits on this machine. Changes
+/// nothing, and takes no lock.
+pub(in crate::cli) fn check(
+    file: &Path,
+    addition: ExportAddition<'_>,
+    probes: &BaseProbes,
+) -> Result<CheckedAddition> {
+    check_name(addition.name)?;
+    let export = config::read_added_text(file, addition.name, addition.text);
+    let export = export.map_err(|error| addition.config_error(file, error))?;
+    if let Some(hanging) = probes.hanging(&bases_of(&export)).first() {
+        let base = text::name(hanging.as_os_str().as_encoded_bytes());
+        let error = CliError::new(format!("base {base} does not answer; nothing is changed"));
+        let hint = "its filesystem hangs: try again when `ls` of the directory works";
+        return Err(ChangeErrorKind::Invalid.of(error.with_hint(hint)));
+    }
+    let config = addition.read_config(file)?;
+    let found = find(&config, addition.name).map(look_at).unwrap_or_default();
+    let (warnings, faults): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.is_warning);
+    if let Some(fault) = faults.first() {
+        return Err(ChangeErrorKind::Invalid.of(addition.finding(fault)));
+    }
+    let warnings = warnings.iter().map(|it| addition.finding(it).to_string()).collect();
+    Ok(CheckedAddition { warnings })
+}
+
+/// The bases of an export: those that it names, and those that its sessions record.
+fn bases_of(export: &ExportConfig) -> BTreeSet<PathBuf> {
+    let bases = export.mounts.iter().filter_map(|mount| match (&mount.base, mount.session()) {
+        (Some(base), _) => Some(base.clone()),
+        (None, Some(session)) if session.symlink_metadata().is_ok() => {
+            open_session(session).ok()?.base_path().map(Path::to_owned)
+        }
+        (None, _) => None,
+    });
+    bases.collect()
+}
+
+/// Adds an export to the exports file `file`, for which it was checked.
+pub(in crate::cli) fn add(
+    file: &Path,
+    addition: ExportAddition<'_>,
+    CheckedAddition { mut warnings }: CheckedAddition,
+    server: &mut dyn ServerLink,
+) -> Result<AddedExport> {
+    let ExportAddition { name, text, replaces, .. } = addition;
+    let files = lock(file)?;
+    let before = read(file, name, files.read(name))?;
+    if before.is_some() && !replaces {
+        let what = format!("there is an export {name} in exports.d");
+        let hint = "remove it first, or replace it with --replace";
+        return Err(ChangeErrorKind::Exists.of(CliError::new(what).with_hint(hint)));
+    }
+    // Others may have changed since it was checked.
+    addition.read_config(file)?;
+    write(file, files.put(name, text))?;
+    let take_back = || match &before {
+        Some(before) => files.put(name, before),
+        None => files.remove(name).and_then(|()| files.forget(name)),
+    };
+    let is_served = match reload(server, Some(name)) {
+        Ok(is_served) => is_served,
+        Err(error) => return Err(refused(file, error, take_back)),
+    };
+    if let Ok(Some(removed)) = files.read_removed(name) {
+        warnings.extend(left_sessions(file, name, &removed));
+    }
+    let _forgotten = files.forget(name);
+    let (path, is_replaced) = (path_of(file, name), before.is_some());
+    Ok(AddedExport { warnings, path, is_replaced, is_served })
+}
+
+/// The sessions that an interrupted deletion of the export `name` left, whose file had this text.
+fn left_sessions(file: &Path, name: &str, removed: &str) -> Vec<String> {
+    let Ok(export) = config::read_added_text(file, name, removed) else { return Vec::new() };
+    let sessions = export.mounts.iter().filter_map(|mount| mount.session());
+    let left = sessions.filter(|session| session.symlink_metadata().is_ok());
+    let words = left.map(|session| {
+        let session = text::name(session.as_os_str().as_encoded_bytes());
+        format!("{session} stays: an earlier `exports rm --delete` of {name} was interrupted")
+    });
+    words.collect()
+}
+
+/// The path of an export, with its token if that exists.
+fn path_of(file: &Path, name: &str) -> Option<String> {
+    let config = config::read(file, Missing::Leave).ok()?;
+    find(&config, name)?.path.as_ref().map(ToString::to_string)
+}

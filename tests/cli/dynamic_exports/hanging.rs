@@ -1,0 +1,150 @@
+//! Bases and files that do not answer hold up nothing.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use super::http::{Api, TOKEN, ask};
+use super::{PATIENCE, Site, end, export};
+use crate::cli::program::run;
+use crate::support::hanging_mount::HangingMount;
+use crate::support::skip::skip;
+
+/// The exit code of a command, and what it says on stderr.
+#[track_caller]
+fn ended(child: Child) -> (Option<i32>, String) {
+    let output = end(child);
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// Makes the directory `stuck`, also the base of the session `s.db`, and mounts over it what does
+/// not answer.
+fn hang(site: &Site) -> Option<HangingMount> {
+    fs::create_dir(site.path("stuck")).unwrap();
+    let made = run(site.dir.path(), &["init", "s.db", "--base", "stuck"]);
+    assert!(made.status.success(), "{made:?}");
+    let hanging = HangingMount::over(&site.path("stuck"));
+    if hanging.is_none() {
+        skip("FUSE cannot be mounted");
+    }
+    hanging
+}
+
+#[test]
+fn a_base_that_hangs_is_refused_and_delays_no_other_change() {
+    let site = Site::start();
+    let Some(_hanging) = hang(&site) else { return };
+    let given = site.begin("add", &["b", "--session", "b.db", "--base", "stuck"]);
+    let recorded = site.begin("add", &["d", "--session", "s.db"]);
+    let (code, said) = ended(site.begin("add", &["c", "--session", "c.db"]));
+    assert_eq!(code, Some(0), "{said}");
+    for child in [given, recorded] {
+        let (code, said) = ended(child);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("stuck does not answer; nothing is changed"), "{said}");
+    }
+    assert_eq!(
+        (site.names(), site.added_files()),
+        (vec!["a".into(), "c".into()], vec!["c.toml".into()])
+    );
+    site.peer("/a");
+}
+
+#[test]
+fn over_http_a_base_that_hangs_is_refused_and_delays_no_other_change() {
+    let api = Api::with_token();
+    let Some(_hanging) = hang(&api.site) else { return };
+    let over = |base: &str| export("path = \"/b\"", "b.db", &format!("base = \"{base}\""));
+    let address = api.address;
+    let put = |name: &str, text: &str| {
+        let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
+        ask(address, &format!("PUT /exports/{name}"), &bearer, text)
+    };
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..3).map(|_| scope.spawn(|| put("b", &over("stuck")))).collect();
+        let made = api.ask("PUT /exports/c", &export("path = \"/c\"", "c.db", ""));
+        assert_eq!(made.status, 201, "{made:?}");
+        for asking in asking {
+            let refused = asking.join().unwrap();
+            assert_eq!(refused.status, 422, "{refused:?}");
+            assert!(refused.body.contains("stuck does not answer"), "{refused:?}");
+        }
+    });
+    assert_eq!(api.names(), ["a", "c"]);
+    assert_eq!(api.ask("PUT /exports/b", &over("base")).status, 201);
+}
+
+#[test]
+fn the_directory_is_no_symbolic_link() {
+    let site = Site::start();
+    fs::create_dir(site.path("elsewhere")).unwrap();
+    fs::write(site.path("elsewhere/d.toml"), export("path = \"/d\"", "d.db", "")).unwrap();
+    symlink("elsewhere", site.path("exports.d")).unwrap();
+    for words in [&["add", "b", "--session", "b.db"][..], &["rm", "d"], &["rm", "d", "--delete"]] {
+        let said = site.fails(words[0], &words[1..]);
+        assert!(said.contains("exports.d: a symbolic link"), "{said}");
+    }
+    let names: Vec<_> = fs::read_dir(site.path("elsewhere")).unwrap().collect();
+    assert_eq!(names.len(), 1);
+    fs::remove_file(site.path("exports.d")).unwrap();
+    site.add("b");
+}
+
+#[test]
+fn what_is_no_small_file_is_neither_read_nor_waited_for_and_can_be_removed() {
+    let site = Site::start();
+    fs::create_dir(site.path("exports.d")).unwrap();
+    let file = site.path("exports.d/b.toml");
+    let fifo = || assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
+    let large = || {
+        let text = export("path = \"/b\"", "b.db", "") + &"#".repeat(256 << 10);
+        fs::write(&file, text).unwrap();
+    };
+    let secret = || {
+        fs::write(site.path("secret"), "secret").unwrap();
+        symlink("../secret", &file).unwrap();
+    };
+    let makes: [(&dyn Fn(), &str); 3] =
+        [(&fifo, "not a regular file"), (&large, "at most 256 KiB"), (&secret, "symbolic link")];
+    for (make, words) in makes {
+        make();
+        let add = ["b", "--session", "b.db", "--replace"];
+        let (code, said) = ended(site.begin("add", &add));
+        assert!(code == Some(2) && said.contains(words), "{said}");
+        let (code, said) = ended(site.begin("rm", &["b", "--delete"]));
+        assert!(code == Some(2) && said.contains(words), "{said}");
+        let (code, said) = ended(site.begin("rm", &["b"]));
+        assert_eq!(code, Some(0), "{said}");
+        assert_eq!((site.added_files(), site.names()), (Vec::new(), vec!["a".to_owned()]));
+    }
+    // What an earlier removal may have left.
+    assert!(
+        Command::new("mkfifo").arg(site.path("exports.d/.b.removed")).status().unwrap().success()
+    );
+    let (code, said) = ended(site.begin("rm", &["b", "--delete"]));
+    assert!(code == Some(2) && said.contains("not a regular file"), "{said}");
+    assert_eq!(fs::read_to_string(site.path("secret")).unwrap(), "secret");
+}
+
+/// A start reads the files and then asks the bases, which takes 2 s with one that hangs.
+#[test]
+fn what_is_added_during_a_start_is_served() {
+    let mut site = Site::new(&export("path = \"/a\"", "a.db", ""));
+    let Some(_hanging) = hang(&site) else { return };
+    let text = export("path = \"/stuck\"", "t.db", "base = \"stuck\"");
+    fs::create_dir(site.path("exports.d")).unwrap();
+    fs::write(site.path("exports.d/stuck.toml"), text).unwrap();
+    let (dir, added) = (site.dir.path().to_owned(), export("path = \"/b\"", "b.db", ""));
+    let adding = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        fs::write(dir.join("exports.d/b.toml"), added).unwrap();
+    });
+    site.serve(&[]);
+    adding.join().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while site.mount("/b").is_none() {
+        assert!(Instant::now() < deadline, "{:?}", site.names());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -106,7 +106,7 @@ impl Accounts {
             let account = account.read();
             let Some(usage) = account.group.as_ref().map(|group| group.usage()) else { continue };
             let export = account.export.template.as_ref().unwrap_or(&account.export.name).clone();
-            let limits = super::assembling::limits(&account.export);
+            let limits = super::exports::assembling::limits(&account.export);
             let new = LimitedUsage { export: export.clone(), usage, limits };
             let known = limited.entry(export).or_insert_with(|| new.clone());
             if new.usage.bytes > known.usage.bytes {
@@ -202,7 +202,7 @@ impl ExportAccount {
                 sum.usage()
             }
         };
-        let taken = UsageReport::new(usage, super::assembling::limits(&self.export));
+        let taken = UsageReport::new(usage, super::exports::assembling::limits(&self.export));
         Ok(ExportUsage { name: self.export.name.clone(), taken, sessions })
     }
 }

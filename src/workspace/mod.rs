@@ -34,43 +34,24 @@
 //! [`Workspace::keys`] and [`Workspace::tool_calls`]. Tools that only read, also while another
 //! process serves the session, are in [`crate::inspect`].
 
-mod assembling;
 mod error;
-mod expiry;
-mod identities;
-mod idle;
-mod loading;
 mod log_bound;
 mod memory;
 mod moved_base;
 mod nodes;
-mod on_demand;
-mod open_sessions;
 mod opening;
-mod openings;
 mod quotas;
-mod removing;
 mod serving;
 mod session_file;
-mod shared_parts;
-mod templates;
 
 #[cfg(feature = "internals")]
 pub mod accounts;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod accounts;
 #[cfg(feature = "internals")]
-pub mod base_probes;
-#[cfg(not(feature = "internals"))]
-pub(crate) mod base_probes;
-#[cfg(feature = "internals")]
 pub mod checkpoints;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod checkpoints;
-#[cfg(feature = "internals")]
-pub mod closing;
-#[cfg(not(feature = "internals"))]
-pub(crate) mod closing;
 #[cfg(feature = "internals")]
 pub mod exports;
 #[cfg(not(feature = "internals"))]
@@ -88,10 +69,6 @@ pub mod layers;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod layers;
 #[cfg(feature = "internals")]
-pub mod listed;
-#[cfg(not(feature = "internals"))]
-pub(crate) mod listed;
-#[cfg(feature = "internals")]
 pub mod running;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod running;
@@ -99,10 +76,6 @@ pub(crate) mod running;
 pub mod tree_guards;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod tree_guards;
-#[cfg(feature = "internals")]
-pub mod unavailable;
-#[cfg(not(feature = "internals"))]
-pub(crate) mod unavailable;
 
 use std::ffi::OsString;
 use std::io::Read;

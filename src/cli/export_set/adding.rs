@@ -18,7 +18,7 @@ use crate::config::{
     self, AddedChange, Config, ConfigError, ExportConfig, Missing, Position, added_file,
 };
 use crate::inspect::opened::open_session;
-use crate::workspace::base_probes::BaseProbes;
+use crate::workspace::exports::base_probes::BaseProbes;
 
 /// An export that is to be added.
 #[derive(Debug, Clone, Copy)]

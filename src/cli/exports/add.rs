@@ -13,7 +13,7 @@ use crate::config::NewExport;
 use crate::config::limits::MAX_ADDED_BYTES;
 use crate::control::ExportsConnection;
 use crate::system_error::words;
-use crate::workspace::base_probes::BaseProbes;
+use crate::workspace::exports::base_probes::BaseProbes;
 
 /// Add an export, which a running server serves at once.
 ///

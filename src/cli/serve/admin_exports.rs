@@ -16,7 +16,7 @@ use crate::cli::export_set::{ChangeError, ChangeErrorKind, ServerLink, listing, 
 use crate::cli::output::json_text;
 use crate::cli::text;
 use crate::control::{ControlError, ExportsAnswer, ExportsControl, ExportsRequest, Refusal};
-use crate::workspace::base_probes::BaseProbes;
+use crate::workspace::exports::base_probes::BaseProbes;
 
 /// Time to check a change and to wait for an earlier one, and again for this one; the sum is less
 /// than the time of an answer.

@@ -13,7 +13,7 @@ use crate::control::{
     Answering, ExpiryText, ExportText, ExportsAnswer, ExportsControl, ExportsListener,
     ExportsRequest, MAX_LISTED_EXPORTS, Refusal, StopListener,
 };
-use crate::workspace::listed::{ExportsView, ListedExpiry, ListedExport, ListedState};
+use crate::workspace::exports::listed::{ExportsView, ListedExpiry, ListedExport, ListedState};
 
 /// Orders to reload that wait for the one in progress.
 const MAX_ORDERS: usize = 16;

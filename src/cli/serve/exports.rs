@@ -26,10 +26,10 @@ use crate::pattern::PatternSet;
 use crate::server::rpcbind::Registration;
 use crate::server::{Monitor, ServerOptions};
 use crate::validation::ValidatorCommand;
-use crate::workspace::closing::CopyProgress;
+use crate::workspace::exports::closing::CopyProgress;
+use crate::workspace::exports::unavailable::{ExportFailure, FIRST_RETRY, MAX_RETRY};
 use crate::workspace::exports::{self, ServedExports};
 use crate::workspace::layers::SessionLayers;
-use crate::workspace::unavailable::{ExportFailure, FIRST_RETRY, MAX_RETRY};
 
 /// The number of exports whose mount commands are printed.
 const SHOWN_COMMANDS: usize = 16;

@@ -13,15 +13,15 @@ use std::sync::{Arc, Weak};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::error::{Error, Result};
-use super::exports::{session_of, sessions_of_one};
 use super::identities::{Identities, random_keys};
-use super::layers;
 use super::on_demand::{ExportSource, SourceKind};
 use super::shared_parts::SharedParts;
+use super::{session_of, sessions_of_one};
 use crate::config::{ExportConfig, StoreConfig, TemplateConfig};
 use crate::delta::sqlite::{InstanceRegistry, RegisteredInstance, SessionKeys};
 use crate::export::{ExportEntry, FindExport};
+use crate::workspace::error::{Error, Result};
+use crate::workspace::layers;
 
 /// Suffix of the registry's name, after that of the exports file.
 const REGISTRY_SUFFIX: &str = ".instances";

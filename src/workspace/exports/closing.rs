@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::error::Result;
-use super::exports::{ServedExports, until_any_stuck};
-use super::layers;
 use super::on_demand::ExportSource;
 use super::open_sessions::SessionLease;
-use super::running::PendingAtEnd;
+use super::{ServedExports, until_any_stuck};
 use crate::delta::PendingCopies;
 use crate::export::{Export, ExportEntry, Exports};
+use crate::workspace::error::Result;
+use crate::workspace::layers;
+use crate::workspace::running::PendingAtEnd;
 
 /// Time to publish drafts while a base hangs.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);

@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::error::{Error, Result};
-use super::exports::{OPEN_AT_START, ServedExports, bases_of};
 use super::identities::{Identities, identity_of};
 use super::on_demand::{ExportSource, NeededSession, SourceKind};
 use super::unavailable::FailedExport;
+use super::{OPEN_AT_START, ServedExports, bases_of};
 use crate::config::{ExportConfig, TemplateConfig};
 use crate::delta::sqlite::SessionKeys;
 use crate::export::{ExportEntry, OpenPurpose};
+use crate::workspace::error::{Error, Result};
 
 /// What is logged of an export that a load does not open again.
 const CLOSED: &str = "an export that was open is closed";

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 use crate::config::limits::{DEFAULT_EPHEMERAL_EXPIRE, DEFAULT_IDLE_CLOSE, DEFAULT_MAX_OPEN};
 
-use super::error::{Error, Result};
 use super::on_demand::{ExportSource, NeededSession, OPEN_WAIT};
 use super::shared_parts::SharedParts;
+use crate::workspace::error::{Error, Result};
 
 /// Interval of the checks for idle exports.
 pub(super) const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::error::{Error, Result};
-use super::exports::{ServedExports, bases_of};
+use super::{ServedExports, bases_of};
 use crate::config::{Config, ExportConfig};
 use crate::export::{Admission, Unavailable};
+use crate::workspace::error::{Error, Result};
 
 /// Delay before the first retry; doubles with each retry.
 pub const FIRST_RETRY: Duration = Duration::from_secs(1);

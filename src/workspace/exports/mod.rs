@@ -1,5 +1,27 @@
 //! Serves an exports file: opens its exports when they are needed, closes them when they are idle,
 //! and replaces them when the file changes.
+//!
+//! A [`ServedExports`] has one source (`on_demand`) for each export, open or closed, and the
+//! parts (`shared_parts`) that all of them share: the table of exports, the open sessions, the
+//! registry of instances. `loading` makes the sources of a file that is read, `openings` joins
+//! the calls that wait for one, `idle` and `closing` close it. `templates` makes the exports
+//! that clients mount, and `expiry` removes those that nothing uses.
+
+pub(super) mod assembling;
+pub mod base_probes;
+pub mod closing;
+mod expiry;
+mod identities;
+mod idle;
+pub mod listed;
+mod loading;
+mod on_demand;
+mod open_sessions;
+mod openings;
+mod removing;
+mod shared_parts;
+mod templates;
+pub mod unavailable;
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -9,17 +31,9 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::accounts::Accounts;
-use super::base_probes::BaseProbes;
-use super::closing::DroppedSessions;
 use super::error::{Error, Result};
-use super::idle::IDLE_CHECK_INTERVAL;
 use super::layers::{self, SessionLayers};
-use super::loading::{LoadPlan, WantedExport, WantedInstance};
-use super::on_demand::NeededSession;
 use super::running::until;
-use super::shared_parts::SharedParts;
-use super::templates::{KnownInstance, Templates, known, rebuild};
-use super::unavailable::FailedExport;
 use crate::config::{
     Config, ExportConfig, MountConfig, RealPaths, StoreConfig, TemplateConfig, added_dir,
     real_path, tokens_file,
@@ -30,11 +44,19 @@ use crate::export::{Exports, FindExport};
 use crate::overlay::Overlay;
 use crate::server::{Peers, RpcProgram};
 use crate::validation::{GuardLimits, GuardResources, ValidatorCommand};
+use base_probes::BaseProbes;
+use closing::DroppedSessions;
+use idle::IDLE_CHECK_INTERVAL;
+use loading::{LoadPlan, WantedExport, WantedInstance};
+use on_demand::NeededSession;
+use shared_parts::SharedParts;
+use templates::{KnownInstance, Templates, known, rebuild};
+use unavailable::FailedExport;
 
-pub use super::idle::OpenBounds;
 pub use super::memory::MAX_MEMORY_BYTES;
-pub use super::shared_parts::SessionObserver;
-pub use super::templates::registry_file;
+pub use idle::OpenBounds;
+pub use shared_parts::SessionObserver;
+pub use templates::registry_file;
 
 /// Exports that are opened at the start, in the order of the file, so that what is wrong with them
 /// is reported at once. The others are opened by the first call that needs them.
@@ -58,7 +80,7 @@ pub struct ServedExports {
     /// The bound that was logged last, if it is not that of the file.
     told_room: Option<RoomShortage>,
     /// Exports that cannot be served.
-    pub(super) failed: Vec<FailedExport>,
+    failed: Vec<FailedExport>,
     probes: BaseProbes,
     /// Closes idle exports, and removes what has expired.
     pub(super) upkeep: Vec<JoinHandle<()>>,
@@ -300,7 +322,7 @@ impl ServedExports {
     }
 
     /// The sessions of each export's mounts.
-    pub(super) fn sessions_of(&self, config: &Config) -> Result<Vec<Vec<NeededSession>>> {
+    fn sessions_of(&self, config: &Config) -> Result<Vec<Vec<NeededSession>>> {
         let mut real = RealPaths::default();
         let exports = config.exports.iter();
         let sessions = exports.map(|export| sessions_among(&self.parts, export, &mut real));
@@ -355,10 +377,7 @@ impl ServedExports {
 }
 
 /// The sessions of an export's mounts, in their order.
-pub(super) fn sessions_of_one(
-    parts: &SharedParts,
-    export: &ExportConfig,
-) -> Result<Vec<NeededSession>> {
+fn sessions_of_one(parts: &SharedParts, export: &ExportConfig) -> Result<Vec<NeededSession>> {
     sessions_among(parts, export, &mut RealPaths::default())
 }
 

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::error::Error;
 use super::on_demand::{ExportSource, OPEN_WAIT};
 use super::unavailable::{FIRST_RETRY, MAX_RETRY};
 use crate::delta::sqlite::OpenError;
 use crate::export::{Export, OpenExport, OpenFuture, OpenPurpose};
 use crate::vfs::FsError;
+use crate::workspace::error::Error;
 
 /// Time after which an opening gives its permit to the next one: its base may hang.
 const STUCK_OPENING: Duration = Duration::from_secs(2);
@@ -109,7 +109,7 @@ impl ExportSource {
     }
 
     /// Whether the last opening failed.
-    pub(super) fn is_failing(&self) -> bool {
+    pub(in crate::workspace) fn is_failing(&self) -> bool {
         self.last_failure.lock().is_some()
     }
 

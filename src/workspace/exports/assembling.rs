@@ -3,19 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::accounts::{ExportAccount, UsageSource};
-use super::error::{Error, Result};
-use super::guards::guards;
-use super::layers::{LayerOptions, SessionLayers};
-use super::memory::{MAX_MEMORY_BYTES, memory_bytes};
 use super::open_sessions::SessionLease;
 use super::shared_parts::SharedParts;
-use super::{checkpoints, log_bound, this_user};
 use crate::config::{ExportConfig, MountConfig, QuotaConfig, StoreConfig, real_path};
 use crate::delta::Limits;
 use crate::export::{Export, ExportParts, Guarding, MountParts, Squash};
 use crate::overlay::{Group, Overlay};
 use crate::validation::Periods;
+use crate::workspace::accounts::{ExportAccount, UsageSource};
+use crate::workspace::error::{Error, Result};
+use crate::workspace::guards::guards;
+use crate::workspace::layers::{LayerOptions, SessionLayers};
+use crate::workspace::memory::{MAX_MEMORY_BYTES, memory_bytes};
+use crate::workspace::{checkpoints, log_bound, this_user};
 
 /// An assembled export and its account.
 pub(super) type ReadyExport = (Arc<Export>, ExportAccount);
@@ -165,7 +165,7 @@ fn differs(session: &Path, export: &ExportConfig, mount: &MountConfig, key: &'st
     Error::Differs { session, export: export.name.clone(), at, key }
 }
 
-pub(super) fn limits(export: &ExportConfig) -> Limits {
+pub(in crate::workspace) fn limits(export: &ExportConfig) -> Limits {
     let QuotaConfig { bytes, files } = export.quota;
     Limits { bytes, files, file_bytes: export.max_file_bytes }
 }

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::error::{Error, Result};
-use super::layers;
 use super::on_demand::NeededSession;
 use crate::config::{ExportConfig, StoreConfig};
 use crate::delta::sqlite::SessionKeys;
 use crate::export::{ExportIdentity, MountKeys};
+use crate::workspace::error::{Error, Result};
+use crate::workspace::layers;
 
 /// Sessions for which a thread is worth its start.
 const LEAST_FOR_THREAD: usize = 64;

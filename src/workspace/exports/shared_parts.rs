@@ -10,17 +10,12 @@ use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use super::accounts::Accounts;
 use super::closing::CopyProgress;
-use super::error::{Error, Result};
 use super::expiry::Expiry;
 use super::idle::OpenBounds;
-use super::layers::{ListingMemory, SessionLayers};
 use super::listed::ListedExport;
-use super::memory::MemoryDir;
 use super::on_demand::ExportSource;
 use super::open_sessions::{OpenSessions, SessionLease};
-use super::running::{PendingAtEnd, RunningSession};
 use crate::config::{TemplateConfig, added_dir, real_path};
 use crate::delta::PendingCopies;
 use crate::delta::sqlite::{InstanceRegistry, SessionKeys, session_files};
@@ -28,6 +23,11 @@ use crate::export::{ExportEntry, Exports};
 use crate::server::Peers;
 use crate::validation::GuardResources;
 use crate::worker::WorkerPool;
+use crate::workspace::accounts::Accounts;
+use crate::workspace::error::{Error, Result};
+use crate::workspace::layers::{ListingMemory, SessionLayers};
+use crate::workspace::memory::MemoryDir;
+use crate::workspace::running::{PendingAtEnd, RunningSession};
 
 /// Exports that are opened at once, each on a thread of its own.
 const MAX_OPENING: usize = 8;
@@ -57,12 +57,12 @@ struct HiddenFiles {
 }
 
 /// What all exports of a server share.
-pub(super) struct SharedParts {
+pub(in crate::workspace) struct SharedParts {
     pub(super) strict: bool,
     pub(super) runtime: Handle,
     pub(super) pool: Arc<WorkerPool>,
     pub(super) exports: Exports,
-    pub(super) sessions: OpenSessions,
+    pub(in crate::workspace) sessions: OpenSessions,
     /// Limits on large listings that all sessions share.
     pub(super) listings: Arc<ListingMemory>,
     /// Resources that the guards of all exports share.
@@ -89,7 +89,7 @@ pub(super) struct SharedParts {
     /// The exports that cannot be served, for lists of exports.
     pub(super) failed: RwLock<Vec<ListedExport>>,
     /// Removes the instances that expire.
-    pub(super) expiry: Expiry,
+    pub(in crate::workspace) expiry: Expiry,
     /// The connections of the server, once it is known.
     peers: RwLock<Option<Arc<Peers>>>,
     /// What no base may show.
@@ -142,7 +142,7 @@ impl SharedParts {
     }
 
     /// The sources of the exports in the table.
-    pub(super) fn sources(&self) -> Vec<Arc<ExportSource>> {
+    pub(in crate::workspace) fn sources(&self) -> Vec<Arc<ExportSource>> {
         self.sources.read().clone()
     }
 

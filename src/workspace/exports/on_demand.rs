@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
-use super::accounts::{ExportAccount, SharedAccount};
 use super::assembling::{ReadyExport, SessionAccess, assemble, check_same_settings, layer_options};
-use super::error::{Error, Result};
 use super::expiry::InstanceUses;
-use super::exports::{session_of, sessions_of_one};
-use super::layers::{self, SessionLayers};
 use super::open_sessions::SessionLease;
 use super::openings::{OpenFailure, OpenOutcome};
 use super::shared_parts::SharedParts;
 use super::templates::{check_places, order_by_place};
+use super::{session_of, sessions_of_one};
 use crate::config::{ExportConfig, StoreConfig, TemplateConfig};
 use crate::delta::sqlite::OpenError;
 use crate::export::{Admission, Export, ExportEntry, ExportIdentity, OpenExport, OpenPurpose};
+use crate::workspace::accounts::{ExportAccount, SharedAccount};
+use crate::workspace::error::{Error, Result};
+use crate::workspace::layers::{self, SessionLayers};
 
 /// Time that a call waits for an opening; the client then tries again.
 pub(super) const OPEN_WAIT: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ pub(super) const OPEN_WAIT: Duration = Duration::from_secs(2);
 const RETIRE_WAIT: Duration = Duration::from_millis(500);
 
 /// Opens and closes one export of the exports file.
-pub(super) struct ExportSource {
+pub(in crate::workspace) struct ExportSource {
     pub(super) parts: Arc<SharedParts>,
     pub(super) config: Arc<ExportConfig>,
     pub(super) kind: SourceKind,

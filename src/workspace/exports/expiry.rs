@@ -46,7 +46,7 @@ pub(super) struct InstanceUses {
 }
 
 /// The state of the search.
-pub(super) struct Expiry {
+pub(in crate::workspace) struct Expiry {
     /// When the registry was opened.
     begun: Mutex<Instant>,
     /// When uses were last recorded.
@@ -54,7 +54,7 @@ pub(super) struct Expiry {
     /// When a failure was last logged.
     warned: Mutex<Option<Instant>>,
     /// Instances that were removed.
-    pub(super) removed: AtomicU64,
+    pub(in crate::workspace) removed: AtomicU64,
     /// Sessions that are to be deleted.
     pub(super) deletions: Mutex<Vec<PendingDeletion>>,
 }

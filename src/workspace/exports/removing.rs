@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::error::{Error, Result};
 use super::expiry::in_ms;
 use super::on_demand::{ExportSource, NeededSession};
 use super::shared_parts::SharedParts;
@@ -14,6 +13,7 @@ use crate::delta::sqlite::{
     delete_renamed, rename_away, rename_back,
 };
 use crate::export::ExportEntry;
+use crate::workspace::error::{Error, Result};
 
 /// Sessions whose files are deleted each second.
 const DELETIONS_PER_STEP: usize = 8;

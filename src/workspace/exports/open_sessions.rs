@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
-use super::error::Result;
-use super::layers::SessionLayers;
-use super::running::RunningSession;
+use crate::workspace::error::Result;
+use crate::workspace::layers::SessionLayers;
+use crate::workspace::running::RunningSession;
 
 /// The open sessions, by their files.
 #[derive(Default)]
-pub(super) struct OpenSessions {
+pub(in crate::workspace) struct OpenSessions {
     slots: Mutex<HashMap<PathBuf, Arc<SessionSlot>>>,
 }
 
@@ -100,7 +100,7 @@ impl OpenSessions {
     }
 
     /// The sessions that are open now.
-    pub(super) fn all(&self) -> Vec<Arc<SessionLayers>> {
+    pub(in crate::workspace) fn all(&self) -> Vec<Arc<SessionLayers>> {
         let slots: Vec<_> = self.slots.lock().values().cloned().collect();
         slots.iter().filter_map(|slot| slot.layers.read().clone()).collect()
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::layers;
+use crate::workspace::layers;
 
 /// Time that the first base which hangs is waited for.
 const FIRST_WAIT: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exports::ServedExports;
+use super::ServedExports;
 use super::on_demand::{ExportSource, SourceKind};
 use super::shared_parts::SharedParts;
 use crate::control::SessionUse;

@@ -252,28 +252,6 @@ fn a_session_that_is_changed_while_it_is_closed_stays() {
     site.stop();
 }
 
-/// The server of another exports file goes by it.
-#[test]
-fn a_session_has_the_time_of_its_close() {
-    let mut site = Site::start_lenient(BASE, &template("1h"));
-    let (root, _) = used(&site);
-    site.wait_until_idle();
-    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(3600);
-    set_changed(&site.path(OWN), long_ago);
-    let before = SystemTime::now() - Duration::from_secs(1);
-    // A call that only reads.
-    let mut peer = site.peer("/chat/u2/c9");
-    site.wait(peer.getattr(&root)).unwrap();
-    site.wait_until_idle();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while fs::metadata(site.path(OWN)).unwrap().modified().unwrap() < before {
-        assert!(Instant::now() < deadline, "it looks as if nothing had used it");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    drop(peer);
-    site.stop();
-}
-
 #[test]
 fn instances_that_are_kept_do_not_hold_up_the_others() {
     // More than are checked at once, all used before the one that expires.

@@ -34,8 +34,8 @@
 //! ```
 //!
 //! [`json`], `escape` (text for a terminal), `system_error` (words for errors of the system),
-//! [`pattern`] (globs of paths), `run_queue` (woken calls), `counters` and `request_id` belong to
-//! no layer.
+//! [`pattern`] (globs of paths), `growing_lru` (caches), `run_queue` (woken calls), `counters` and
+//! `request_id` belong to no layer.
 
 // What is public for the tests alone is unused without it.
 #![cfg_attr(not(feature = "internals"), allow(unused_imports))]
@@ -47,6 +47,7 @@ pub mod workspace;
 
 mod counters;
 mod escape;
+mod growing_lru;
 mod mounting;
 mod request_id;
 mod run_queue;

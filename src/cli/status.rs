@@ -140,7 +140,7 @@ fn killed(opened: &OpenSession) -> &'static str {
 
 /// The bounds of the session's audit log.
 fn log_keep(opened: &OpenSession) -> LogKeep {
-    opened.session().log_keep().unwrap_or_default()
+    opened.session().log_keep()
 }
 
 /// What the session's checkpoints take.

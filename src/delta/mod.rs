@@ -50,12 +50,6 @@ pub trait Store: Send + Sync + 'static {
     /// Opens a reading connection, which waits for SQLite's locks.
     fn reader(&self) -> Result<Box<dyn Reader>>;
 
-    /// Opens a reading connection that never waits for a lock: [`Reader::read`] fails with
-    /// [`StoreError::busy`] instead.
-    fn inline_reader(&self) -> Result<Box<dyn Reader>> {
-        self.reader()
-    }
-
     /// The session's boot epoch (invariant M3 of docs/SCHEMA.md): persisted, and moved forward
     /// whenever unsynced data may have been lost.
     fn epoch(&self) -> u64;
@@ -90,9 +84,14 @@ pub trait Reader: Send {
     /// Runs `f` on a snapshot, which is taken when `f` reads its first row or calls
     /// [`ReadTxn::hold`].
     ///
-    /// If a connection of [`Store::inline_reader`] returns an error, the caller discards the
-    /// results of `f`.
+    /// If a connection that does not wait returns an error, the caller discards the results of `f`.
     fn read(&mut self, f: &mut dyn FnMut(&dyn ReadTxn)) -> Result<()>;
+
+    /// Sets whether it waits for SQLite's locks from now on. If it does not, [`Reader::read`] fails
+    /// with [`StoreError::busy`] instead.
+    fn set_waits(&mut self, _waits: bool) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The writing connection. Order of calls: `begin`, then (`next`, work)* or (`savepoint`, work,
@@ -180,6 +179,9 @@ pub trait Writer: Send {
     /// Records that unsynced data may have been lost: advances the epoch, in the file too if it can
     /// still be written. Returns the epoch for the replies from now on.
     fn advance_epoch(&mut self) -> u64;
+
+    /// Frees memory that only makes later batches faster, outside a batch.
+    fn rest(&mut self) {}
 
     /// Syncs, checkpoints the WAL into the session file and marks the session as cleanly closed.
     fn close(&mut self) -> Result<()>;

@@ -14,6 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::base::{BasePath, Listing};
 use crate::counters::Cache;
 use crate::delta::Ino;
+use crate::growing_lru::growing_lru;
 use crate::vfs::{FileId, Name, PathDigest};
 use crate::worker::{CommitSequence, Version};
 
@@ -80,7 +81,7 @@ impl Caches {
     pub fn new(commits: Arc<CommitSequence>, large: Arc<LargeListings>) -> Self {
         Self {
             commits,
-            children: Mutex::new(LruCache::new(MAX_CHILDREN)),
+            children: Mutex::new(growing_lru(MAX_CHILDREN)),
             places: Mutex::new(WeightedLru::new(MAX_PLACES, MAX_PLACE_BYTES)),
             base_places: Mutex::new(WeightedLru::new(MAX_PLACES, MAX_PLACE_BYTES)),
             locations: Mutex::new(WeightedLru::new(MAX_LOCATIONS, MAX_LOCATION_BYTES)),
@@ -130,6 +131,14 @@ impl Caches {
                 }
             }
         }
+    }
+
+    /// Empties all caches.
+    pub fn clear(&self) {
+        self.forget(&[Invalidation::All]);
+        lock(&self.locations).clear();
+        lock(&self.listed).clear();
+        lock(&self.absent).clear();
     }
 
     pub fn child(&self, at: Version, dir: DirId, name: &Name) -> Option<DeltaChild> {

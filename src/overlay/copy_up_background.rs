@@ -27,12 +27,16 @@ use super::{Core, Overlay};
 /// Size of a piece in the writer's queue, besides its data, in bytes.
 const PIECE_OVERHEAD_BYTES: usize = 512;
 
+/// Time after which copies that an earlier server left are continued: the first calls come first.
+const LEFT_COPIES_AFTER: Duration = Duration::from_secs(1);
+
 /// State of the background copy between pieces.
 #[derive(Default)]
 pub(super) struct Copies {
     pub background: Background,
-    /// Set when no content is pending: the background then queues no writer operation.
-    is_idle: AtomicBool,
+    /// Whether content may be pending. If not, the background queues no writer operation: the first
+    /// one of a session writes and syncs the file.
+    may_pend: AtomicBool,
     state: Mutex<FinishState>,
 }
 
@@ -74,7 +78,7 @@ impl Copies {
 
     /// Records that content became pending. The caller must wake the background.
     pub fn begin(&self) {
-        self.is_idle.store(false, Ordering::Relaxed);
+        self.may_pend.store(true, Ordering::Relaxed);
     }
 
     /// Whether the loss of this file's content was not logged before.
@@ -105,13 +109,15 @@ impl Overlay {
     /// Copies pending content and stores originals of removed objects. Returns only when the
     /// session accepts no more changes.
     pub async fn copy_in_background(&self) {
+        self.core.copies.background.begin_after(LEFT_COPIES_AFTER).await;
+        if self.pending_copies().await.map_or(true, |left| left.files > 0) {
+            self.core.copies.begin();
+        }
         loop {
             let kept = self.keep_removed_if_due().await;
-            let copied = match self.core.copies.is_idle.swap(true, Ordering::Relaxed) {
-                true => Ok(false),
-                // A piece would mark a session that nothing has changed as changed: three syncs.
-                false if self.has_no_pending().await => Ok(false),
-                false => self.copy_piece().await,
+            let copied = match self.core.copies.may_pend.swap(false, Ordering::Relaxed) {
+                false => Ok(false),
+                true => self.copy_piece().await,
             };
             if copied != Ok(false) {
                 self.core.copies.begin();
@@ -126,10 +132,6 @@ impl Overlay {
                 return;
             }
         }
-    }
-
-    async fn has_no_pending(&self) -> bool {
-        self.pending_copies().await.is_ok_and(|left| left.files == 0)
     }
 
     /// Copies one piece; `false` if nothing is left that can be copied.

@@ -16,6 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::{ListingLock, ListingLockGuard};
 use crate::counters::Cache;
+use crate::growing_lru::growing_lru;
 use crate::vfs::{FileId, Name};
 
 use super::limits::{
@@ -95,7 +96,7 @@ impl LargeListings {
 
 impl ListingCache {
     pub fn new(large: Arc<LargeListings>) -> Self {
-        let kept = LruCache::new(MAX_SNAPSHOTS);
+        let kept = growing_lru(MAX_SNAPSHOTS);
         let parts = Arc::new(Mutex::new(ListingParts { kept, in_progress: HashMap::new() }));
         Self { parts, large }
     }

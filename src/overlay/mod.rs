@@ -265,6 +265,15 @@ impl Overlay {
         self.core.read_only.store(true, Ordering::Release);
     }
 
+    /// Frees memory, connections and descriptors that only make later calls faster, as far as no
+    /// call uses them. May block.
+    pub fn rest(&self) {
+        self.core.caches.clear();
+        self.core.writer_memo.clear();
+        self.core.base.invalidate();
+        self.worker.rest();
+    }
+
     /// Whether every change is refused: it is read-only, or a write failed in a way that leaves no
     /// other choice.
     pub fn refuses_changes(&self) -> bool {

@@ -5,6 +5,8 @@ use std::num::NonZeroUsize;
 
 use lru::LruCache;
 
+use crate::growing_lru::growing_lru;
+
 /// Evicts least recently used entries until the rest fits both bounds.
 pub(super) struct WeightedLru<K: Hash + Eq, V> {
     entries: LruCache<K, (V, usize)>,
@@ -15,7 +17,7 @@ pub(super) struct WeightedLru<K: Hash + Eq, V> {
 impl<K: Hash + Eq, V> WeightedLru<K, V> {
     /// A cache of at most `max_entries` entries with a total weight of at most `max_weight`.
     pub fn new(max_entries: NonZeroUsize, max_weight: usize) -> Self {
-        Self { entries: LruCache::new(max_entries), cost: 0, max_weight }
+        Self { entries: growing_lru(max_entries), cost: 0, max_weight }
     }
 
     /// The number of entries.

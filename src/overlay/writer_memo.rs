@@ -13,6 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::BasePath;
 use crate::delta::Ino;
+use crate::growing_lru::growing_lru;
 use crate::vfs::FileId;
 
 use super::cache::Invalidation;
@@ -43,13 +44,18 @@ impl WriterMemo {
         Self(Mutex::new(MemoEntries {
             places: WeightedLru::new(MAX_PLACES, MAX_PLACE_BYTES),
             base_places: WeightedLru::new(MAX_PLACES, MAX_PLACE_BYTES),
-            shown: LruCache::new(MAX_CHILDREN),
+            shown: growing_lru(MAX_CHILDREN),
         }))
     }
 
     /// Begins a change.
     pub fn begin(self: &Arc<Self>) -> MemoTransaction {
         MemoTransaction { memo: Arc::clone(self), changed: true }
+    }
+
+    /// Empties it.
+    pub fn clear(&self) {
+        self.facts().forget_all();
     }
 
     fn facts(&self) -> MutexGuard<'_, MemoEntries> {

@@ -51,6 +51,7 @@ use monitor::ServerStats;
 use record_buffers::RecordBufferPool;
 use server_budget::ServerBudget;
 
+use crate::growing_lru::growing_lru;
 use crate::vfs::Caller;
 
 pub use busy_poll::{BusyPoll, BusyPollPermit};
@@ -134,7 +135,7 @@ impl Server {
             limits,
             insecure: options.insecure,
             squash_root: options.squash_root,
-            warned: Mutex::new(LruCache::new(
+            warned: Mutex::new(growing_lru(
                 NonZeroUsize::new(WARNED_CLIENTS).unwrap_or(NonZeroUsize::MIN),
             )),
         };

@@ -42,6 +42,11 @@ impl Background {
         self.0.notify_one();
     }
 
+    /// Waits before the first piece: for a wake-up, but no longer than `pause`.
+    pub async fn begin_after(&self, pause: Duration) {
+        let _in_time = tokio::time::timeout(pause, self.0.notified()).await;
+    }
+
     /// Waits after `piece` until the next one is due; `false` if there is none.
     pub async fn next_after(&self, piece: BackgroundPiece) -> bool {
         match piece {

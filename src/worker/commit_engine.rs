@@ -139,6 +139,13 @@ impl CommitEngine {
         self.next_run_due
     }
 
+    /// Has the store free memory that only makes later batches faster.
+    pub fn rest(&mut self) {
+        if let Some(writer) = &mut self.writer {
+            isolate("freeing memory", || writer.rest());
+        }
+    }
+
     /// Runs one batch and answers all its jobs. `more` adds jobs that arrive while it runs, but
     /// only to a batch that is synced or starts with several jobs
     /// (docs/decisions/0038-admission-to-a-running-batch.md).

@@ -201,7 +201,11 @@ impl Worker {
         // First: nothing may fail once the writer is open, because its end writes to the file.
         pool.ensure_thread()?;
         let writer = match store.writer() {
-            Ok(writer) => Some(writer),
+            Ok(mut writer) => {
+                // No change needs what opening the session has read.
+                writer.rest();
+                Some(writer)
+            }
             Err(error) if error.kind == StoreErrorKind::ReadOnly => None,
             Err(error) => return Err(error),
         };
@@ -213,7 +217,7 @@ impl Worker {
         let watch = Arc::clone(pool.watch());
         let executor: Box<dyn Executor> = match options.callers {
             0 => Box::new(Queue),
-            callers => Box::new(Inline::new(callers, Arc::clone(&watch))),
+            _ => Box::new(Inline::new(Arc::clone(&watch))),
         };
         let engine = CommitEngine::new(writer, Arc::clone(&status), limits, options.strict);
         let readers = options.readers.clamp(1, MAX_READERS);
@@ -227,7 +231,7 @@ impl Worker {
             thread_waits: AtomicBool::new(false),
             strict: options.strict,
             limits,
-            readers: Readers::new(&store, readers),
+            readers: Readers::new(&store, readers, options.callers),
             replaced: parking_lot::Mutex::default(),
             are_reads_stuck: AtomicBool::new(false),
             executor,
@@ -259,7 +263,7 @@ impl Worker {
         let mut read = ReadJob::new(f);
         if cost == Cost::Inline {
             run_queue::leave_thread().await;
-            if self.shared.executor.read(&mut read) {
+            if self.shared.executor.read(&self.shared.readers, &mut read) {
                 return read.outcome(Ok(()));
             }
         }
@@ -354,6 +358,15 @@ impl Worker {
         let mut ended = self.shared.ended.subscribe();
         let outcome = ended.wait_for(Option::is_some).await;
         outcome.ok().and_then(|ended| (*ended).clone()).unwrap_or(Err(WorkError::Panicked))
+    }
+
+    /// Closes the connections for reads and frees the writer's memory, as far as no call uses them:
+    /// the next calls are slower. May block.
+    pub fn rest(&self) {
+        self.shared.readers.close_idle();
+        if let Ok(mut engine) = self.shared.engine.try_lock() {
+            engine.rest();
+        }
     }
 
     /// Whether the writer has spent at least [`STUCK`] in one operation.

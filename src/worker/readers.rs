@@ -1,73 +1,175 @@
-//! Reads on the pool's threads, over connections of the session. None uses the writer's.
+//! The connections for reads of a session: on the pool's threads, where they wait for locks, and on
+//! callers' threads, where they never do. None uses the writer's.
+//!
+//! The first read opens a connection, which later ones use; further ones are opened only while
+//! reads run at the same time.
 //!
 //! A read that is stuck, for example in a base that hangs, is replaced: another one may run beside
 //! it. Once the replacements are used up and all reads are stuck, reads are refused.
 
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
-use crate::delta::{Reader, Store, StoreError};
+use crate::delta::{Reader, Store, StoreError, StoreErrorKind};
 
 use super::WorkError;
 use super::job::{ReadOperation, isolate};
+use super::limits::STUCK;
 
-/// The connections for reads on the pool's threads. Opened when a read needs one.
+/// The connections for reads. Opened on the pool's threads, when a read needs one.
 pub(super) struct Readers {
     store: Weak<dyn Store>,
-    idle: Mutex<IdleReaders>,
+    connections: Mutex<Connections>,
+    /// How many callers may read at once.
+    callers: usize,
     /// How many idle ones are kept.
     max_idle: usize,
+    /// A caller has given its connection back after the end.
+    returned: Condvar,
 }
 
 #[derive(Default)]
-struct IdleReaders {
-    connections: Vec<Box<dyn Reader>>,
+struct Connections {
+    idle: Vec<Box<dyn Reader>>,
+    /// The number of reads that run.
+    running: usize,
+    /// Those of them that run on callers' threads.
+    of_callers: usize,
+    /// The number of connections yet to open, as callers found none beside other reads.
+    missing: usize,
     is_closed: bool,
 }
 
 impl Readers {
-    /// No connection yet. At most `max_idle` idle ones are kept.
-    pub fn new(store: &Arc<dyn Store>, max_idle: usize) -> Self {
-        Self { store: Arc::downgrade(store), idle: Mutex::default(), max_idle }
+    /// No connection yet, for as many reads at once on the pool's threads and on callers'.
+    pub fn new(store: &Arc<dyn Store>, pooled: usize, callers: usize) -> Self {
+        Self {
+            store: Arc::downgrade(store),
+            connections: Mutex::default(),
+            callers,
+            max_idle: pooled + callers,
+            returned: Condvar::new(),
+        }
     }
 
-    /// Runs the operation on a snapshot.
+    /// Runs the operation on a snapshot, on a thread of the pool.
     pub fn read(&self, operation: &mut dyn ReadOperation) -> Result<(), WorkError> {
-        let mut connection = self.idle.lock().connections.pop();
+        let mut connection = {
+            let mut connections = self.connections.lock();
+            connections.running += 1;
+            let idle = connections.idle.pop();
+            if idle.is_none() {
+                // It opens one itself.
+                connections.missing = connections.missing.saturating_sub(1);
+            }
+            idle
+        };
         let outcome = isolate("reading", || self.retry(&mut connection, operation));
         // After a panic of the store, its connection may be in any state.
-        let connection = connection.filter(|_| outcome.is_some());
-        if let Some(connection) = connection {
-            self.give_back(connection);
-        }
+        self.give_back(connection.filter(|_| outcome.is_some()), false);
         outcome.unwrap_or(Err(WorkError::Panicked))
     }
 
-    /// Closes the idle connections. Those in use are closed when their reads end, and no further
-    /// one is opened.
-    pub fn close(&self) {
-        let closed = {
-            let mut idle = self.idle.lock();
-            idle.is_closed = true;
-            std::mem::take(&mut idle.connections)
+    /// Runs the operation now, on a caller's thread; `false` if no connection is free or the
+    /// operation would wait.
+    pub fn read_here(&self, operation: &mut dyn ReadOperation) -> bool {
+        let Some(mut connection) = self.take_for_caller() else { return false };
+        // The closure's panic must not unwind through the store, which has a snapshot open.
+        let mut run = |operation: &mut dyn ReadOperation| {
+            connection.set_waits(false)?;
+            connection.read(&mut |txn| {
+                isolate("a read operation", || operation.run(txn));
+            })
         };
-        drop(closed);
-    }
-
-    /// The store, to open a connection; `None` after [`Readers::close`].
-    pub fn store(&self) -> Option<Arc<dyn Store>> {
-        if self.idle.lock().is_closed { None } else { self.store.upgrade() }
-    }
-
-    fn give_back(&self, connection: Box<dyn Reader>) {
-        let mut idle = self.idle.lock();
-        if !idle.is_closed && idle.connections.len() < self.max_idle {
-            idle.connections.push(connection);
-        } else {
-            drop(idle);
-            drop(connection);
+        let outcome = isolate("reading", || run(&mut *operation));
+        let is_done = matches!(outcome, Some(Ok(())));
+        let is_busy = matches!(&outcome, Some(Err(error)) if error.kind == StoreErrorKind::Busy);
+        self.give_back(Some(connection).filter(|_| is_done || is_busy), true);
+        if !is_done {
+            operation.drop_value();
         }
+        is_done
+    }
+
+    /// Opens the connections that callers lacked, on a thread that may block.
+    pub fn open_missing(&self) {
+        while self.take_missing() {
+            // The next read that misses it asks for it again if this fails.
+            match isolate("opening a connection", || self.open()) {
+                Some(Ok(connection)) => self.keep(connection),
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "cannot open a connection for light reads");
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Closes the idle connections; the next read opens another one.
+    pub fn close_idle(&self) {
+        // Closed with the lock held: the writer's connection must be the last one to close.
+        self.connections.lock().idle.clear();
+    }
+
+    /// Closes the connections. Waits up to [`STUCK`] for those that callers use; others in use are
+    /// closed when their reads end. No further one is opened.
+    pub fn close(&self) {
+        let mut connections = self.connections.lock();
+        connections.is_closed = true;
+        connections.idle.clear();
+        let is_used = |connections: &mut Connections| connections.of_callers > 0;
+        self.returned.wait_while_for(&mut connections, is_used, STUCK);
+    }
+
+    fn take_for_caller(&self) -> Option<Box<dyn Reader>> {
+        let mut connections = self.connections.lock();
+        if connections.of_callers >= self.callers {
+            return None;
+        }
+        let Some(connection) = connections.idle.pop() else {
+            // If no read runs, the one that this one becomes on the pool's threads opens the first.
+            let is_beside = connections.running > 0 && !connections.is_closed;
+            if is_beside && connections.running + connections.missing < self.max_idle {
+                connections.missing += 1;
+            }
+            return None;
+        };
+        connections.running += 1;
+        connections.of_callers += 1;
+        Some(connection)
+    }
+
+    fn take_missing(&self) -> bool {
+        let mut connections = self.connections.lock();
+        let is_wanted = connections.missing > 0 && !connections.is_closed;
+        if is_wanted {
+            connections.missing -= 1;
+        }
+        is_wanted
+    }
+
+    /// Ends a read, and keeps its connection.
+    fn give_back(&self, connection: Option<Box<dyn Reader>>, is_of_caller: bool) {
+        let mut connections = self.connections.lock();
+        connections.running -= 1;
+        let excess = connection.and_then(|connection| connections.keep(connection, self.max_idle));
+        if !is_of_caller {
+            drop(connections);
+            drop(excess);
+            return;
+        }
+        // Before `close` returns, which waits for this.
+        drop(excess);
+        connections.of_callers -= 1;
+        if connections.is_closed {
+            self.returned.notify_all();
+        }
+    }
+
+    fn keep(&self, connection: Box<dyn Reader>) {
+        let excess = self.connections.lock().keep(connection, self.max_idle);
+        drop(excess);
     }
 
     /// Runs the operation; reconnects and retries once if no snapshot can be taken.
@@ -96,6 +198,7 @@ impl Readers {
             Some(connection) => connection,
             none => none.insert(self.open()?),
         };
+        connection.set_waits(true)?;
         // The closure's panic must not unwind through the store, which has a snapshot open.
         connection.read(&mut |txn| {
             isolate("a read operation", || operation.run(txn));
@@ -103,7 +206,19 @@ impl Readers {
     }
 
     fn open(&self) -> Result<Box<dyn Reader>, StoreError> {
-        let store = self.store().ok_or_else(|| StoreError::io("the session is closed"))?;
-        store.reader()
+        let is_closed = self.connections.lock().is_closed;
+        let store = if is_closed { None } else { self.store.upgrade() };
+        store.ok_or_else(|| StoreError::io("the session is closed"))?.reader()
+    }
+}
+
+impl Connections {
+    /// Keeps an idle connection; returns it if there are enough.
+    fn keep(&mut self, connection: Box<dyn Reader>, max: usize) -> Option<Box<dyn Reader>> {
+        if self.is_closed || self.idle.len() >= max {
+            return Some(connection);
+        }
+        self.idle.push(connection);
+        None
     }
 }

@@ -157,7 +157,7 @@ impl WorkerShared {
             }
             self.reads.release(cost);
             woken.drain();
-            self.executor.open_readers(&self.readers);
+            self.readers.open_missing();
         }
         match self.end_read_slice(mark) {
             SliceEnd::Again => true,
@@ -200,7 +200,6 @@ impl WorkerShared {
     /// WAL. Stuck reads are not waited for; each closes its own connection when it ends.
     fn finish(&self) {
         self.readers.close();
-        self.executor.close();
         let outcome = match self.engine() {
             Ok(mut engine) => isolate("closing the session", || engine.close()),
             Err(_) => None,

@@ -130,6 +130,8 @@ pub struct SessionLayers {
     pub keep_originals: Option<u64>,
     /// [`LayerOptions::keep_log`]
     pub keep_log: Option<LogKeep>,
+    /// The bound of the audit log: this one, or the session's own.
+    pub log_bound: LogKeep,
     /// [`LayerOptions::checkpoints`]
     pub checkpoints: AutomaticCheckpoints,
     /// [`LayerOptions::keep_checkpoints`]
@@ -205,6 +207,7 @@ pub fn open(wanted: &LayerOptions<'_>, pool: &Arc<WorkerPool>) -> Result<Session
     };
     warn_of_exposed(&session);
     let key = session.handle_key();
+    let log_bound = wanted.keep_log.unwrap_or(session.log_keep());
     let id = session.id().to_owned();
     let session_path = session.path().to_owned();
     let store: Arc<dyn Store> = Arc::new(session);
@@ -239,6 +242,7 @@ pub fn open(wanted: &LayerOptions<'_>, pool: &Arc<WorkerPool>) -> Result<Session
         asked_hidden: Arc::clone(&wanted.hide),
         keep_originals: wanted.keep_originals,
         keep_log: wanted.keep_log,
+        log_bound,
         checkpoints: wanted.checkpoints,
         keep_checkpoints: wanted.keep_checkpoints,
         memory,

@@ -27,14 +27,14 @@ pub(super) fn of_config(keep: KeepLogConfig) -> LogKeep {
     LogKeep { rows: changes, secs: days.map(|days| days.saturating_mul(24 * 60 * 60)) }
 }
 
-/// Prunes the log periodically, to the bound `keep` or the session's own.
+/// Prunes the log periodically, to the bound `keep`.
 ///
 /// Returns after `stop` is notified, with its connection closed: the writer's connection must be
 /// the last to close, because that one removes the WAL.
 pub(super) async fn keep(
     session: PathBuf,
     overlay: Arc<Overlay>,
-    keep: Option<LogKeep>,
+    keep: LogKeep,
     threads: Arc<dyn BackgroundThreads>,
     stop: Arc<Notify>,
 ) {
@@ -61,11 +61,7 @@ pub(super) async fn keep(
 
 /// [`last_to_go`], on a thread that may block. If the caller does not wait any more, the session is
 /// not opened.
-async fn look(
-    session: &Path,
-    keep: Option<LogKeep>,
-    threads: &Arc<dyn BackgroundThreads>,
-) -> Option<i64> {
+async fn look(session: &Path, keep: LogKeep, threads: &Arc<dyn BackgroundThreads>) -> Option<i64> {
     let (reply, last) = oneshot::channel();
     let file = session.to_owned();
     threads.run(Box::new(move || {
@@ -79,10 +75,9 @@ async fn look(
 
 /// The last row to delete; `None` if there is none. Rows that `apply` and the reply cache need are
 /// kept.
-fn last_to_go(session: &Path, keep: Option<LogKeep>) -> Option<i64> {
+fn last_to_go(session: &Path, keep: LogKeep) -> Option<i64> {
     let session = open_session(session).ok()?;
-    let keep = keep.or_else(|| session.log_keep().ok());
-    let LogKeep { rows, secs } = keep.filter(|keep| keep.is_bound())?;
+    let LogKeep { rows, secs } = keep;
     let now = host().ok()?.now;
     let since = secs.map(|secs| Time { secs: now.secs.saturating_sub_unsigned(secs), ..now });
     let last =

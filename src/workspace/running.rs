@@ -70,12 +70,14 @@ impl RunningSession {
             let (file, overlay) = (layers.session.clone(), Arc::clone(&layers.overlay));
             runtime.spawn(session_file::watch(file, overlay))
         });
-        let pruning = (!layers.read_only && layers.memory.is_none()).then(|| {
+        // Most sessions have no bound: they need no connection for it.
+        let is_bound = layers.log_bound.is_bound() && layers.memory.is_none();
+        let pruning = (!layers.read_only && is_bound).then(|| {
             let (file, overlay) = (layers.session.clone(), Arc::clone(&layers.overlay));
             let stop = Arc::new(Notify::new());
             let threads = Arc::clone(&layers.pool) as Arc<dyn BackgroundThreads>;
-            let keep = layers.keep_log;
-            let keep = log_bound::keep(file, overlay, keep, threads, Arc::clone(&stop));
+            let bound = layers.log_bound;
+            let keep = log_bound::keep(file, overlay, bound, threads, Arc::clone(&stop));
             (runtime.spawn(keep), stop)
         });
         let layers = Arc::new(layers);

@@ -15,6 +15,7 @@ mod identity;
 mod memory;
 mod overlay_rows;
 mod refusals;
+mod resting;
 mod rows;
 mod schema;
 mod shared;

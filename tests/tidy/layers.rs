@@ -11,6 +11,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("escape", &[]),
     ("system_error", &[]),
     ("run_queue", &[]),
+    ("growing_lru", &[]),
     ("counters", &[]),
     ("request_id", &[]),
     // Figures and health over HTTP, from sources that others give it.
@@ -19,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("pattern", &[]),
     // Over any tree of files.
     ("context", &["json"]),
-    ("base", &["vfs", "pattern", "system_error", "counters"]),
+    ("base", &["vfs", "pattern", "system_error", "counters", "growing_lru"]),
     // What a row says about the base: a path in it, and which numbers are not the base's.
     (
         "delta",
@@ -28,6 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "pattern",
             "system_error",
             "counters",
+            "growing_lru",
             "wal_shim",
             "base::BasePath",
             "base::DELTA_IDS",
@@ -66,9 +68,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("validation", &["vfs", "pattern", "system_error", "json", "counters", "request_id"]),
     ("worker", &["vfs", "delta", "run_queue", "request_id", "counters", "system_error"]),
-    ("overlay", &["vfs", "worker", "base", "delta", "counters"]),
+    ("overlay", &["vfs", "worker", "base", "delta", "counters", "growing_lru"]),
     ("nfs", &["vfs", "wire", "counters"]),
-    ("server", &["vfs", "wire", "nfs", "run_queue", "request_id", "counters"]),
+    ("server", &["vfs", "wire", "nfs", "run_queue", "request_id", "counters", "growing_lru"]),
     (
         "inspect",
         &[

@@ -198,7 +198,8 @@ async fn threads_in_place_of_others_end_when_those_are_free() {
     }
     until(|| pool.threads() <= 2).await;
     soon(worker.read(HEAVY, |_| ())).await.unwrap();
-    until(|| store.open_connections() <= 3).await;
+    // The writer's, and as many as there may be reads at once.
+    until(|| store.open_connections() <= 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -106,3 +106,34 @@ async fn a_store_without_readers_answers_with_its_error() {
     assert_eq!(failure_kind(&answer), Some(StoreErrorKind::Io), "{answer:?}");
     assert_eq!(soon(worker.read(LIGHT, |_| 7)).await.unwrap(), 7);
 }
+
+/// A worker whose callers may read and write on their own threads.
+fn with_a_caller(store: &FakeStore) -> Worker {
+    let options = WorkerOptions { strict: false, readers: 2, callers: 1 };
+    Worker::start(store.as_store(), options).unwrap()
+}
+
+#[tokio::test]
+async fn reads_one_after_another_share_a_connection() {
+    let store = FakeStore::default();
+    let worker = with_a_caller(&store);
+    for cost in [LIGHT, Cost::Offload, LIGHT, LIGHT, Cost::Offload, LIGHT] {
+        soon(worker.read(cost, get(1))).await.unwrap();
+    }
+    assert_eq!(store.count(Call::OpenReader), 1);
+}
+
+#[tokio::test]
+async fn a_worker_at_rest_has_no_connection_for_reads_until_the_next_one() {
+    let store = FakeStore::default();
+    let worker = with_a_caller(&store);
+    soon(worker.write(LIGHT, 1, false, set(1, "a"))).await.unwrap();
+    soon(worker.read(LIGHT, get(1))).await.unwrap();
+    worker.rest();
+    assert_eq!((store.open_connections(), store.count(Call::CloseReader)), (1, 1), "the writer's");
+    assert_eq!(soon(worker.read(LIGHT, get(1))).await.unwrap().unwrap(), b"a");
+    soon(worker.write(LIGHT, 1, false, set(1, "b"))).await.unwrap();
+    soon(worker.shut_down()).await.unwrap();
+    assert_eq!(store.open_connections(), 0);
+    assert!(!store.closed_writer_early());
+}

@@ -56,15 +56,16 @@ async fn a_reader_that_is_stuck_is_replaced_and_ends() {
     let (store, pool) = (FakeStore::default(), WorkerPool::new(4, ThreadWatch::new(1, None)));
     let worker = start(&store, 1, &pool);
     let (release, held) = hold();
-    let stuck = get_stuck(&worker, 1, &held).await;
+    let stuck = get_stuck(&worker, 2, &held).await;
     thread::sleep(Duration::from_millis(20));
     let began = Instant::now();
     soon(worker.read(HEAVY, |_| ())).await.unwrap();
-    assert!(began.elapsed() < 2 * STUCK, "{:?}", began.elapsed());
+    assert!(began.elapsed() < 3 * STUCK, "{:?}", began.elapsed());
     drop(release);
     for read in stuck {
         soon(read).await.unwrap().unwrap();
     }
+    // Of three, as many stay as reads run at once where none is stuck.
     until(|| store.count(Call::CloseReader) == 1).await;
     soon(worker.shut_down()).await.unwrap();
 }

@@ -13,6 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::file_fds::{TRUSTED_FOR, share_of_limit};
 use crate::base::{BaseAttr, BasePath};
 use crate::counters::Cache;
+use crate::growing_lru::growing_lru;
 use crate::vfs::Time;
 
 /// Maximum number of open directories, whatever the process's limit is.
@@ -51,7 +52,7 @@ pub(super) struct DirFds(Mutex<LruCache<BasePath, Arc<OpenDir>>>);
 impl DirFds {
     /// An empty cache, with a capacity derived from the process's limit.
     pub(super) fn new() -> Self {
-        Self(Mutex::new(LruCache::new(share_of_limit(SHARE_OF_LIMIT, MAX_OPEN_DIRS))))
+        Self(Mutex::new(growing_lru(share_of_limit(SHARE_OF_LIMIT, MAX_OPEN_DIRS))))
     }
 
     /// The cached directory of `path`, if it was walked within [`TRUSTED_FOR`].

@@ -15,6 +15,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::base::{BaseAttr, BasePath};
 use crate::counters::Cache;
+use crate::growing_lru::growing_lru;
 use crate::vfs::{FileId, Time};
 
 /// Maximum number of open files, whatever the process's limit is.
@@ -69,7 +70,7 @@ pub(super) struct FileFds(Mutex<LruCache<BasePath, Arc<OpenFile>>>);
 impl FileFds {
     /// An empty cache, with a capacity derived from the process's limit.
     pub(super) fn new() -> Self {
-        Self(Mutex::new(LruCache::new(share_of_limit(SHARE_OF_LIMIT, MAX_OPEN_FILES))))
+        Self(Mutex::new(growing_lru(share_of_limit(SHARE_OF_LIMIT, MAX_OPEN_FILES))))
     }
 
     /// The cached file of `path`.

@@ -20,6 +20,7 @@ use super::HostDir;
 use super::attr::path_error;
 use super::walk::Reached;
 use crate::base::{Base, BaseError, BasePath};
+use crate::growing_lru::growing_lru;
 
 /// How long it is cached whether a directory folds names. If the host replaces the directory by a
 /// folding one, this is detected after that time.
@@ -99,7 +100,7 @@ pub(super) struct NameFolding {
 
 impl NameFolding {
     pub(super) fn new(folds: Folds) -> Self {
-        let known = Mutex::new(LruCache::new(MAX_FOLDING_DIRECTORIES));
+        let known = Mutex::new(growing_lru(MAX_FOLDING_DIRECTORIES));
         Self { folds, all: OnceLock::new(), known }
     }
 

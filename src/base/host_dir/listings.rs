@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::listing::ReadEntries;
 use crate::base::{BaseAttr, BasePath, ListedEntry, Listing};
+use crate::growing_lru::growing_lru;
 use crate::vfs::Time;
 
 /// Maximum size of all listings together, in bytes, without a single larger one.
@@ -79,7 +80,7 @@ struct CachedListing {
 
 impl HostListingCache {
     pub(super) fn new() -> Self {
-        let by_path = LruCache::new(MAX_LISTINGS);
+        let by_path = growing_lru(MAX_LISTINGS);
         Self(Mutex::new(Cached { by_path, bytes: 0, large: None }))
     }
 

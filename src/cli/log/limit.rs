@@ -35,7 +35,7 @@ pub(in crate::cli) struct Args {
 /// Sets the limit, if there is one, and shows it.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let keep = match args.keep.is_empty() {
-        true => open_session(&args.session)?.log_keep().map_err(|error| failed(args, &error))?,
+        true => open_session(&args.session)?.log_keep(),
         false => set(args)?,
     };
     if args.json {

@@ -23,6 +23,7 @@ pub use file::session::{
 };
 pub use table::call_bounds::{CallBegin, CallBounds};
 pub use table::hide::MAX_HIDDEN_PATTERNS;
+pub use table::log_keep::LogKeep;
 pub use table::schema::SPEC_VERSION;
 pub use table::undone_rows::{RowRemains, UndoneRows};
 pub use tools::agent::{AgentAccess, AgentTables};
@@ -40,7 +41,6 @@ pub use tools::instance_removals::{
 };
 pub use tools::instances::{InstanceRegistry, RegisteredInstance, SessionKeys, keep_instance};
 pub use tools::kv::{KvKey, KvRow};
-pub use tools::log_keep::LogKeep;
 pub use tools::migrate::{MigrateOptions, Migrated, MigrationStep};
 pub use tools::new_file::SessionCopy;
 pub use tools::removal::{is_in_use, remove_session};

@@ -25,13 +25,6 @@ impl Session {
         self.go_back(&conn)?;
         Ok(conn)
     }
-
-    fn reader_on(&self, conn: Connection, waits: bool) -> SqliteReader {
-        let (chunk_bytes, lock) = (self.config.chunk_bytes, self.lock.clone());
-        let keeps_snapshot = self.at.is_some();
-        let begun = Cell::new(keeps_snapshot);
-        SqliteReader { conn, chunk_bytes, waits, keeps_snapshot, begun, _lock: lock }
-    }
 }
 
 impl Store for Session {
@@ -52,13 +45,12 @@ impl Store for Session {
 
     fn reader(&self) -> Result<Box<dyn Reader>> {
         let conn = self.reading()?;
-        Ok(Box::new(self.reader_on(conn, true)))
-    }
-
-    fn inline_reader(&self) -> Result<Box<dyn Reader>> {
-        let mut conn = self.reading()?;
-        connect::never_wait(&mut conn)?;
-        Ok(Box::new(self.reader_on(conn, false)))
+        let (chunk_bytes, lock) = (self.config.chunk_bytes, self.lock.clone());
+        let keeps_snapshot = self.at.is_some();
+        let begun = Cell::new(keeps_snapshot);
+        let waits = true;
+        let reader = SqliteReader { conn, chunk_bytes, waits, keeps_snapshot, begun, _lock: lock };
+        Ok(Box::new(reader))
     }
 
     fn epoch(&self) -> u64 {

@@ -4,6 +4,7 @@
 //! and each piece that is freed is one short operation in the writer's queue.
 
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use crate::delta::CheckpointSpace;
 use crate::vfs::FsError;
@@ -11,6 +12,10 @@ use crate::worker::{Background, BackgroundPiece, Cost};
 
 use crate::overlay::Overlay;
 use crate::overlay::error::{from_store, from_work};
+
+/// Time after the opening of a session until the first look: nothing waits for it, and the first
+/// calls need the connection for reads.
+const FIRST_LOOK_AFTER: Duration = Duration::from_secs(5);
 
 /// Saved rows that are freed in one operation: bounds how long clients' changes wait.
 const PIECE_ROWS: u32 = 256;
@@ -36,6 +41,7 @@ impl Overlay {
     /// Frees what removed checkpoints leave, and removes the oldest automatic ones while too much
     /// is saved. Returns only when the session accepts no more changes.
     pub async fn bound_checkpoints_in_background(&self) {
+        self.core.checkpoint_bound.background.begin_after(FIRST_LOOK_AFTER).await;
         loop {
             let piece = match self.bound_checkpoints_piece().await {
                 Ok(true) => BackgroundPiece::More,

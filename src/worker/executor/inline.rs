@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::vfs::WriteVerifier;
 
 use super::Executor;
-use super::inline_readers::InlineReaders;
 use crate::request_id;
 use crate::worker::batch::SingleOperation;
 use crate::worker::commit_engine::CommitEngine;
@@ -23,15 +22,13 @@ use crate::worker::{Committed, WorkError, WorkerShared};
 /// Runs operations on their callers' threads where [`ThreadWatch`] permits.
 pub(in crate::worker) struct Inline {
     watch: Arc<ThreadWatch>,
-    readers: InlineReaders,
     contention: WriteContention,
 }
 
 impl Inline {
-    /// `callers` may read at once.
-    pub fn new(callers: usize, watch: Arc<ThreadWatch>) -> Self {
-        let readers = InlineReaders::new(callers);
-        Self { watch, readers, contention: WriteContention::default() }
+    /// No changes are expected at once.
+    pub fn new(watch: Arc<ThreadWatch>) -> Self {
+        Self { watch, contention: WriteContention::default() }
     }
 
     /// Runs `work` on the caller's thread if no other thread writes, waits to write, or soon will.
@@ -79,8 +76,8 @@ impl Drop for InlineWriteGuard<'_> {
 }
 
 impl Executor for Inline {
-    fn read(&self, read: &mut dyn ReadOperation) -> bool {
-        self.watch.begin_inline().is_some_and(|_permit| self.readers.read(read))
+    fn read(&self, readers: &Readers, read: &mut dyn ReadOperation) -> bool {
+        self.watch.begin_inline().is_some_and(|_permit| readers.read_here(read))
     }
 
     fn write(
@@ -99,14 +96,6 @@ impl Executor for Inline {
 
     fn note_batch(&self, changes: usize) {
         self.contention.note(changes);
-    }
-
-    fn open_readers(&self, readers: &Readers) {
-        self.readers.fill(readers);
-    }
-
-    fn close(&self) {
-        self.readers.close();
     }
 }
 

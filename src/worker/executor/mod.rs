@@ -2,7 +2,6 @@
 //! or always in the worker's queues ([`Queue`]).
 
 mod inline;
-mod inline_readers;
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ pub(super) use inline::Inline;
 /// What an operation gets and promises does not depend on the executor.
 pub(super) trait Executor: Send + Sync {
     /// Runs a read now; `false` if it has to be queued, and nothing was read.
-    fn read(&self, read: &mut dyn ReadOperation) -> bool;
+    fn read(&self, readers: &Readers, read: &mut dyn ReadOperation) -> bool;
 
     /// Commits one change now, and syncs it if it is `durable`; `None` if it has to be queued, and
     /// it did not run.
@@ -35,19 +34,13 @@ pub(super) trait Executor: Send + Sync {
 
     /// Records how many changes or syncs a slice took together.
     fn note_batch(&self, changes: usize);
-
-    /// Opens the connections that reads of callers lacked; may block.
-    fn open_readers(&self, readers: &Readers);
-
-    /// Closes these connections.
-    fn close(&self);
 }
 
 /// Declines all operations.
 pub(super) struct Queue;
 
 impl Executor for Queue {
-    fn read(&self, _: &mut dyn ReadOperation) -> bool {
+    fn read(&self, _: &Readers, _: &mut dyn ReadOperation) -> bool {
         false
     }
 
@@ -65,8 +58,4 @@ impl Executor for Queue {
     }
 
     fn note_batch(&self, _: usize) {}
-
-    fn open_readers(&self, _: &Readers) {}
-
-    fn close(&self) {}
 }

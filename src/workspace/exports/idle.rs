@@ -13,6 +13,13 @@ use crate::workspace::error::{Error, Result};
 /// Interval of the checks for idle exports.
 pub(super) const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Open exports whose sessions keep their caches and connections, however idle they are: the ones
+/// that were used last.
+pub const MAX_AWAKE: usize = 64;
+
+/// Time without calls after which the sessions of any other export rest.
+const REST_AFTER: Duration = Duration::from_secs(2);
+
 /// Interval of the attempts to close a session when too many are open, all of them in use.
 const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -44,16 +51,22 @@ impl OpenBounds {
 
 impl SharedParts {
     /// Closes exports without calls for the time that the bounds give, and the least recently used
-    /// ones while more than 15/16 of the sessions that may be open are. Blocks.
+    /// ones while more than 15/16 of the sessions that may be open are. Of those that stay open,
+    /// all but [`MAX_AWAKE`] rest while they are idle. Blocks.
     pub(super) fn close_idle(&self) {
         let OpenBounds { sessions, idle, .. } = *self.bounds.read();
         let now = Instant::now();
-        for (last_use, source) in self.by_last_use(now) {
-            let is_idle = now.saturating_duration_since(last_use) >= idle;
-            if !is_idle && self.sessions.count() <= sessions - sessions / 16 {
-                return;
+        let open = self.by_last_use(now);
+        let may_rest = open.len().saturating_sub(MAX_AWAKE);
+        for (index, (last_use, source)) in open.iter().enumerate() {
+            let unused = now.saturating_duration_since(*last_use);
+            let is_excess = self.sessions.count() > sessions - sessions / 16;
+            if (unused >= idle || is_excess) && source.close_idle() {
+                continue;
             }
-            source.close_idle();
+            if index < may_rest && unused >= REST_AFTER {
+                source.rest(*last_use);
+            }
         }
     }
 

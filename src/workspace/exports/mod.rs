@@ -54,7 +54,7 @@ use templates::{KnownInstance, Templates, known, rebuild};
 use unavailable::FailedExport;
 
 pub use super::memory::MAX_MEMORY_BYTES;
-pub use idle::OpenBounds;
+pub use idle::{MAX_AWAKE, OpenBounds};
 pub use shared_parts::SessionObserver;
 pub use templates::registry_file;
 

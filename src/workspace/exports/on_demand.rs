@@ -60,6 +60,8 @@ pub(in crate::workspace) struct ExportSource {
     account: SharedAccount,
     /// When a call was last seen.
     pub(super) last_use: Mutex<Instant>,
+    /// The last use after which its sessions were put to rest.
+    rested: Mutex<Option<Instant>>,
 }
 
 /// Where an export is from.
@@ -117,6 +119,7 @@ impl ExportSource {
             last_failure: Mutex::default(),
             account,
             last_use: Mutex::new(Instant::now()),
+            rested: Mutex::default(),
         });
         let entry = source.entry_at(path, identity);
         Ok((source, entry))
@@ -370,6 +373,22 @@ impl ExportSource {
         self.note_closing();
         self.release(std::mem::take(&mut state.leases));
         true
+    }
+
+    /// Has its own sessions free what only makes later calls faster, once after its `last_use`.
+    /// Blocks.
+    pub(super) fn rest(&self, last_use: Instant) {
+        // Another thread opens or closes it.
+        let Some(state) = self.state.try_lock() else { return };
+        if self.rested.lock().replace(last_use) == Some(last_use) {
+            return;
+        }
+        for lease in state.leases.iter().filter(|lease| !lease.is_shared()) {
+            let overlay = &lease.layers.overlay;
+            if !overlay.is_base_stuck() && !overlay.is_writer_stuck() {
+                overlay.rest();
+            }
+        }
     }
 
     /// Closes the export for good; returns it with the uses of its sessions, so that its drafts can

@@ -45,6 +45,13 @@ pub(super) struct SessionLease {
     pub(super) layers: Arc<SessionLayers>,
 }
 
+impl SessionLease {
+    /// Whether other exports use the session too, or may.
+    pub(super) fn is_shared(&self) -> bool {
+        self.slot.state.try_lock().is_none_or(|state| state.users > 1)
+    }
+}
+
 impl OpenSessions {
     /// The session `file`, which `open` opens if it is closed; otherwise `check` must accept how it
     /// is open. Blocks while another thread opens or closes it.

@@ -7,6 +7,7 @@ mod guard_restore;
 mod locks;
 mod on_demand;
 mod reload;
+mod resting;
 mod scopes;
 mod shares;
 mod slow_checks;

@@ -14,10 +14,10 @@ use super::Site;
 use crate::e2e::peer::{Peer, mode, plain};
 use crate::support::check::assert_consistent;
 
-const BASE: &str = "base-file \"from the base\"";
+pub(super) const BASE: &str = "base-file \"from the base\"";
 
 /// The exports `/0`, `/1` and so on, each of a session of its own.
-fn exports(head: &str, count: usize) -> String {
+pub(super) fn exports(head: &str, count: usize) -> String {
     let mut text = format!("{head}\n");
     for number in 0..count {
         writeln!(
@@ -30,7 +30,7 @@ fn exports(head: &str, count: usize) -> String {
     text
 }
 
-const IDLE: &str = "idle_close = \"1s\"";
+pub(super) const IDLE: &str = "idle_close = \"1s\"";
 
 /// The verifier of a COMMIT.
 async fn commit(peer: &mut Peer, file: &nfs_fh3) -> [u8; 8] {

@@ -11,6 +11,7 @@ use crate::delta::{Limits, Result, StoreError};
 use crate::pattern::PatternSet;
 
 use super::host::Host;
+use crate::delta::sqlite::table::log_keep::LogKeep;
 use crate::delta::sqlite::table::value::{self, Bytes};
 use crate::delta::sqlite::table::{dentry, hide, inode, inode_numbers::InodeNumbers, meta, quota};
 
@@ -33,6 +34,8 @@ pub struct SessionConfig {
     pub base_path: Option<PathBuf>,
     /// The session's own limits.
     pub limits: Limits,
+    /// How much of its audit log the session keeps.
+    pub log_keep: LogKeep,
     /// Paths of the base that are never shown.
     pub hidden: Arc<PatternSet>,
 }
@@ -54,6 +57,8 @@ impl SessionConfig {
             handle_key,
             base_path: base_path(conn)?,
             limits: quota::limits(conn)?,
+            // A session with a bound that is no number keeps everything.
+            log_keep: LogKeep::load(conn).unwrap_or_default(),
             hidden: Arc::new(hide::patterns(conn)?),
         })
     }

@@ -18,6 +18,7 @@ pub mod inode;
 pub mod inode_numbers;
 mod later_objects;
 pub mod link;
+pub mod log_keep;
 pub mod meta;
 pub mod old_content;
 pub mod old_foreign;

@@ -10,6 +10,7 @@ use rusqlite::{Connection, ToSql, params};
 use crate::delta::{
     AuditProcedure, AuditRow, AuditSet, MAX_PATH_BYTES, MergedPath, Result, UnacknowledgedOp,
 };
+use crate::growing_lru::growing_lru;
 use crate::vfs::{CallId, FileId, Time};
 
 use super::value::Bytes;
@@ -33,7 +34,7 @@ pub struct ClientTexts(LruCache<SocketAddr, Arc<str>>);
 
 impl ClientTexts {
     pub fn new() -> Self {
-        Self(LruCache::new(MAX_CLIENTS))
+        Self(growing_lru(MAX_CLIENTS))
     }
 
     /// The address as text.

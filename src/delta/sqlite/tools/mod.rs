@@ -13,7 +13,7 @@ pub mod identity;
 pub mod instance_removals;
 pub mod instances;
 pub mod kv;
-pub mod log_keep;
+mod log_keep;
 pub mod migrate;
 pub mod new_file;
 pub mod quota;

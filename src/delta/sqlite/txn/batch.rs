@@ -83,6 +83,14 @@ impl Snapshot for OpenBatch {
 }
 
 impl OpenBatch {
+    /// Frees the connection's pages and statements.
+    pub(super) fn rest(&mut self) {
+        self.negative.clear();
+        self.conn.flush_prepared_statement_cache();
+        // Fails only for a connection that is of no use either.
+        let _ = self.conn.execute_batch("PRAGMA shrink_memory");
+    }
+
     /// Resets the caches after a rollback of the operation, or of the `whole` transaction.
     pub(super) fn rolled_back(&mut self, whole: bool) {
         self.negative.clear();

@@ -15,6 +15,7 @@ use rusqlite::Connection;
 use crate::delta::{Ino, MergedPath, Result};
 
 use crate::delta::sqlite::table::{dentry, whiteout};
+use crate::growing_lru::growing_lru;
 
 /// Longest path that is cached, in bytes; longer ones are queried each time.
 const MAX_KEPT_PATH_BYTES: usize = 512;
@@ -33,7 +34,7 @@ pub(super) struct NegativeCache {
 
 impl<K: Eq + Hash> Answers<K> {
     fn new() -> Self {
-        Self(RefCell::new(LruCache::new(MAX_DIRECTORIES)))
+        Self(RefCell::new(growing_lru(MAX_DIRECTORIES)))
     }
 
     /// The cached answer for `dir`, or that of `look`, which is then cached.

@@ -66,4 +66,15 @@ impl Reader for SqliteReader {
         }
         Ok(())
     }
+    fn set_waits(&mut self, waits: bool) -> Result<()> {
+        if self.waits == waits {
+            return Ok(());
+        }
+        match waits {
+            true => self.conn.busy_timeout(connect::BUSY_WAIT)?,
+            false => connect::never_wait(&mut self.conn)?,
+        }
+        self.waits = waits;
+        Ok(())
+    }
 }

@@ -77,16 +77,9 @@ pub struct SqliteWriter {
 
 impl SqliteWriter {
     pub fn new(session: &Session, mut conn: Connection, token: WriterToken) -> Result<Self> {
-        let read_only = session.mode != OpenMode::Serve;
-        let poison = Poison::default();
-        let wal = Wal::of(
-            &session.path,
-            &mut conn,
-            read_only,
-            &session.background,
-            &poison,
-            &session.wal,
-        )?;
+        let (read_only, poison) = (session.mode != OpenMode::Serve, Poison::default());
+        let (path, threads, progress) = (&session.path, &session.background, &session.wal);
+        let wal = Wal::of(path, &mut conn, read_only, threads, &poison, progress)?;
         let clean = epoch::is_clean(&conn)?;
         Ok(Self {
             epoch: Arc::clone(&session.epoch),
@@ -472,6 +465,10 @@ impl Writer for SqliteWriter {
         }
         self.epoch.store(next, Ordering::Release);
         next
+    }
+
+    fn rest(&mut self) {
+        self.batch.rest();
     }
 
     fn close(&mut self) -> Result<()> {

@@ -170,8 +170,7 @@ fn of_many_exports_one_that_cannot_be_opened_is_not_added() {
     let server = site.server.as_mut().unwrap();
     server.signal("HUP");
     // After the lines of the commands before.
-    let read = "read exports.toml again: 65 exports; 1 added: /z";
-    assert!((0..20).any(|_| server.line() == read));
+    assert!((0..20).any(|_| server.line().ends_with(" exports; 1 added: /z")));
     let (_, state, _) = site.listed().into_iter().find(|(name, ..)| name == "z").unwrap();
     assert_eq!(state, "unavailable");
     drop(other);

@@ -87,7 +87,7 @@ fn a_hang_up_reads_the_file_anew() {
     }
     fs::write(dir.join("exports.toml"), a + &export("path = \"/c\"", "c.db", "")).unwrap();
     server.signal("HUP");
-    assert_eq!(server.line(), "read exports.toml again: 2 exports");
+    assert_eq!(server.line(), "read exports.toml again: 2 exports; 1 added: /c; 1 removed: /b");
     // A command has the session that is not served any more, and a server those that are.
     let own = Serving::start(dir, 1, &["b.db"]);
     drop(own);

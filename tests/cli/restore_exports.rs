@@ -115,7 +115,7 @@ fn a_directory_above_a_mount_point_stays() {
     fs::write(exported.path().join("exports.toml"), only_sub).unwrap();
     let server = exported.server.as_mut().unwrap();
     server.signal("HUP");
-    assert_eq!(server.line(), "read exports.toml again: 1 export");
+    assert_eq!(server.line(), "read exports.toml again: 1 export; 1 removed: /whole");
     exported.says(0, "undo s.db --yes");
     assert_eq!(exported.says(0, "ls s.db"), "agents\n");
     exported.end();

@@ -122,6 +122,18 @@ impl AddedDir {
         Ok(renameat(&self.0, from, &self.0, to)?)
     }
 
+    /// Fails if an entry is a directory.
+    ///
+    /// # Errors
+    /// It is one, or cannot be looked at.
+    pub(super) fn refuse_dir(&self, name: &str) -> io::Result<()> {
+        let found = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        match rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir() {
+            true => Err(ErrorKind::IsADirectory.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Removes an entry, if it is there.
     ///
     /// # Errors

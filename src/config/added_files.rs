@@ -91,9 +91,10 @@ impl AddedFiles {
     /// back](Self::restore) until it is [forgotten](Self::forget).
     ///
     /// # Errors
-    /// The file does not exist, or its directory cannot be written.
+    /// The file does not exist or is a directory, or its directory cannot be written.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         let dir = self.existing()?;
+        dir.refuse_dir(&self.name_of(name))?;
         dir.rename(&self.name_of(name), &removed(name))?;
         dir.sync()
     }

@@ -100,7 +100,7 @@ impl ServedExports {
             let closed = rest.filter(|it| !it.is_of(&plan.open));
             identities.read_ahead(closed.filter_map(|it| it.sessions.as_ref()).flatten());
         }
-        let (mut failed, mut written, mut changed) = (Vec::new(), 0, 0);
+        let (mut failed, mut changed) = (Vec::new(), 0);
         let is_any_wanted = !wanted.is_empty();
         for wanted in wanted {
             let path = wanted.config.path.as_ref().ok_or(Error::NoExport)?.as_str();
@@ -120,10 +120,9 @@ impl ServedExports {
             }
             let is_open = wanted.is_of(&plan.open);
             let is_written = wanted.instance.is_none();
-            written += usize::from(is_written);
             let is_changed = is_written && !plan.is_served(&wanted.config);
             changed += usize::from(is_changed);
-            let is_early = written <= OPEN_AT_START || is_changed && changed <= OPEN_AT_START;
+            let is_early = is_changed && changed <= OPEN_AT_START;
             let opens = is_open || is_added || is_written && (is_early || !self.is_lenient);
             let opens = opens && hanging.is_none();
             let opened = self.load_or_leave_closed(&wanted, &mut identities, opens, is_added);

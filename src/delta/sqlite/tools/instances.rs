@@ -33,6 +33,10 @@ const BUSY_WAIT: Duration = Duration::from_millis(500);
 /// The same of [`keep_instance`].
 const KEEP_BUSY_WAIT: Duration = Duration::from_secs(10);
 
+/// How long a server waits for the lock of the registry, and how long between attempts.
+const LOCK_WAIT: Duration = Duration::from_secs(1);
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 /// The tables. Columns that version 1 had not are added by [`upgrade`].
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS instance (
@@ -73,6 +77,21 @@ pub struct RegisteredInstance {
     pub used_ms: u64,
 }
 
+/// Locks the registry's file.
+///
+/// A program that the server before has just started has its descriptors for a moment, and with
+/// them the lock.
+fn lock_soon(file: &File) -> Result<()> {
+    let deadline = Instant::now() + LOCK_WAIT;
+    while file.try_lock().is_err() {
+        if Instant::now() >= deadline {
+            return Err(StoreError::io("another server serves this exports file"));
+        }
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    Ok(())
+}
+
 impl InstanceRegistry {
     /// Opens the registry, or creates an empty one; also returns whether it is not
     /// [complete](Self::complete).
@@ -89,9 +108,7 @@ impl InstanceRegistry {
         }
         let lock = OpenOptions::new().read(true).write(true).open(file);
         let lock = lock.map_err(|error| StoreError::io(format!("cannot open it: {error}")))?;
-        if lock.try_lock().is_err() {
-            return Err(StoreError::io("another server serves this exports file".to_owned()));
-        }
+        lock_soon(&lock)?;
         let mut conn = connect(file, BUSY_WAIT)?;
         let version = version_of(&conn)?;
         if version > VERSION {

@@ -127,7 +127,7 @@ pub(super) fn read(
         change.map(|change| names.remove(change.name()));
         for name in names {
             match read_one(main, dir, &name) {
-                Ok(export) => added.exports.push(export),
+                Ok(export) => added.exports.extend(export),
                 Err(fault) => added.faults.push(fault),
             }
         }
@@ -136,13 +136,19 @@ pub(super) fn read(
     Ok(Some(added))
 }
 
-fn read_one(main: &SourceText<'_>, dir: &AddedDir, name: &str) -> Result<ExportConfig> {
+/// The export of a file; `None` if it was removed since the directory was listed.
+fn read_one(main: &SourceText<'_>, dir: &AddedDir, name: &str) -> Result<Option<ExportConfig>> {
     let path = added_file(main.file, name);
     check_added_name(name).map_err(|what| ConfigError::of_file(&path, what))?;
-    let text = dir.read(&format!("{name}{SUFFIX}"), AddedLinks::Follow);
-    let text = text.map_err(|error| ConfigError::of_file(&path, words(&error)))?;
-    let text = text.ok_or_else(|| ConfigError::of_file(&path, "removed while it was read"))?;
-    check_text(&path, main.folder.clone(), name, &text)
+    let entry = format!("{name}{SUFFIX}");
+    let of_file = |error: std::io::Error| ConfigError::of_file(&path, words(&error));
+    match dir.read(&entry, AddedLinks::Follow).map_err(of_file)? {
+        Some(text) => check_text(&path, main.folder.clone(), name, &text).map(Some),
+        None if dir.has(&entry) => {
+            Err(ConfigError::of_file(&path, "a link to a file that does not exist"))
+        }
+        None => Ok(None),
+    }
 }
 
 /// The export of a text, which a file of the export `name` in the `exports.d` beside `main` had.

@@ -1,7 +1,6 @@
 //! Removes an export of `exports.d`, and its sessions if that is wanted.
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
@@ -14,10 +13,7 @@ use crate::cli::error::CliError;
 use crate::cli::text;
 use crate::config::{self, AddedChange, AddedFiles, Config, Missing, added_dir, real_path};
 use crate::control::{ControlError, ExportsAnswer, ExportsRequest, SessionUse};
-use crate::delta::sqlite::{is_in_use, remove_session};
-
-/// How a SQLite database begins (SQLite's file format, 1.3.1).
-const SQLITE_HEADER: &[u8] = b"SQLite format 3\0";
+use crate::delta::sqlite::{is_in_use, is_session, remove_session};
 
 /// Longest name of a file that can be removed, in bytes: it is renamed to a longer one.
 const MAX_REMOVED_NAME_BYTES: usize = 200;
@@ -147,7 +143,7 @@ fn missing(file: &Path, name: &str) -> super::ChangeError {
     })
 }
 
-/// The real paths of an export's sessions that exist; `rest` are the other exports.
+/// The real paths of an export's sessions that exist and that it may change; `rest` are the other exports.
 ///
 /// # Errors
 /// Another export or a template may have one of them.
@@ -163,7 +159,9 @@ fn own_sessions(
     })?;
     let rest = rest.map_err(|error| ChangeErrorKind::Invalid.of(error))?;
     refuse_beside_others(file)?;
-    let sessions = export.mounts.iter().filter_map(|mount| mount.session());
+    // What it could only read is not its own.
+    let changed = export.mounts.iter().filter(|mount| !mount.is_read_only);
+    let sessions = changed.filter_map(|mount| mount.session());
     let own: BTreeSet<PathBuf> = sessions.map(|session| real_path(session)).collect();
     for other in &rest.exports {
         let sessions = other.mounts.iter().filter_map(|mount| mount.session());
@@ -180,23 +178,7 @@ fn own_sessions(
         }
     }
     let there = own.into_iter().filter(|session| session.symlink_metadata().is_ok());
-    let sessions: Vec<_> = there.collect();
-    // A name that is wrong may be that of any file.
-    if let Some(other) = sessions.iter().find(|session| !may_be_session(session)) {
-        let other = text::name(other.as_os_str().as_encoded_bytes()).to_string();
-        let error = CliError::new(format!("{other}: no session; nothing is changed"));
-        let hint = "leave --delete out, and the file stays";
-        return Err(ChangeErrorKind::Invalid.of(error.with_hint(hint)));
-    }
-    Ok(sessions)
-}
-
-/// Whether a file begins as a SQLite database, or is empty.
-fn may_be_session(file: &Path) -> bool {
-    let mut begin = Vec::new();
-    let opened = std::fs::File::open(file).map(|file| file.take(SQLITE_HEADER.len() as u64));
-    let is_read = opened.and_then(|mut file| file.read_to_end(&mut begin)).is_ok();
-    is_read && (begin.is_empty() || begin == SQLITE_HEADER)
+    Ok(there.collect())
 }
 
 /// Refuses to delete sessions if the directory has another exports file: its exports may have them.
@@ -226,7 +208,8 @@ fn shared_error(session: &Path, other: &str) -> super::ChangeError {
     ChangeErrorKind::InUse.of(CliError::new(what).with_hint(hint))
 }
 
-/// Refuses sessions that a command uses.
+/// Refuses sessions that a command uses, and files that are no sessions: a name that is wrong may be
+/// that of any file.
 fn refuse_used(sessions: &[PathBuf], server: &mut dyn ServerLink) -> Result<()> {
     if sessions.is_empty() {
         return Ok(());
@@ -244,11 +227,17 @@ fn refuse_used(sessions: &[PathBuf], server: &mut dyn ServerLink) -> Result<()> 
         }
     };
     for (index, session) in sessions.iter().enumerate() {
-        let is_used = match uses.get(index) {
-            Some(SessionUse::InUse) => true,
-            Some(SessionUse::Open) => false,
-            Some(SessionUse::Closed) | None => is_in_use(session),
+        let (is_open, is_used) = match uses.get(index) {
+            Some(SessionUse::InUse) => (true, true),
+            Some(SessionUse::Open) => (true, false),
+            Some(SessionUse::Closed) | None => (false, is_in_use(session)),
         };
+        if !is_open && !is_used && !is_session(session) {
+            let other = text::name(session.as_os_str().as_encoded_bytes());
+            let error = CliError::new(format!("{other}: no session; nothing is changed"));
+            let hint = "leave --delete out, and the file stays";
+            return Err(ChangeErrorKind::Invalid.of(error.with_hint(hint)));
+        }
         if is_used {
             let session = text::name(session.as_os_str().as_encoded_bytes());
             let error = CliError::new(format!("{session}: in use; nothing is changed"));

@@ -43,7 +43,7 @@ pub use tools::instances::{InstanceRegistry, RegisteredInstance, SessionKeys, ke
 pub use tools::kv::{KvKey, KvRow};
 pub use tools::migrate::{MigrateOptions, Migrated, MigrationStep};
 pub use tools::new_file::SessionCopy;
-pub use tools::removal::{is_in_use, remove_session};
+pub use tools::removal::{is_in_use, is_session, remove_session};
 pub use tools::repair::{AskBase, BaseListing, RepairOptions, RepairReport, Repairs};
 pub use tools::sparse::NonUtf8Names;
 pub use tools::stats::SessionStats;

@@ -40,6 +40,32 @@ fn delete_is_refused_for_what_is_no_session_and_beside_another_exports_file() {
 }
 
 #[test]
+fn delete_leaves_what_is_no_session_or_is_mounted_read_only() {
+    let site = Site::new("");
+    fs::create_dir(site.path("exports.d")).unwrap();
+    let other = rusqlite::Connection::open(site.path("places.db")).unwrap();
+    other.execute_batch("CREATE TABLE t (x)").unwrap();
+    drop(other);
+    fs::write(site.path("empty.db"), "").unwrap();
+    let pipe = std::process::Command::new("mkfifo").arg(site.path("pipe.db")).status().unwrap();
+    assert!(pipe.success());
+    for name in ["places", "empty", "pipe"] {
+        let file = format!("{name}.db");
+        fs::write(site.path(&format!("exports.d/{name}.toml")), export("path = \"/x\"", &file, ""))
+            .unwrap();
+        let said = site.fails("rm", &[name, "--delete"]);
+        assert!(said.contains("no session; nothing is changed"), "{said}");
+        assert!(site.path(&file).exists());
+        site.done("rm", &[name]);
+    }
+    assert!(run(site.dir.path(), &["init", "agent.db"]).status.success());
+    let text = export("path = \"/a\"\noptions = [\"ro\"]", "agent.db", "");
+    fs::write(site.path("exports.d/a.toml"), text).unwrap();
+    site.done("rm", &["a", "--delete"]);
+    assert!(site.path("agent.db").exists());
+}
+
+#[test]
 fn sessions_are_deleted_with_all_that_is_beside_them() {
     let mut site = Site::start();
     for is_served in [true, false] {
@@ -49,7 +75,7 @@ fn sessions_are_deleted_with_all_that_is_beside_them() {
             let root = b.root.clone();
             site.runtime.block_on(b.put(&root, "own", "content"));
         } else {
-            fs::write(site.path("b.db"), "").unwrap();
+            assert!(run(site.dir.path(), &["init", "b.db"]).status.success());
         }
         fs::create_dir(site.path("b.db-undo")).unwrap();
         fs::write(site.path("b.db-undo/kept"), "x").unwrap();

@@ -6,11 +6,18 @@ use std::path::Path;
 
 use crate::delta::sqlite::file::error::OpenError;
 use crate::delta::sqlite::file::lock::SessionLock;
+use crate::delta::sqlite::file::probe;
 use crate::delta::sqlite::file::session::session_files;
 
 /// Whether a server or a command has a session open to change it.
 pub fn is_in_use(session: &Path) -> bool {
     SessionLock::holder(session).is_some()
+}
+
+/// Whether a regular file is a session that this version can open. Not of one that this process
+/// has open: closing the file would release SQLite's locks.
+pub fn is_session(file: &Path) -> bool {
+    file.symlink_metadata().is_ok_and(|found| found.is_file()) && probe::check(file).is_ok()
 }
 
 /// Removes a closed session, the files beside it and its undo directory. Missing files are no

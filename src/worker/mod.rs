@@ -360,6 +360,11 @@ impl Worker {
         outcome.ok().and_then(|ended| (*ended).clone()).unwrap_or(Err(WorkError::Panicked))
     }
 
+    /// Whether a connection for reads is open that no call uses.
+    pub fn has_idle_connection(&self) -> bool {
+        self.shared.readers.has_idle()
+    }
+
     /// Closes the connections for reads and frees the writer's memory, as far as no call uses them:
     /// the next calls are slower. May block.
     pub fn rest(&self) {

@@ -106,6 +106,11 @@ impl Readers {
         }
     }
 
+    /// Whether there are idle connections.
+    pub fn has_idle(&self) -> bool {
+        !self.connections.lock().idle.is_empty()
+    }
+
     /// Closes the idle connections; the next read opens another one.
     pub fn close_idle(&self) {
         // Closed with the lock held: the writer's connection must be the last one to close.

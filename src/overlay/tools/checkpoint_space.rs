@@ -13,9 +13,9 @@ use crate::worker::{Background, BackgroundPiece, Cost};
 use crate::overlay::Overlay;
 use crate::overlay::error::{from_store, from_work};
 
-/// Time after the opening of a session until the first look: nothing waits for it, and the first
-/// calls need the connection for reads.
-const FIRST_LOOK_AFTER: Duration = Duration::from_secs(5);
+/// Time after the opening of a session until the first look: nothing waits for it. The first calls
+/// and the look for copies have the connection for reads by then, and it is not at rest yet.
+const FIRST_LOOK_AFTER: Duration = Duration::from_millis(1500);
 
 /// Saved rows that are freed in one operation: bounds how long clients' changes wait.
 const PIECE_ROWS: u32 = 256;

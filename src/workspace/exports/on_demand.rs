@@ -375,17 +375,16 @@ impl ExportSource {
         true
     }
 
-    /// Has its own sessions free what only makes later calls faster, once after its `last_use`.
-    /// Blocks.
+    /// Has its own sessions free what only makes later calls faster, once after its `last_use`, and
+    /// again if work in the background has opened a connection. Blocks.
     pub(super) fn rest(&self, last_use: Instant) {
         // Another thread opens or closes it.
         let Some(state) = self.state.try_lock() else { return };
-        if self.rested.lock().replace(last_use) == Some(last_use) {
-            return;
-        }
+        let has_rested = self.rested.lock().replace(last_use) == Some(last_use);
         for lease in state.leases.iter().filter(|lease| !lease.is_shared()) {
-            let overlay = &lease.layers.overlay;
-            if !overlay.is_base_stuck() && !overlay.is_writer_stuck() {
+            let SessionLayers { overlay, worker, .. } = &*lease.layers;
+            let is_due = !has_rested || worker.has_idle_connection();
+            if is_due && !overlay.is_base_stuck() && !overlay.is_writer_stuck() {
                 overlay.rest();
             }
         }

@@ -7,6 +7,7 @@ mod guard_restore;
 mod locks;
 mod on_demand;
 mod reload;
+#[cfg(target_os = "linux")]
 mod resting;
 mod scopes;
 mod shares;
@@ -30,6 +31,7 @@ use acetate::server::limits::Limits;
 use acetate::server::{Listeners, Server, ServerOptions};
 use acetate::workspace::exports::ServedExports;
 use acetate::workspace::exports::closing::CopyProgress;
+use acetate::workspace::layers::SessionLayers;
 use acetate::workspace::running::PendingAtEnd;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -175,6 +177,12 @@ impl Site {
         let mut names: Vec<_> = sessions.iter().map(|layers| name(&layers.session)).collect();
         names.sort();
         names
+    }
+
+    /// An open session.
+    fn layers(&self, session: &str) -> Arc<SessionLayers> {
+        let sessions = self.running.as_ref().unwrap().served.sessions();
+        sessions.into_iter().find(|layers| layers.session.ends_with(session)).unwrap()
     }
 
     /// Waits until no session is open.

@@ -83,7 +83,8 @@ fn a_session_that_is_only_read_is_not_written() {
 #[test]
 fn of_many_open_sessions_those_that_are_idle_have_no_connection_for_reads() {
     let more = 3;
-    let mut site = Site::start_lenient(BASE, &exports("", MAX_AWAKE + more));
+    let text = exports("idle_close = \"1h\"", MAX_AWAKE + more);
+    let mut site = Site::start_lenient(BASE, &text);
     let mut peers: Vec<_> =
         (0..MAX_AWAKE + more).map(|number| site.peer(&format!("/{number}"))).collect();
     let mut files = Vec::new();
@@ -95,6 +96,11 @@ fn of_many_open_sessions_those_that_are_idle_have_no_connection_for_reads() {
     for number in 0..more {
         wait_for_files(&site, &format!("{number}.db"), WITHOUT_READS + LEFT);
     }
+    // Work that is no call opens a connection again, for a moment.
+    let layers = site.layers("0.db");
+    assert_eq!(site.wait(layers.overlay.pending_copies()).unwrap().files, 0);
+    drop(layers);
+    wait_for_files(&site, "0.db", WITHOUT_READS + LEFT);
     // The ones that were used last keep theirs, and the others get one again with the next call.
     let last = format!("{}.db", MAX_AWAKE + more - 1);
     assert_eq!(open_files(&site, &last), WITHOUT_READS + OF_A_CONNECTION);

@@ -380,13 +380,19 @@ impl ExportSource {
     pub(super) fn rest(&self, last_use: Instant) {
         // Another thread opens or closes it.
         let Some(state) = self.state.try_lock() else { return };
-        let has_rested = self.rested.lock().replace(last_use) == Some(last_use);
-        for lease in state.leases.iter().filter(|lease| !lease.is_shared()) {
+        let has_rested = *self.rested.lock() == Some(last_use);
+        let mut is_all = true;
+        for lease in &state.leases {
             let SessionLayers { overlay, worker, .. } = &*lease.layers;
-            let is_due = !has_rested || worker.has_idle_connection();
-            if is_due && !overlay.is_base_stuck() && !overlay.is_writer_stuck() {
+            if lease.is_shared() || overlay.is_base_stuck() || overlay.is_writer_stuck() {
+                // It may be otherwise the next time.
+                is_all = false;
+            } else if !has_rested || worker.has_idle_connection() {
                 overlay.rest();
             }
+        }
+        if is_all {
+            *self.rested.lock() = Some(last_use);
         }
     }
 

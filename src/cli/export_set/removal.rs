@@ -143,7 +143,8 @@ fn missing(file: &Path, name: &str) -> super::ChangeError {
     })
 }
 
-/// The real paths of an export's sessions that exist and that it may change; `rest` are the other exports.
+/// The real paths of an export's sessions that exist and that it may change; `rest` are the other
+/// exports.
 ///
 /// # Errors
 /// Another export or a template may have one of them.
@@ -208,8 +209,8 @@ fn shared_error(session: &Path, other: &str) -> super::ChangeError {
     ChangeErrorKind::InUse.of(CliError::new(what).with_hint(hint))
 }
 
-/// Refuses sessions that a command uses, and files that are no sessions: a name that is wrong may be
-/// that of any file.
+/// Refuses sessions that a command uses, and files that are no sessions: a name that is wrong may
+/// be that of any file.
 fn refuse_used(sessions: &[PathBuf], server: &mut dyn ServerLink) -> Result<()> {
     if sessions.is_empty() {
         return Ok(());

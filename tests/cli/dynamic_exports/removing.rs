@@ -59,7 +59,7 @@ fn delete_leaves_what_is_no_session_or_is_mounted_read_only() {
         site.done("rm", &[name]);
     }
     assert!(run(site.dir.path(), &["init", "agent.db"]).status.success());
-    let text = export("path = \"/a\"\noptions = [\"ro\"]", "agent.db", "");
+    let text = export("path = \"/a\"", "agent.db", "options = [\"ro\"]");
     fs::write(site.path("exports.d/a.toml"), text).unwrap();
     site.done("rm", &["a", "--delete"]);
     assert!(site.path("agent.db").exists());

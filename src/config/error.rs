@@ -61,7 +61,7 @@ pub struct ConfigError {
     position: Option<Position>,
     what: String,
     hint: Option<String>,
-    /// That files of `exports.d` are at fault, and only these. In a box, as errors are moved much.
+    /// Set if only files of `exports.d` are at fault. Boxed to keep errors small.
     added: Option<Box<AddedFaults>>,
 }
 

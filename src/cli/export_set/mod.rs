@@ -19,7 +19,7 @@ use crate::control::{ControlError, ExportsAnswer, ExportsConnection, ExportsRequ
 /// Why a change was not made.
 #[derive(Debug)]
 pub(super) struct ChangeError {
-    /// What a program decides by.
+    /// Its kind.
     pub(super) kind: ChangeErrorKind,
     /// The error.
     pub(super) error: CliError,

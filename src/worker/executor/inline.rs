@@ -26,7 +26,7 @@ pub(in crate::worker) struct Inline {
 }
 
 impl Inline {
-    /// No changes are expected at once.
+    /// Concurrent changes are not expected yet.
     pub fn new(watch: Arc<ThreadWatch>) -> Self {
         Self { watch, contention: WriteContention::default() }
     }

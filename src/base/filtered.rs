@@ -49,6 +49,10 @@ impl Base for Hiding {
         self.inner.invalidate();
     }
 
+    fn rest(&self) {
+        self.inner.rest();
+    }
+
     fn is_remote(&self) -> bool {
         self.inner.is_remote()
     }

@@ -35,6 +35,10 @@ pub trait Base: Send + Sync + 'static {
     /// Discards cached directories and open files, because we have just changed the base.
     fn invalidate(&self);
 
+    /// Closes cached directories and files. Waits only a short time for a filesystem that hangs:
+    /// they are closed by another thread then, or stay in the cache.
+    fn rest(&self) {}
+
     /// Whether another machine or process serves the base's filesystem, so that any call may hang.
     fn is_remote(&self) -> bool {
         false

@@ -213,6 +213,10 @@ impl Base for WatchedBase {
         self.inner.invalidate();
     }
 
+    fn rest(&self) {
+        self.inner.rest();
+    }
+
     fn is_remote(&self) -> bool {
         self.is_remote
     }

@@ -270,7 +270,7 @@ impl Overlay {
     pub fn rest(&self) {
         self.core.caches.clear();
         self.core.writer_memo.clear();
-        self.core.base.invalidate();
+        self.core.base.rest();
         self.worker.rest();
     }
 

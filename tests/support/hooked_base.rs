@@ -44,6 +44,10 @@ impl<H: Hook> Base for HookedBase<H> {
         self.inner.invalidate();
     }
 
+    fn rest(&self) {
+        self.inner.rest();
+    }
+
     fn has_unfinished_apply(&self) -> Result<bool, BaseError> {
         self.hook.before(BaseCall::Stat)?;
         self.inner.has_unfinished_apply()

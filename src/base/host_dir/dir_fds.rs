@@ -77,7 +77,14 @@ impl DirFds {
 
     /// Empties the cache; directories in use are closed afterwards.
     pub(super) fn clear(&self) {
-        self.lock().clear();
+        drop(self.take());
+    }
+
+    /// Empties the cache; returns its directories, which the caller closes: that may block.
+    #[must_use]
+    pub(super) fn take(&self) -> Vec<Arc<OpenDir>> {
+        let mut open_dirs = self.lock();
+        std::iter::from_fn(|| Some(open_dirs.pop_lru()?.1)).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, LruCache<BasePath, Arc<OpenDir>>> {

@@ -101,7 +101,14 @@ impl FileFds {
 
     /// Empties the cache; files that are being read are closed afterwards.
     pub(super) fn clear(&self) {
-        lock(&self.0).clear();
+        drop(self.take());
+    }
+
+    /// Empties the cache; returns its files, which the caller closes: that may block.
+    #[must_use]
+    pub(super) fn take(&self) -> Vec<Arc<OpenFile>> {
+        let mut files = lock(&self.0);
+        std::iter::from_fn(|| Some(files.pop_lru()?.1)).collect()
     }
 }
 

@@ -12,6 +12,7 @@ mod attr;
 mod beneath;
 mod content;
 mod dir_fds;
+mod fd_closer;
 mod file_fds;
 mod folding;
 mod hidden;
@@ -122,8 +123,9 @@ impl HostDir {
 
     /// Shares `turn` with other bases, so that one large directory is listed at a time.
     #[must_use]
-    pub fn with_turn(self, turn: Arc<ListingLock>) -> Self {
-        Self { turn, ..self }
+    pub fn with_turn(mut self, turn: Arc<ListingLock>) -> Self {
+        self.turn = turn;
+        self
     }
 
     /// Hides these paths, and everything below them, from now on.
@@ -139,6 +141,14 @@ impl HostDir {
             (Cache::BaseFiles, self.descriptors.len()),
             (Cache::BaseListings, self.listings.len()),
         ]
+    }
+
+    /// Closes the descriptors in the caches, on another thread if that takes long.
+    fn close_cached(&self) {
+        let fds = (self.dir_fds.take(), self.descriptors.take());
+        if !fds.0.is_empty() || !fds.1.is_empty() {
+            fd_closer::close(self.root_dev, fds);
+        }
     }
 
     /// Reads the directory `path`, and caches the listing if it is reliable.
@@ -178,6 +188,12 @@ impl Base for HostDir {
     fn invalidate(&self) {
         self.dir_fds.clear();
         self.descriptors.clear();
+    }
+
+    fn rest(&self) {
+        if !fd_closer::is_stuck(self.root_dev) {
+            self.close_cached();
+        }
     }
 
     fn is_remote(&self) -> bool {
@@ -265,6 +281,13 @@ impl Base for HostDir {
         wanted: &mut dyn FnMut(&BasePath) -> bool,
     ) -> Result<Option<BasePath>, BaseError> {
         self.search(id, wanted)
+    }
+}
+
+impl Drop for HostDir {
+    fn drop(&mut self) {
+        // A thread that closes one session after the other must not hang in a base.
+        self.close_cached();
     }
 }
 

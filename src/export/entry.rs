@@ -124,9 +124,12 @@ pub struct ExportEntry {
     path: Bytes,
     is_secret: bool,
     admission: Admission,
-    /// Unknown while a session does not exist: then no handle exists either.
+    /// Unknown while a session does not exist: then no handle exists either, unless its filesystem
+    /// is not mounted.
     identity: RwLock<Option<Arc<ExportIdentity>>>,
     open: RwLock<Option<Arc<Export>>>,
+    /// Whether sessions that do not exist may be on a filesystem that is not mounted.
+    is_awaited: AtomicBool,
     /// Whether a call came since [`Self::take_used`].
     is_used: AtomicBool,
     clients: Arc<ExportClients>,
@@ -149,6 +152,7 @@ impl ExportEntry {
             admission,
             identity: RwLock::new(identity.map(Arc::new)),
             open: RwLock::default(),
+            is_awaited: AtomicBool::new(false),
             is_used: AtomicBool::new(false),
             clients,
             opener,
@@ -178,6 +182,21 @@ impl ExportEntry {
     /// What identifies it; `None` if it was never open.
     pub fn identity(&self) -> Option<Arc<ExportIdentity>> {
         self.identity.read().clone()
+    }
+
+    /// Whether its identity is unknown, and may be found: an unknown handle may be its.
+    pub fn is_awaited(&self) -> bool {
+        self.is_awaited.load(Ordering::Relaxed) && self.identity.read().is_none()
+    }
+
+    /// Whether the sessions that do not exist may be on a filesystem that is not mounted.
+    pub fn set_awaited(&self, is_awaited: bool) {
+        self.is_awaited.store(is_awaited, Ordering::Relaxed);
+    }
+
+    /// Records what identifies it, unless that is known.
+    pub fn find_identity(&self, identity: ExportIdentity) {
+        self.identity.write().get_or_insert_with(|| Arc::new(identity));
     }
 
     /// The export, if it is open.

@@ -16,7 +16,8 @@ impl Handles<MountedObject> for Exports {
 
     /// [`FsError::Stale`] for a handle that no mount gave out: a removed one may have, and clients
     /// show BADHANDLE as an unknown error. [`FsError::TryLater`] instead while any export cannot be
-    /// served: the handle may be its. [`FsError::BadHandle`] for what is too short to be one.
+    /// served, or its sessions may be on a filesystem that is not mounted: the handle may be its.
+    /// That answer opens nothing. [`FsError::BadHandle`] for what is too short to be one.
     fn decode(&self, handle: &FileHandle) -> Result<MountedObject, FsError> {
         let tag = HandleCodec::export_of(handle).ok_or(FsError::BadHandle)?;
         let table = self.table.read();
@@ -25,7 +26,7 @@ impl Handles<MountedObject> for Exports {
                 return Ok(MountedObject::new(entry, (*index, *identity), at));
             }
         }
-        match table.unavailable.is_empty() {
+        match table.unavailable.is_empty() && table.awaited.is_empty() {
             true => Err(FsError::Stale),
             false => Err(FsError::TryLater),
         }

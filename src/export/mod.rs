@@ -25,7 +25,7 @@ mod service;
 mod tree;
 mod validating_overlay;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -57,6 +57,8 @@ struct ExportTable {
     /// Candidates for a handle's tag.
     by_tag: HashMap<u16, Vec<TaggedMount>>,
     unavailable: HashMap<Bytes, Unavailable>,
+    /// The exports that are [awaited](ExportEntry::is_awaited).
+    awaited: HashSet<Bytes>,
     /// Makes exports that are not here.
     finder: Option<Arc<dyn FindExport>>,
 }
@@ -102,6 +104,10 @@ impl ExportTable {
             let (entry, identity) = (Arc::clone(entry), *identity);
             tagged.push(TaggedMount { entry, index, identity });
         }
+        match entry.is_awaited() {
+            true => self.awaited.insert(entry.path().clone()),
+            false => self.awaited.remove(entry.path()),
+        };
         let listed = TaggedExport { entry: Arc::clone(entry), tags };
         self.by_path.insert(entry.path().clone(), listed);
     }
@@ -109,6 +115,7 @@ impl ExportTable {
     /// Removes an export and its tags.
     fn remove(&mut self, path: &[u8]) {
         let Some(listed) = self.by_path.remove(path) else { return };
+        self.awaited.remove(path);
         self.untag(&listed, |_| true);
     }
 
@@ -130,7 +137,8 @@ impl ExportTable {
 impl Exports {
     /// Replaces all exports. Handles of exports that stay remain valid; handles of removed exports
     /// become stale. Mounting an unavailable export fails with a server fault; while there is one,
-    /// an unknown handle may be its, so the client gets JUKEBOX.
+    /// or one that is [awaited](ExportEntry::is_awaited), an unknown handle may be its, so the
+    /// client gets JUKEBOX.
     ///
     /// `finder` makes the others.
     pub fn replace(
@@ -162,8 +170,8 @@ impl Exports {
         }
     }
 
-    /// Accepts the handles of an export whose identity became known; with `was_known`, those of an
-    /// earlier identity no more.
+    /// Accepts the handles of an export whose identity became known, or which is no longer awaited;
+    /// with `was_known`, those of an earlier identity no more.
     pub fn identify(&self, export: &Arc<ExportEntry>, was_known: bool) {
         let mut table = self.table.write();
         // Another reload may have replaced it.
@@ -194,6 +202,11 @@ impl Exports {
     fn forget_client(&self, client: IpAddr, path: Option<&[u8]>) {
         let entries = path.map_or_else(|| self.all(), |path| self.find(path).into_iter().collect());
         entries.iter().for_each(|entry| entry.clients().forget(client));
+    }
+
+    /// The number of exports that are [awaited](ExportEntry::is_awaited).
+    pub fn awaited(&self) -> usize {
+        self.table.read().awaited.len()
     }
 
     /// The number of exports that cannot be served now.

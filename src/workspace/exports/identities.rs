@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use super::awaited::{AwaitedDir, AwaitedDirs};
 use super::on_demand::NeededSession;
 use crate::config::{ExportConfig, StoreConfig};
 use crate::delta::sqlite::SessionKeys;
@@ -16,15 +17,21 @@ const LEAST_FOR_THREAD: usize = 64;
 
 /// Reads from session files what identifies exports; each file once.
 #[derive(Default)]
-pub(super) struct Identities(HashMap<PathBuf, Option<SessionKeys>>);
+pub(super) struct Identities {
+    keys: HashMap<PathBuf, Option<SessionKeys>>,
+    /// The directories of sessions that do not exist, as they were first seen.
+    dirs: AwaitedDirs,
+}
 
 impl Identities {
     /// Reads the sessions of these exports, on as many threads as the machine has cores.
     ///
     /// What cannot be read is left to [`Self::keys`].
     pub(super) fn read_ahead<'a>(&mut self, sessions: impl Iterator<Item = &'a NeededSession>) {
-        let files: Vec<&Path> =
-            sessions.map(|it| it.file.as_path()).filter(|it| !self.0.contains_key(*it)).collect();
+        let files: Vec<&Path> = sessions
+            .map(|it| it.file.as_path())
+            .filter(|it| !self.keys.contains_key(*it))
+            .collect();
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let read = |part: &[&Path]| -> Vec<(PathBuf, Option<SessionKeys>)> {
             let one = |file: &&Path| Some(((*file).to_owned(), layers::identity(file).ok()?));
@@ -36,7 +43,11 @@ impl Identities {
             // One that panicked has read nothing.
             threads.into_iter().filter_map(|it| it.join().ok()).flatten().collect::<Vec<_>>()
         });
-        self.0.extend(all);
+        self.keys.extend(all);
+        // Before sessions are created in them.
+        for file in files.iter().filter(|file| self.keys.get(**file) == Some(&None)) {
+            self.dirs.note_of(file);
+        }
     }
 
     /// The identity of an export; `None` if one of its sessions does not exist.
@@ -51,6 +62,45 @@ impl Identities {
         self.keys(config, sessions)?.map(|keys| identity_of(config, &keys)).transpose()
     }
 
+    /// Whether sessions of an export that do not exist may be on a filesystem that is not mounted.
+    pub(super) fn may_appear(&mut self, config: &ExportConfig, sessions: &[NeededSession]) -> bool {
+        self.any_missing(config, sessions, |_, dir| dir.may_fill())
+    }
+
+    /// The same, if their directories were `before` when the exports were loaded.
+    pub(super) fn may_still_appear(
+        &mut self,
+        config: &ExportConfig,
+        sessions: &[NeededSession],
+        before: &AwaitedDirs,
+    ) -> bool {
+        self.any_missing(config, sessions, |file, dir| before.may_still_fill(file, dir))
+    }
+
+    /// Whether this is true of any session that does not exist, and its directory.
+    fn any_missing(
+        &mut self,
+        config: &ExportConfig,
+        sessions: &[NeededSession],
+        is_it: impl Fn(&Path, AwaitedDir) -> bool,
+    ) -> bool {
+        let Self { keys, dirs } = self;
+        let mut any = false;
+        for (mount, NeededSession { file, .. }) in config.mounts.iter().zip(sessions) {
+            let is_missing = keys.get(file) == Some(&None);
+            if is_missing && mount.store != StoreConfig::Memory {
+                // Each is noted.
+                any |= is_it(file, dirs.note_of(file));
+            }
+        }
+        any
+    }
+
+    /// The directories that were missing or empty.
+    pub(super) fn into_lost_dirs(self) -> AwaitedDirs {
+        self.dirs
+    }
+
     /// The keys of an export's sessions; `None` if one of them does not exist. Those in memory have
     /// keys of their own if they do not exist: their handles are of an earlier run.
     ///
@@ -61,23 +111,24 @@ impl Identities {
         config: &ExportConfig,
         sessions: &[NeededSession],
     ) -> Result<Option<Vec<SessionKeys>>> {
-        let mut keys = Vec::with_capacity(sessions.len());
+        let (mut keys, mut is_whole) = (Vec::with_capacity(sessions.len()), true);
         for (mount, NeededSession { file, .. }) in config.mounts.iter().zip(sessions) {
-            let known = match self.0.get(file) {
+            let known = match self.keys.get(file) {
                 Some(known) => *known,
                 None => {
                     let read = layers::identity(file)?;
-                    self.0.insert(file.clone(), read);
+                    self.keys.insert(file.clone(), read);
                     read
                 }
             };
             match known {
                 Some(known) => keys.push(known),
                 None if mount.store == StoreConfig::Memory => keys.push(random_keys()?),
-                None => return Ok(None),
+                // The others are read too: `any_missing` has to know.
+                None => is_whole = false,
             }
         }
-        Ok(Some(keys))
+        Ok(is_whole.then_some(keys))
     }
 }
 

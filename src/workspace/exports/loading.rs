@@ -140,6 +140,7 @@ impl ServedExports {
         {
             return Err(error);
         }
+        self.parts.awaited.begin(identities.into_lost_dirs());
         Ok(failed)
     }
 
@@ -174,6 +175,7 @@ impl ServedExports {
         opens: bool,
     ) -> Result<LoadedExport> {
         let WantedExport { config, sessions, instance } = wanted;
+        let mut is_awaited = false;
         let (identity, kind) = match instance {
             Some(WantedInstance { template, keys, .. }) => {
                 let kind = SourceKind::Instance(Arc::clone(template));
@@ -182,11 +184,14 @@ impl ServedExports {
             None if opens => (None, SourceKind::Written),
             None => {
                 let sessions = sessions.as_deref().unwrap_or_default();
-                (identities.of(config, sessions)?, SourceKind::Written)
+                let identity = identities.of(config, sessions)?;
+                is_awaited = identity.is_none() && identities.may_appear(config, sessions);
+                (identity, SourceKind::Written)
             }
         };
         let (config, sessions) = (Arc::clone(config), sessions.clone());
         let (source, entry) = ExportSource::new(&self.parts, config, sessions, identity, kind)?;
+        entry.set_awaited(is_awaited);
         source.uses.set_recorded(instance.as_ref().map_or(0, |known| known.used_ms));
         // Known before the load ends, so that room can be made for the next ones.
         self.parts.add(Arc::clone(&source));

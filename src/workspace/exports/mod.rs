@@ -8,6 +8,7 @@
 //! that clients mount, and `expiry` removes those that nothing uses.
 
 pub(super) mod assembling;
+mod awaited;
 pub mod base_probes;
 pub mod closing;
 mod expiry;
@@ -44,6 +45,7 @@ use crate::export::{Exports, FindExport};
 use crate::overlay::Overlay;
 use crate::server::{Peers, RpcProgram};
 use crate::validation::{GuardLimits, GuardResources, ValidatorCommand};
+use awaited::tell_of_awaited;
 use base_probes::BaseProbes;
 use closing::DroppedSessions;
 use idle::IDLE_CHECK_INTERVAL;
@@ -238,6 +240,7 @@ impl ServedExports {
         let stay = loaded.iter().filter(|it| it.stays).map(|it| Arc::as_ptr(&it.source));
         let stay: HashSet<_> = stay.collect();
         before.retain(|source| !stay.contains(&Arc::as_ptr(source)));
+        tell_of_awaited(&loaded);
         let (sources, entries) = loaded.into_iter().map(|it| (it.source, it.entry)).unzip();
         self.parts.keep_templates(templates.clone());
         if templates.is_empty() {
@@ -258,12 +261,15 @@ impl ServedExports {
         Ok(self.retire(before, replaced))
     }
 
-    /// Closes exports that are idle, and removes what has expired, from the first load on.
+    /// Closes exports that are idle, removes what has expired, and looks for sessions whose
+    /// filesystem was not mounted, from the first load on.
     fn begin_upkeep(&mut self) {
         if self.upkeep.is_empty() {
             self.upkeep.push(self.repeat(SharedParts::close_idle));
             // On its own: deleting large files takes long.
             self.upkeep.push(self.repeat(SharedParts::expire));
+            // On its own: the filesystem of a session may hang.
+            self.upkeep.push(self.repeat(SharedParts::find_awaited));
         }
     }
 

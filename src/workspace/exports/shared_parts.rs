@@ -10,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use super::awaited::AwaitedSessions;
 use super::closing::CopyProgress;
 use super::expiry::Expiry;
 use super::idle::OpenBounds;
@@ -88,6 +89,8 @@ pub(in crate::workspace) struct SharedParts {
     added_dir: PathBuf,
     /// The exports that cannot be served, for lists of exports.
     pub(super) failed: RwLock<Vec<ListedExport>>,
+    /// Finds sessions whose filesystem was not mounted.
+    pub(super) awaited: AwaitedSessions,
     /// Removes the instances that expire.
     pub(in crate::workspace) expiry: Expiry,
     /// The connections of the server, once it is known.
@@ -126,6 +129,7 @@ impl SharedParts {
             registry: RwLock::default(),
             added_dir: added_dir(&file),
             failed: RwLock::default(),
+            awaited: AwaitedSessions::default(),
             expiry: Expiry::default(),
             peers: RwLock::default(),
             hidden: RwLock::default(),

@@ -1,5 +1,6 @@
 //! Several exports of one server: one tree of several mounts, and who gets where.
 
+mod awaited;
 mod expiry;
 mod guard;
 mod guard_restore;

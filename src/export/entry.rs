@@ -10,6 +10,7 @@ use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -24,6 +25,9 @@ use crate::vfs::FsError;
 
 /// The result of an opening: [`FsError::TryLater`] if the export cannot be opened now.
 pub type OpenFuture<'a> = Pin<Box<dyn Future<Output = Result<Arc<Export>, FsError>> + Send + 'a>>;
+
+/// Completes after a time.
+pub type PauseFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// What an export is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +44,9 @@ pub enum OpenPurpose {
 pub trait OpenExport: Send + Sync {
     /// Opens the export, or waits until another caller has opened it.
     fn open(&self, purpose: OpenPurpose) -> OpenFuture<'_>;
+
+    /// Waits for this time before another attempt, without a thread.
+    fn pause(&self, time: Duration) -> PauseFuture<'_>;
 }
 
 /// Makes exports that are not in the table.
@@ -254,6 +261,11 @@ impl ExportEntry {
             return Ok(export);
         }
         self.opener.open(purpose).await
+    }
+
+    /// Waits for this time.
+    pub(super) async fn pause(&self, time: Duration) {
+        self.opener.pause(time).await;
     }
 }
 

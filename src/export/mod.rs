@@ -38,16 +38,19 @@ pub use credentials::{Admission, Refused, Squash};
 use entry::IdentityOfMount;
 pub use entry::{
     ExportEntry, ExportIdentity, FindExport, MountKeys, OpenExport, OpenFuture, OpenPurpose,
+    PauseFuture,
 };
 pub use guard_checks::GuardedView;
 pub use guarding::Guarding;
 pub use object::MountedObject;
+use opening::WaitingMounts;
 pub use tree::{AssemblyError, Export, ExportParts, MountParts};
 
 /// All exports of a server. Clones share the table.
 #[derive(Clone, Default)]
 pub struct Exports {
     table: Arc<RwLock<ExportTable>>,
+    waiting: Arc<WaitingMounts>,
 }
 
 /// The exports by their paths and by the tags of their handles.
@@ -152,6 +155,11 @@ impl Exports {
         exports.iter().for_each(|export| table.add(export));
         let before = std::mem::replace(&mut *self.table.write(), table);
         drop(before);
+    }
+
+    /// What makes the exports that are not in the table.
+    pub fn finder(&self) -> Option<Arc<dyn FindExport>> {
+        self.table.read().finder.clone()
     }
 
     /// Adds an export, or replaces the one at its path.

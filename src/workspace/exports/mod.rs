@@ -210,7 +210,11 @@ impl ServedExports {
     ) -> Result<DroppedSessions> {
         let parts = Arc::clone(&self.parts);
         let loading = parts.loading.write();
-        let templates: Vec<_> = config.templates.iter().cloned().map(Arc::new).collect();
+        let known = self.parts.templates_if_same(&config.templates);
+        // With the same templates, a mount that is making an export continues.
+        let same_finder = known.as_ref().and_then(|_| self.parts.exports.finder());
+        let made = || config.templates.iter().cloned().map(Arc::new).collect();
+        let templates: Vec<_> = known.unwrap_or_else(made);
         let wanted = self.wanted(config, &templates)?;
         let sessions = wanted.iter().filter_map(|wanted| wanted.sessions.as_ref()).flatten();
         let sessions = sessions.map(|session| session.file.clone()).collect();
@@ -243,11 +247,14 @@ impl ServedExports {
         tell_of_awaited(&loaded);
         let (sources, entries) = loaded.into_iter().map(|it| (it.source, it.entry)).unzip();
         self.parts.keep_templates(templates.clone());
-        if templates.is_empty() {
+        let is_any = !templates.is_empty();
+        if !is_any {
             self.parts.keep_registry(None);
         }
-        let finder = (!templates.is_empty())
-            .then(|| Arc::new(Templates::new(&self.parts, templates)) as Arc<dyn FindExport>);
+        let finder = same_finder.or_else(|| {
+            let finder = || Arc::new(Templates::new(&self.parts, templates));
+            is_any.then(finder).map(|finder| finder as Arc<dyn FindExport>)
+        });
         self.parts.exports.replace(entries, shown, finder);
         let _all = self.parts.replace_sources(sources);
         if self.upkeep.is_empty() {

@@ -246,6 +246,8 @@ impl ExportSource {
         let is_made = !is_known && purpose != OpenPurpose::Load;
         let _loading = is_made.then(|| self.parts.loading.read());
         if is_made {
+            // A load since they were opened may have missed them.
+            taken.iter().for_each(|lease| self.parts.hide_in(&lease.layers));
             self.begin(entry, taken)?;
         }
         if self.is_retired() {

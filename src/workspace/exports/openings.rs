@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::on_demand::{ExportSource, OPEN_WAIT};
 use super::unavailable::{FIRST_RETRY, MAX_RETRY};
 use crate::delta::sqlite::OpenError;
-use crate::export::{Export, OpenExport, OpenFuture, OpenPurpose};
+use crate::export::{Export, OpenExport, OpenFuture, OpenPurpose, PauseFuture};
 use crate::vfs::FsError;
 use crate::workspace::error::Error;
 
@@ -130,6 +130,10 @@ impl ExportSource {
 }
 
 impl OpenExport for ExportSource {
+    fn pause(&self, time: Duration) -> PauseFuture<'_> {
+        Box::pin(tokio::time::sleep(time))
+    }
+
     fn open(&self, purpose: OpenPurpose) -> OpenFuture<'_> {
         Box::pin(async move {
             let mut opening = self.open_or_join(purpose)?;

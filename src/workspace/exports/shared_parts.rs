@@ -189,6 +189,19 @@ impl SharedParts {
         self.templates.read().clone()
     }
 
+    /// The templates of the table, if these are the same, of the same files.
+    pub(super) fn templates_if_same(
+        &self,
+        others: &[TemplateConfig],
+    ) -> Option<Vec<Arc<TemplateConfig>>> {
+        let known = self.templates.read();
+        let is_same = |(known, other): (&Arc<TemplateConfig>, &TemplateConfig)| {
+            known.is_same(other) && known.export.file == other.export.file
+        };
+        let are_same = known.len() == others.len() && known.iter().zip(others).all(is_same);
+        are_same.then(|| known.clone())
+    }
+
     /// Whether a template is of the table, and not of an earlier one.
     pub(super) fn has_template(&self, template: &Arc<TemplateConfig>) -> bool {
         self.templates.read().iter().any(|known| Arc::ptr_eq(known, template))

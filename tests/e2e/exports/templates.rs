@@ -335,3 +335,25 @@ fn mounts_written_in_another_order_are_the_same_and_memory_outlives_a_reload_alo
     });
     site.stop();
 }
+
+#[test]
+fn mounts_succeed_while_the_file_is_read_again_and_again() {
+    const MOUNTS: usize = 60;
+    let mut site = Site::start_lenient(BASE, TEMPLATE);
+    let address = site.running.as_ref().unwrap().address;
+    let mounting = site.runtime.spawn(async move {
+        let mut failed = Vec::new();
+        for number in 0..MOUNTS {
+            let path = format!("/chat/u{}/c{number}", number % 7);
+            if Peer::mount(address, &path, 0, 0).await.is_none() {
+                failed.push(path);
+            }
+        }
+        failed
+    });
+    while !mounting.is_finished() {
+        site.reload().unwrap();
+    }
+    assert_eq!(site.wait(mounting).unwrap(), [""; 0]);
+    site.stop();
+}

@@ -32,6 +32,9 @@ pub(super) const OPEN_WAIT: Duration = Duration::from_secs(2);
 /// Time to wait for an opening of an export that is replaced.
 const RETIRE_WAIT: Duration = Duration::from_millis(500);
 
+/// Time that a session may take to say what it has to copy; then it is not closed.
+const PENDING_WAIT: Duration = Duration::from_secs(1);
+
 /// Opens and closes one export of the exports file.
 pub(in crate::workspace) struct ExportSource {
     pub(super) parts: Arc<SharedParts>,
@@ -423,8 +426,12 @@ impl ExportSource {
         {
             return false;
         }
-        let pending = self.parts.runtime.block_on(overlay.pending_copies());
-        pending.is_ok_and(|left| left.files == 0)
+        let pending = async {
+            // Calls that hang in the base since a moment ago may have all readers.
+            tokio::time::timeout(PENDING_WAIT, overlay.pending_copies()).await
+        };
+        let pending = self.parts.runtime.block_on(pending);
+        matches!(pending, Ok(Ok(left)) if left.files == 0)
     }
 
     pub(super) fn is_retired(&self) -> bool {

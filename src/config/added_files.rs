@@ -9,8 +9,14 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::io::Errno;
+
 use super::added::{added_dir, added_file};
 use super::added_dir::{AddedDir, AddedLinks};
+
+/// Name of the lock file.
+const LOCK_NAME: &str = ".exports.d.lock";
 
 /// Time to wait for another process that changes the exports.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -22,7 +28,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct AddedFiles {
     file: PathBuf,
-    /// The directory of the exports file, locked until this is dropped.
+    /// Locked until this is dropped.
     _lock: File,
 }
 
@@ -30,11 +36,12 @@ impl AddedFiles {
     /// Waits until no other process changes the files beside the exports file `file`.
     ///
     /// # Errors
-    /// The directory cannot be opened; `TimedOut` if another process has the lock for 30 seconds.
+    /// The [lock file](lock_file) cannot be made or opened, or is not one that only its owner may
+    /// open; `TimedOut` if another process has the lock for 30 seconds.
     pub fn lock(file: &Path) -> io::Result<Self> {
-        // Not the exports file itself: a server locks that while it makes tokens.
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let lock = File::open(folder.unwrap_or(Path::new(".")))?;
+        // Not the exports file itself: a server locks that while it makes tokens, and other users
+        // may open it.
+        let lock = open_lock(file)?;
         let begin = Instant::now();
         loop {
             match lock.try_lock() {
@@ -163,6 +170,44 @@ impl AddedFiles {
             let _ = std::os::unix::fs::fchown(made, Some(owner.uid()), Some(owner.gid()));
         }
     }
+}
+
+/// The file that is locked during a change of the exports of `file`: beside `exports.d`, for all
+/// exports files of the directory. It is never deleted: another process may wait for its lock.
+pub fn lock_file(file: &Path) -> PathBuf {
+    file.with_file_name(LOCK_NAME)
+}
+
+/// Opens the lock file, which is made if it does not exist. Only its owner may open it: any user
+/// who can open a file can lock it.
+fn open_lock(file: &Path) -> io::Result<File> {
+    let owner = fs::metadata(file)?;
+    let path = lock_file(file);
+    let wrong = |what| Err(io::Error::new(ErrorKind::InvalidData, format!("{LOCK_NAME}: {what}")));
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let lock = match openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+        Ok(made) => {
+            let made = File::from(made);
+            // Only root can; any other user owns it already.
+            let _ = std::os::unix::fs::fchown(&made, Some(owner.uid()), Some(owner.gid()));
+            made
+        }
+        Err(Errno::EXIST) => match openat(CWD, &path, flags, Mode::empty()) {
+            Err(Errno::LOOP) => return wrong("a symbolic link"),
+            opened => File::from(opened?),
+        },
+        Err(error) => return Err(error.into()),
+    };
+    let found = lock.metadata()?;
+    if !found.is_file() {
+        return wrong("not a regular file");
+    }
+    let own = rustix::process::geteuid().as_raw();
+    if ![0, owner.uid(), own].contains(&found.uid()) || found.mode() & 0o077 != 0 {
+        return wrong("other users than the owner of the exports file may open it");
+    }
+    Ok(lock)
 }
 
 /// The name of a removed file, which no server reads.

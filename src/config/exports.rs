@@ -12,6 +12,7 @@ use super::limits::{MAX_EXPORTS, MAX_HIDES, MAX_NAME_BYTES};
 use super::model::ExportConfig;
 use super::options::{self, SquashMode};
 use super::path::TreePath;
+use super::real_paths::RealPaths;
 use super::tokens::Tokens;
 use super::written::{ExportToml, FileToml, SourceText};
 use super::{guards, ids, mounts, quota, shared};
@@ -25,9 +26,9 @@ pub(super) fn check(source: &SourceText<'_>, file: &FileToml) -> Result<Vec<Expo
 }
 
 /// Checks what concerns several exports, of all files.
-pub(super) fn check_together(exports: &mut [ExportConfig]) -> Result<()> {
+pub(super) fn check_together(exports: &mut [ExportConfig], real: &mut RealPaths<'_>) -> Result<()> {
     check_names(exports)?;
-    shared::unify_shared_settings(exports)
+    shared::unify_shared_settings(exports, real)
 }
 
 /// Rejects two exports with one name or path; the second one is at fault.

@@ -1,6 +1,7 @@
 //! `[[export.mount]]`: the mounts of an export.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toml::Spanned;
@@ -32,7 +33,8 @@ pub(super) fn check(
         let what = "this export has no mount at '/'";
         return Err(source.wrong(&export.span(), what).with_hint(hint));
     }
-    check_distinct(source, &mounts)?;
+    // By their real paths, they are compared once all files are read.
+    check_distinct(source.file, &mounts, Path::to_owned)?;
     Ok(mounts)
 }
 
@@ -137,13 +139,18 @@ pub(super) fn tree_path(source: &SourceText<'_>, written: &Spanned<String>) -> R
 }
 
 /// Rejects two mounts at one mount point, or of one directory of a session.
-fn check_distinct(source: &SourceText<'_>, mounts: &[MountConfig]) -> Result<()> {
+/// `real` is the path of a session by which it is known.
+pub(super) fn check_distinct(
+    file: &Path,
+    mounts: &[MountConfig],
+    mut real: impl FnMut(&Path) -> PathBuf,
+) -> Result<()> {
     if mounts.len() < 2 {
         return Ok(());
     }
     let (mut places, mut shown) = (BTreeMap::new(), BTreeMap::new());
     let wrong = |mount: &MountConfig, what: String| -> ConfigError {
-        ConfigError::of_file(source.file, what).at(mount.position)
+        ConfigError::of_file(file, what).at(mount.position)
     };
     for mount in mounts {
         if let Some(other) = places.insert(&mount.at, mount.position) {
@@ -151,7 +158,7 @@ fn check_distinct(source: &SourceText<'_>, mounts: &[MountConfig]) -> Result<()>
             return Err(wrong(mount, what));
         }
         let Some(session) = mount.session() else { continue };
-        let key = (super::shared::real_path(session), &mount.subtree);
+        let key = (real(session), &mount.subtree);
         if let Some(other) = shown.insert(key, mount.position) {
             let what = format!("the export shows this directory in line {} already", other.line);
             let hint = "two mounts of a session in one export need different subtrees";

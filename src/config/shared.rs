@@ -1,7 +1,6 @@
 //! Sessions with several mounts: the mounts must agree on the session's settings.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +8,8 @@ use super::checkpoints::CheckpointsConfig;
 use super::error::{ConfigError, FilePosition, Result};
 use super::keep_checkpoints::KeepCheckpointsConfig;
 use super::model::{ExportConfig, KeepLogConfig, MountConfig, StoreConfig};
+use super::mounts;
+use super::real_paths::RealPaths;
 use crate::pattern::PatternSet;
 
 /// Settings of one session, each with the position that set it first.
@@ -22,51 +23,16 @@ struct SharedSettings {
     keep_checkpoints: Option<(KeepCheckpointsConfig, FilePosition)>,
 }
 
-/// The real path of a file. If the file does not exist, the symbolic links in those of its folders
-/// that exist are resolved: it has the same path once it is made.
-pub fn real_path(path: &Path) -> PathBuf {
-    for folder in path.ancestors().filter(|folder| !folder.as_os_str().is_empty()) {
-        if let Ok(real) = fs::canonicalize(folder) {
-            // Equal for the path itself, whose rest is empty.
-            let rest = path.strip_prefix(folder).unwrap_or(Path::new(""));
-            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
-        }
-    }
-    path.to_owned()
-}
-
-/// [`real_path`] for many files: each directory is resolved once. For a moment in which the
-/// directories stay what they are.
-#[derive(Default)]
-pub struct RealPaths {
-    dirs: HashMap<PathBuf, PathBuf>,
-}
-
-impl RealPaths {
-    /// The real path of a file.
-    pub fn of(&mut self, path: &Path) -> PathBuf {
-        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
-            return real_path(path);
-        };
-        if path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
-            return real_path(path);
-        }
-        match self.dirs.get(dir) {
-            Some(real) => real.join(name),
-            None => {
-                let real = real_path(dir);
-                let path = real.join(name);
-                self.dirs.insert(dir.to_owned(), real);
-                path
-            }
-        }
-    }
-}
-
 /// Applies the settings of each session to all its mounts; an error if two mounts contradict each
-/// other.
-pub(super) fn unify_shared_settings(exports: &mut [ExportConfig]) -> Result<()> {
-    let files = session_files(exports);
+/// other, or show one directory in one export.
+pub(super) fn unify_shared_settings(
+    exports: &mut [ExportConfig],
+    real: &mut RealPaths<'_>,
+) -> Result<()> {
+    for export in &*exports {
+        mounts::check_distinct(&export.file, &export.mounts, |session| real.of(session))?;
+    }
+    let files = session_files(exports, real);
     let mut sessions: HashMap<&Path, SharedSettings> = HashMap::new();
     let of_export = |export: &'_ ExportConfig| Arc::clone(&export.file);
     let mounts = exports.iter().flat_map(|it| it.mounts.iter().map(move |m| (of_export(it), m)));
@@ -79,8 +45,7 @@ pub(super) fn unify_shared_settings(exports: &mut [ExportConfig]) -> Result<()> 
         let at = || FilePosition { file: Arc::clone(&file), position: mount.position };
         if let Some(base) = &mount.base {
             let (other, line) = said.base.get_or_insert_with(|| (base.clone(), at()));
-            // A base that hangs would be waited for.
-            if other != base && real_path(other) != real_path(base) {
+            if !real.may_be_same(other, base) {
                 return Err(contradiction(&file, mount, "base", line));
             }
         }
@@ -129,8 +94,7 @@ pub(super) fn unify_shared_settings(exports: &mut [ExportConfig]) -> Result<()> 
 }
 
 /// The real paths of the sessions of all mounts, in their order; `None` in memory.
-fn session_files(exports: &[ExportConfig]) -> Vec<Option<PathBuf>> {
-    let mut real = RealPaths::default();
+fn session_files(exports: &[ExportConfig], real: &mut RealPaths<'_>) -> Vec<Option<PathBuf>> {
     let mounts = exports.iter().flat_map(|export| &export.mounts);
     mounts.map(|mount| mount.session().map(|file| real.of(file))).collect()
 }
@@ -173,27 +137,4 @@ fn contradiction(file: &Path, mount: &MountConfig, key: &str, other: &FilePositi
     let what = format!("the session {session} has a different `{key}` in {other}");
     let hint = format!("all mounts of a session share its base: give them the same `{key}`");
     ConfigError::of_file(file, what).at(mount.position).with_hint(hint)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{RealPaths, real_path};
-    use std::os::unix::fs::symlink;
-
-    #[test]
-    fn the_paths_of_many_are_those_of_each() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        std::fs::create_dir(at("real")).unwrap();
-        std::fs::write(at("real/file"), "").unwrap();
-        symlink(at("real"), at("dir")).unwrap();
-        symlink(at("real/file"), at("dir/link")).unwrap();
-        symlink(at("nowhere"), at("dir/dangling")).unwrap();
-        let mut real = RealPaths::default();
-        let names = ["real/file", "dir/file", "dir/link", "dir/dangling", "dir/new", "none/new"];
-        for name in names.into_iter().chain(["dir/..", "dir/../dir/file", "dir/file", ""]) {
-            assert_eq!(real.of(&at(name)), real_path(&at(name)), "{name}");
-        }
-        assert_eq!(real.of("file".as_ref()), real_path("file".as_ref()));
-    }
 }

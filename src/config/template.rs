@@ -19,6 +19,7 @@ use super::parameters::{
     two_in_one_name,
 };
 use super::path::TreePath;
+use super::real_paths::RealPaths;
 use super::tokens::{Token, Tokens};
 use super::written::{ExportToml, FileToml, SourceText};
 use super::{exports, open_bounds, shared};
@@ -214,7 +215,7 @@ fn check_one(source: &SourceText<'_>, template: &Spanned<ExportToml>) -> Result<
     let written = template.get_ref();
     let wrong = |what: String| source.wrong(&template.span(), what);
     let (mut export, has_token) = exports::check_template(source, template)?;
-    shared::unify_shared_settings(std::slice::from_mut(&mut export))?;
+    shared::unify_shared_settings(std::slice::from_mut(&mut export), &mut RealPaths::as_written())?;
     let path = export.path.clone().ok_or_else(|| wrong("a template needs a path".to_owned()))?;
     let mut parameters = Vec::new();
     let mut components = Vec::new();

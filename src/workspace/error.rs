@@ -164,12 +164,12 @@ pub enum Error {
         /// How many may be open.
         sessions: usize,
     },
-    /// An export was not added, because its base does not answer.
-    #[error("export {export}: base {} does not answer", .base.display())]
+    /// An export was not added, because its base or the directory of a session does not answer.
+    #[error("export {export}: directory {} does not answer", .base.display())]
     BaseHangs {
         /// The export's name.
         export: String,
-        /// The base.
+        /// The directory.
         base: PathBuf,
     },
     /// A guard of an export cannot be used.

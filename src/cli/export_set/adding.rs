@@ -1,7 +1,7 @@
 //! Adds an export: a file of `exports.d`, which the server then reads.
 //!
-//! What may wait for a filesystem is done before the lock of all changes is taken: a base that
-//! hangs delays no other change.
+//! What may wait for a filesystem is done before the lock of all changes is taken: a base or a
+//! directory of sessions that hangs delays no other change.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::{
-    ChangeErrorKind, Result, ServerLink, check_name, find, lock, read, refused, reload, write,
+    ChangeErrorKind, Result, ServerLink, check_name, export_error, find, hanging_error, lock,
+    refused, reload, write_error,
 };
 use crate::cli::config::host_check::{ConfigFinding, look_at};
 use crate::cli::error::CliError;
 use crate::cli::text;
 use crate::config::{
-    self, AddedChange, Config, ConfigError, ExportConfig, Missing, Position, added_file,
+    self, AddedChange, Config, ConfigError, ExportConfig, KnownPaths, Missing, Position,
+    SoughtPaths, added_file,
 };
 use crate::inspect::opened::open_session;
 use crate::workspace::exports::base_probes::BaseProbes;
@@ -48,6 +50,9 @@ pub(in crate::cli) enum AdditionOrigin<'a> {
 #[derive(Debug)]
 pub(in crate::cli) struct CheckedAddition {
     warnings: Vec<String>,
+    /// The real paths of all sessions, which were looked up without the lock of changes.
+    known: KnownPaths,
+    probes: BaseProbes,
 }
 
 /// A change that was made.
@@ -112,10 +117,15 @@ impl ExportAddition<'_> {
         self.fault(Some(finding.position), &finding.what)
     }
 
-    /// The whole configuration with the export.
-    fn read_config(&self, file: &Path) -> Result<Config> {
+    /// The whole configuration with the export; `find` looks up the real paths of its sessions.
+    fn read_config(
+        &self,
+        file: &Path,
+        find: impl FnOnce(&SoughtPaths) -> KnownPaths,
+    ) -> Result<Config> {
         let change = AddedChange::Put { name: self.name, text: self.text };
-        config::read_changed(file, &change).map_err(|error| self.config_error(file, error))
+        config::read_known(file, Missing::Leave, Some(&change), find)
+            .map_err(|error| self.config_error(file, error))
     }
 }
 
@@ -129,23 +139,37 @@ pub(in crate::cli) fn check(
     check_name(addition.name)?;
     let export = config::read_added_text(file, addition.name, addition.text);
     let export = export.map_err(|error| addition.config_error(file, error))?;
-    if let Some(hanging) = probes.hanging(&bases_of(&export)).first() {
-        let base = text::name(hanging.as_os_str().as_encoded_bytes());
-        let error = CliError::new(format!("base {base} does not answer; nothing is changed"));
-        let hint = "its filesystem hangs: try again when `ls` of the directory works";
-        return Err(ChangeErrorKind::Invalid.of(error.with_hint(hint)));
+    if let Some(dir) = hanging_session(&export, probes) {
+        return Err(hanging_error("directory of sessions", &dir));
     }
-    let config = addition.read_config(file)?;
+    if let Some(base) = probes.hanging(&bases_of(&export)).first() {
+        return Err(hanging_error("base", base));
+    }
+    let mut known = KnownPaths::default();
+    let config = addition.read_config(file, |paths| {
+        known = probes.real_paths(paths);
+        known.clone()
+    })?;
     let found = find(&config, addition.name).map(look_at).unwrap_or_default();
     let (warnings, faults): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.is_warning);
     if let Some(fault) = faults.first() {
         return Err(ChangeErrorKind::Invalid.of(addition.finding(fault)));
     }
     let warnings = warnings.iter().map(|it| addition.finding(it).to_string()).collect();
-    Ok(CheckedAddition { warnings })
+    Ok(CheckedAddition { warnings, known, probes: probes.clone() })
 }
 
-/// The bases of an export: those that it names, and those that its sessions record.
+/// The directory of a session of an export that does not answer.
+fn hanging_session(export: &ExportConfig, probes: &BaseProbes) -> Option<PathBuf> {
+    probes.real_paths(&sessions_of(export)).hanging().first().cloned()
+}
+
+fn sessions_of(export: &ExportConfig) -> SoughtPaths {
+    let files = export.mounts.iter().filter_map(|mount| mount.session()).cloned().collect();
+    SoughtPaths { files, dirs: BTreeSet::new() }
+}
+
+/// The bases of an export: those that it names, and those that its sessions record. Opens these.
 fn bases_of(export: &ExportConfig) -> BTreeSet<PathBuf> {
     let bases = export.mounts.iter().filter_map(|mount| match (&mount.base, mount.session()) {
         (Some(base), _) => Some(base.clone()),
@@ -161,20 +185,20 @@ fn bases_of(export: &ExportConfig) -> BTreeSet<PathBuf> {
 pub(in crate::cli) fn add(
     file: &Path,
     addition: ExportAddition<'_>,
-    CheckedAddition { mut warnings }: CheckedAddition,
+    CheckedAddition { mut warnings, known, probes }: CheckedAddition,
     server: &mut dyn ServerLink,
 ) -> Result<AddedExport> {
     let ExportAddition { name, text, replaces, .. } = addition;
     let files = lock(file)?;
-    let before = read(file, name, files.read(name))?;
+    let before = files.read(name).map_err(|error| export_error(file, name, &error))?;
     if before.is_some() && !replaces {
         let what = format!("there is an export {name} in exports.d");
         let hint = "remove it first, or replace it with --replace";
         return Err(ChangeErrorKind::Exists.of(CliError::new(what).with_hint(hint)));
     }
     // Others may have changed since it was checked.
-    addition.read_config(file)?;
-    write(file, files.put(name, text))?;
+    addition.read_config(file, |_| known)?;
+    files.put(name, text).map_err(|error| write_error(file, &error))?;
     let take_back = || match &before {
         Some(before) => files.put(name, before),
         None => files.remove(name).and_then(|()| files.forget(name)),
@@ -183,20 +207,26 @@ pub(in crate::cli) fn add(
         Ok(is_served) => is_served,
         Err(error) => return Err(refused(file, error, take_back)),
     };
-    if let Ok(Some(removed)) = files.read_removed(name) {
-        warnings.extend(left_sessions(file, name, &removed));
-    }
+    let removed = files.read_removed(name);
     let _forgotten = files.forget(name);
+    // The sessions may be in a directory that hangs.
+    drop(files);
+    if let Ok(Some(removed)) = removed {
+        warnings.extend(left_sessions(file, name, &removed, &probes));
+    }
     let (path, is_replaced) = (path_of(file, name), before.is_some());
     Ok(AddedExport { warnings, path, is_replaced, is_served })
 }
 
 /// The sessions that an interrupted deletion of the export `name` left, whose file had this text.
-fn left_sessions(file: &Path, name: &str, removed: &str) -> Vec<String> {
+fn left_sessions(file: &Path, name: &str, removed: &str, probes: &BaseProbes) -> Vec<String> {
     let Ok(export) = config::read_added_text(file, name, removed) else { return Vec::new() };
-    let sessions = export.mounts.iter().filter_map(|mount| mount.session());
-    let left = sessions.filter(|session| session.symlink_metadata().is_ok());
-    let words = left.map(|session| {
+    let sessions = sessions_of(&export);
+    let known = probes.real_paths(&sessions);
+    let is_left = |session: &&PathBuf| {
+        known.hanging_dir(session).is_some() || session.symlink_metadata().is_ok()
+    };
+    let words = sessions.files.iter().filter(is_left).map(|session| {
         let session = text::name(session.as_os_str().as_encoded_bytes());
         format!("{session} stays: an earlier `exports rm --delete` of {name} was interrupted")
     });
@@ -205,6 +235,7 @@ fn left_sessions(file: &Path, name: &str, removed: &str) -> Vec<String> {
 
 /// The path of an export, with its token if that exists.
 fn path_of(file: &Path, name: &str) -> Option<String> {
-    let config = config::read(file, Missing::Leave).ok()?;
+    let none_known = |_: &SoughtPaths| KnownPaths::default();
+    let config = config::read_known(file, Missing::Leave, None, none_known).ok()?;
     find(&config, name)?.path.as_ref().map(ToString::to_string)
 }

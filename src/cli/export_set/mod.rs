@@ -40,8 +40,8 @@ pub(super) enum ChangeErrorKind {
     Storage,
     /// The server cannot serve it.
     Refused,
-    /// The connection to the server broke.
-    Unknown,
+    /// The server did not answer.
+    NoAnswer,
 }
 
 /// Result type of changes.
@@ -103,36 +103,35 @@ fn lock(file: &Path) -> Result<AddedFiles> {
             let error = CliError::new("another command is changing the exports");
             ChangeErrorKind::InUse.of(error.with_hint("try again when it has ended"))
         }
-        _ => {
-            let file = text::name(file.as_os_str().as_encoded_bytes());
-            ChangeErrorKind::Storage.caused(file, &error)
-        }
+        _ => write_error(file, &error),
     })
 }
 
-/// The result of opening `exports.d`.
-fn opened<T>(file: &Path, opened: io::Result<T>) -> Result<T> {
+/// The error of `exports.d` that cannot be opened.
+fn dir_error(file: &Path, error: &io::Error) -> ChangeError {
     let dir = added_dir(file);
-    opened.map_err(|error| {
-        ChangeErrorKind::Storage.caused(text::name(dir.as_os_str().as_encoded_bytes()), &error)
-    })
+    ChangeErrorKind::Storage.caused(text::name(dir.as_os_str().as_encoded_bytes()), error)
 }
 
-/// The result of reading the file of an export.
-fn read<T>(file: &Path, name: &str, read: io::Result<T>) -> Result<T> {
+/// The error of a file of an export that cannot be read.
+fn export_error(file: &Path, name: &str, error: &io::Error) -> ChangeError {
     let path = added_file(file, name);
-    read.map_err(|error| {
-        ChangeErrorKind::Storage.caused(text::name(path.as_os_str().as_encoded_bytes()), &error)
-    })
+    ChangeErrorKind::Storage.caused(text::name(path.as_os_str().as_encoded_bytes()), error)
 }
 
-/// The result of writing in `exports.d`.
-fn write(file: &Path, written: io::Result<()>) -> Result<()> {
+/// The error of `exports.d` that cannot be written.
+fn write_error(file: &Path, error: &io::Error) -> ChangeError {
     let dir = added_dir(file);
-    written.map_err(|error| {
-        let dir = text::name(dir.as_os_str().as_encoded_bytes());
-        ChangeErrorKind::Storage.caused(format!("{dir}: nothing is changed"), &error)
-    })
+    let dir = text::name(dir.as_os_str().as_encoded_bytes());
+    ChangeErrorKind::Storage.caused(format!("{dir}: nothing is changed"), error)
+}
+
+/// The error of a directory that does not answer.
+fn hanging_error(which: &str, dir: &Path) -> ChangeError {
+    let dir = text::name(dir.as_os_str().as_encoded_bytes());
+    let error = CliError::new(format!("{which} {dir} does not answer; nothing is changed"));
+    let hint = "its filesystem hangs: try again when `ls` of the directory works";
+    ChangeErrorKind::Invalid.of(error.with_hint(hint))
 }
 
 /// Has the server read the files, and open the export `added`; returns whether a server runs.
@@ -161,7 +160,7 @@ fn refused(
             let error = CliError::caused("the server did not answer", &error).with_hint(
                 "the change stays in exports.d: the server takes it at its next start or SIGHUP",
             );
-            return ChangeErrorKind::Unknown.of(error);
+            return ChangeErrorKind::NoAnswer.of(error);
         }
     };
     if let Err(error) = take_back() {

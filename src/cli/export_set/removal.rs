@@ -6,17 +6,23 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::{
-    ChangeErrorKind, Result, ServerLink, check_name, find, lock, opened, read, refused, reload,
-    write,
+    ChangeErrorKind, Result, ServerLink, check_name, dir_error, export_error, find, hanging_error,
+    lock, refused, reload, write_error,
 };
 use crate::cli::error::CliError;
 use crate::cli::text;
-use crate::config::{self, AddedChange, AddedFiles, Config, Missing, added_dir, real_path};
-use crate::control::{ControlError, ExportsAnswer, ExportsRequest, SessionUse};
+use crate::config::{
+    self, AddedChange, AddedFiles, Config, ConfigError, KnownPaths, Missing, SoughtPaths, added_dir,
+};
+use crate::control::{ControlError, ExportsAnswer, ExportsRequest, SessionUse, control_socket};
 use crate::delta::sqlite::{is_in_use, is_session, remove_session};
+use crate::workspace::exports::base_probes::BaseProbes;
 
 /// Longest name of a file that can be removed, in bytes: it is renamed to a longer one.
 const MAX_REMOVED_NAME_BYTES: usize = 200;
+
+/// Attempts to look up the paths of all sessions while other commands change the exports.
+const MAX_ATTEMPTS: usize = 8;
 
 /// An export that is to be removed.
 #[derive(Debug, Clone, Copy)]
@@ -62,39 +68,96 @@ impl RemovedExport {
 
 /// Removes an export of `exports.d`.
 ///
-/// One whose file is broken can be removed while others are broken too.
+/// One whose file is broken can be removed while others are broken too. With the lock of changes,
+/// only the filesystem of the exports file is waited for, and that of the sessions that are
+/// deleted: it has answered just before.
 pub(in crate::cli) fn remove(
     file: &Path,
     ExportRemoval { name, deletes }: ExportRemoval<'_>,
+    probes: &BaseProbes,
     server: &mut dyn ServerLink,
 ) -> Result<RemovedExport> {
     if !is_file_name(name) {
         check_name(name)?;
     }
-    let files = lock(file)?;
-    let is_there = opened(file, files.has(name))?;
+    let mut known = KnownPaths::default();
+    for _ in 0..MAX_ATTEMPTS {
+        let files = lock(file)?;
+        let begun = begin(file, &files, ExportRemoval { name, deletes }, &known)?;
+        if begun.unknown.is_empty() {
+            return finish(file, &files, name, begun, server);
+        }
+        drop(files);
+        known.extend(probes.real_paths(&begun.unknown));
+    }
+    let error = CliError::new("other commands change the exports all the time");
+    Err(ChangeErrorKind::InUse.of(error.with_hint("try again")))
+}
+
+/// A removal that was checked.
+struct BegunRemoval {
+    /// Paths that have to be looked up first, without the lock of changes.
+    unknown: SoughtPaths,
+    /// Whether its file is there still.
+    is_there: bool,
+    /// The sessions that are to be deleted.
+    sessions: Vec<PathBuf>,
+    /// Why other files are at fault.
+    broken: Option<ConfigError>,
+}
+
+fn begin(
+    file: &Path,
+    files: &AddedFiles,
+    ExportRemoval { name, deletes }: ExportRemoval<'_>,
+    known: &KnownPaths,
+) -> Result<BegunRemoval> {
+    let is_there = files.has(name).map_err(|error| dir_error(file, &error))?;
     if !is_there {
         check_name(name)?;
     }
     let text = match (is_there, deletes) {
-        (true, true) => read(file, name, files.read(name))?,
+        (true, true) => files.read(name),
         // An earlier removal ended before its sessions were removed.
-        (false, true) => read(file, name, files.read_removed(name))?,
-        (_, false) => None,
+        (false, true) => files.read_removed(name),
+        (_, false) => Ok(None),
     };
+    let text = text.map_err(|error| export_error(file, name, &error))?;
     if !is_there && text.is_none() {
         return Err(missing(file, name));
     }
-    let rest = config::read_changed(file, &AddedChange::Remove { name });
-    let (sessions, broken) = match (text, rest) {
-        (Some(text), rest) => (own_sessions(file, &RemovedText { name, text: &text }, rest)?, None),
-        (None, Ok(_)) => (Vec::new(), None),
-        (None, Err(error)) if is_broken(file, name) => (Vec::new(), Some(error)),
-        (None, Err(error)) => return Err(ChangeErrorKind::Invalid.of(error)),
+    let mut begun = BegunRemoval {
+        unknown: SoughtPaths::default(),
+        is_there,
+        sessions: Vec::new(),
+        broken: None,
     };
+    let mut paths = SoughtPaths::default();
+    let rest = read_known(file, Some(&AddedChange::Remove { name }), known, &mut paths);
+    match (text, rest) {
+        (Some(text), rest) => {
+            let removed = RemovedText { name, text: &text };
+            begun.sessions = own_sessions(file, &removed, rest, known, &mut paths)?;
+        }
+        (None, Ok(_)) => {}
+        (None, Err(error)) if is_broken(file, name) => begun.broken = Some(error),
+        (None, Err(error)) => return Err(ChangeErrorKind::Invalid.of(error)),
+    }
+    begun.unknown = paths.without(known);
+    Ok(begun)
+}
+
+fn finish(
+    file: &Path,
+    files: &AddedFiles,
+    name: &str,
+    BegunRemoval { is_there, mut sessions, broken, .. }: BegunRemoval,
+    server: &mut dyn ServerLink,
+) -> Result<RemovedExport> {
+    sessions.retain(|session| session.symlink_metadata().is_ok());
     refuse_used(&sessions, server)?;
     if is_there {
-        write(file, files.remove(name))?;
+        files.remove(name).map_err(|error| write_error(file, &error))?;
     }
     let applied = match (reload(server, None), broken) {
         (Ok(true), _) => RemovalApplied::Yes,
@@ -105,8 +168,26 @@ pub(in crate::cli) fn remove(
             return Err(refused(file, error, take_back));
         }
     };
-    delete(&sessions, &files, name)?;
+    delete(&sessions, files, name)?;
     Ok(RemovedExport { sessions, applied })
+}
+
+/// Reads an exports file with the paths that are known; adds all that it has to `paths`.
+fn read_known(
+    file: &Path,
+    change: Option<&AddedChange<'_>>,
+    known: &KnownPaths,
+    paths: &mut SoughtPaths,
+) -> config::Result<Config> {
+    config::read_known(file, Missing::Leave, change, |of_file| {
+        paths.extend(of_file);
+        known.clone()
+    })
+}
+
+/// Reads the exports file without its sessions.
+fn read_alone(file: &Path) -> config::Result<Config> {
+    read_known(file, None, &KnownPaths::default(), &mut SoughtPaths::default())
 }
 
 /// Whether a name may be that of a file that an administrator wrote.
@@ -117,7 +198,7 @@ fn is_file_name(name: &str) -> bool {
 
 /// Whether the file of an export is at fault.
 fn is_broken(file: &Path, name: &str) -> bool {
-    let fault = config::read(file, Missing::Leave).err();
+    let fault = read_alone(file).err();
     fault.is_some_and(|fault| fault.broken_exports().iter().any(|it| it == name))
 }
 
@@ -132,7 +213,7 @@ fn missing(file: &Path, name: &str) -> super::ChangeError {
     let dir = added_dir(file);
     let dir = text::name(dir.as_os_str().as_encoded_bytes());
     let error = CliError::new(format!("there is no export {name} in {dir}"));
-    let config = config::read(file, Missing::Leave).ok();
+    let config = read_alone(file).ok();
     let is_written = config.is_some_and(|config| find(&config, name).is_some());
     ChangeErrorKind::Missing.of(match is_written {
         true => {
@@ -143,15 +224,18 @@ fn missing(file: &Path, name: &str) -> super::ChangeError {
     })
 }
 
-/// The real paths of an export's sessions that exist and that it may change; `rest` are the other
-/// exports.
+/// The real paths of an export's sessions that it may change; `rest` are the other exports. Adds
+/// the paths that have to be known to `paths`.
 ///
 /// # Errors
-/// Another export or a template may have one of them.
+/// Another export or a template may have one of them, of this exports file or of another one in its
+/// directory; or their directory hangs.
 fn own_sessions(
     file: &Path,
     removed: &RemovedText<'_>,
     rest: config::Result<Config>,
+    known: &KnownPaths,
+    paths: &mut SoughtPaths,
 ) -> Result<Vec<PathBuf>> {
     // Alone: another export may have its path since.
     let export = config::read_added_text(file, removed.name, removed.text).map_err(|error| {
@@ -159,46 +243,83 @@ fn own_sessions(
         ChangeErrorKind::Invalid.of(CliError::new(error).with_hint(hint))
     })?;
     let rest = rest.map_err(|error| ChangeErrorKind::Invalid.of(error))?;
-    refuse_beside_others(file)?;
+    let others = other_configs(file, removed, known, paths);
     // What it could only read is not its own.
     let changed = export.mounts.iter().filter(|mount| !mount.is_read_only);
-    let sessions = changed.filter_map(|mount| mount.session());
-    let own: BTreeSet<PathBuf> = sessions.map(|session| real_path(session)).collect();
-    for other in &rest.exports {
-        let sessions = other.mounts.iter().filter_map(|mount| mount.session());
-        let mut sessions = sessions.map(|session| real_path(session));
-        if let Some(shared) = sessions.find(|session| own.contains(session)) {
-            return Err(shared_error(&shared, &format!("the export {}", other.name)));
+    let sessions: BTreeSet<&PathBuf> = changed.filter_map(|mount| mount.session()).collect();
+    paths.files.extend(sessions.iter().copied().cloned());
+    if !paths.clone().without(known).is_empty() {
+        // They are looked up first.
+        return Ok(Vec::new());
+    }
+    if let Some(dir) = sessions.iter().find_map(|session| known.hanging_dir(session)) {
+        return Err(hanging_error("directory of sessions", dir));
+    }
+    let own = sessions.into_iter().map(|session| known.of(session)).collect();
+    refuse_shared(&own, &rest, known, "")?;
+    for (other, config) in &others {
+        let other = text::name(other.as_os_str().as_encoded_bytes());
+        refuse_shared(&own, config, known, &format!(" of {other}"))?;
+    }
+    Ok(own.into_iter().collect())
+}
+
+/// Refuses to delete sessions that an export or a template of an exports file may have.
+fn refuse_shared(
+    own: &BTreeSet<PathBuf>,
+    config: &Config,
+    known: &KnownPaths,
+    of_file: &str,
+) -> Result<()> {
+    // Where a link in a directory that hangs leads is not known.
+    let may_be = |session: &PathBuf, own: &PathBuf| match known.hanging_dir(session) {
+        Some(_) => session.file_name() == own.file_name(),
+        None => known.of(session) == *own,
+    };
+    for other in &config.exports {
+        let mut sessions = other.mounts.iter().filter_map(|mount| mount.session());
+        if let Some(shared) =
+            sessions.find_map(|session| own.iter().find(|own| may_be(session, own)))
+        {
+            return Err(shared_error(shared, &format!("the export {}{of_file}", other.name)));
         }
     }
-    for template in &rest.templates {
-        for dir in template.session_dirs().map(|dir| real_path(&dir)) {
+    for template in &config.templates {
+        for dir in template.session_dirs().map(|dir| known.of(&dir)) {
             if let Some(shared) = own.iter().find(|session| session.starts_with(&dir)) {
-                return Err(shared_error(shared, &format!("the template {template}")));
+                return Err(shared_error(shared, &format!("the template {template}{of_file}")));
             }
         }
     }
-    let there = own.into_iter().filter(|session| session.symlink_metadata().is_ok());
-    Ok(there.collect())
+    Ok(())
 }
 
-/// Refuses to delete sessions if the directory has another exports file: its exports may have them.
-fn refuse_beside_others(file: &Path) -> Result<()> {
+/// The other exports files of the directory, without the export that is removed. Not the file that
+/// the export was added from, unless a server has it.
+fn other_configs(
+    file: &Path,
+    removed: &RemovedText<'_>,
+    known: &KnownPaths,
+    paths: &mut SoughtPaths,
+) -> Vec<(PathBuf, Config)> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")));
-    let own = file.file_name();
-    let is_other = |entry: &std::fs::DirEntry| {
-        let name = entry.file_name();
-        let name = Path::new(&name);
-        let is_toml =
-            name.extension().is_some_and(|it| it == "toml") && Some(name.as_os_str()) != own;
-        is_toml && entry.path().is_file() && config::read(&entry.path(), Missing::Leave).is_ok()
+    let files = entries.into_iter().flatten().flatten().filter_map(|entry| {
+        let is_own = Some(&*entry.file_name()) == file.file_name();
+        let is_toml = Path::new(&entry.file_name()).extension().is_some_and(|it| it == "toml");
+        // A link may lead to another filesystem.
+        let is_file = entry.file_type().is_ok_and(|it| it.is_file());
+        (is_toml && is_file && !is_own).then(|| entry.path())
+    });
+    let is_source = |other: &PathBuf| {
+        let is_served = control_socket(other).symlink_metadata().is_ok();
+        !is_served && std::fs::read(other).is_ok_and(|text| text == removed.text.as_bytes())
     };
-    let Some(other) = entries.into_iter().flatten().flatten().find(is_other) else { return Ok(()) };
-    let other = text::name(other.path().as_os_str().as_encoded_bytes()).to_string();
-    let what = format!("sessions are not deleted, as the exports of {other} may use them too");
-    let hint = "leave --delete out, and remove the files of sessions by hand";
-    Err(ChangeErrorKind::InUse.of(CliError::new(what).with_hint(hint)))
+    let files = files.filter(|other| !is_source(other));
+    let change = AddedChange::Remove { name: removed.name };
+    files
+        .filter_map(|it| Some((it.clone(), read_known(&it, Some(&change), known, paths).ok()?)))
+        .collect()
 }
 
 fn shared_error(session: &Path, other: &str) -> super::ChangeError {
@@ -221,7 +342,7 @@ fn refuse_used(sessions: &[PathBuf], server: &mut dyn ServerLink) -> Result<()> 
         Ok(None) => Vec::new(),
         Ok(Some(_)) | Err(ControlError::Broken(_)) => {
             let error = CliError::new("the server did not answer; nothing is changed");
-            return Err(ChangeErrorKind::Unknown.of(error));
+            return Err(ChangeErrorKind::NoAnswer.of(error));
         }
         Err(ControlError::Refused(refusal)) => {
             return Err(ChangeErrorKind::Refused.of(CliError::from(refusal)));

@@ -8,6 +8,7 @@ use crate::cli::export_set::removal::{ExportRemoval, RemovalApplied, remove};
 use crate::cli::output::{self, Out};
 use crate::cli::{Ending, text};
 use crate::control::ExportsConnection;
+use crate::workspace::exports::base_probes::BaseProbes;
 
 /// Remove an export of exports.d, which a running server stops serving at once.
 ///
@@ -39,7 +40,8 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut server = ExportsConnection::open(&args.file)?;
     let removal = ExportRemoval { name: &args.name, deletes: args.delete };
-    let removed = remove(&args.file, removal, &mut server).map_err(|failed| failed.error)?;
+    let removed = remove(&args.file, removal, &BaseProbes::default(), &mut server);
+    let removed = removed.map_err(|failed| failed.error)?;
     let name = text::name(args.name.as_bytes());
     let mut out = Out::new();
     match (args.json, &removed.applied) {

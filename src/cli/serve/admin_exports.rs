@@ -10,7 +10,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::admin::{ExportsCall, ExportsReply, ExportsSource, Replying};
-use crate::cli::export_set::adding::{AddedExport, AdditionOrigin, ExportAddition, add, check};
+use crate::cli::export_set::adding::{
+    AddedExport, AdditionOrigin, CheckedAddition, ExportAddition, add, check,
+};
 use crate::cli::export_set::removal::{ExportRemoval, RemovalApplied, RemovedExport, remove};
 use crate::cli::export_set::{ChangeError, ChangeErrorKind, ServerLink, listing, not_served};
 use crate::cli::output::json_text;
@@ -21,6 +23,13 @@ use crate::workspace::exports::base_probes::BaseProbes;
 /// Time to check a change and to wait for an earlier one, and again for this one; the sum is less
 /// than the time of an answer.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Changes that are checked at once: each has a thread, which a filesystem may hold up.
+const MAX_CHECKS: usize = 8;
+
+/// The error of a change that cannot be checked.
+const NOT_CHECKED: &str =
+    "too many changes are being checked, or a filesystem does not answer; nothing is changed";
 
 /// The error of a change that has to wait.
 const NOT_ITS_TURN: &str =
@@ -34,7 +43,9 @@ pub(super) struct AdminExports {
     control: OnceLock<Arc<dyn ExportsControl>>,
     /// One change at a time.
     turn: Arc<Semaphore>,
-    /// Finds bases that hang before a change has its turn.
+    /// Permits for checks.
+    checks: Arc<Semaphore>,
+    /// Finds directories that hang before a change has its turn.
     probes: BaseProbes,
 }
 
@@ -50,8 +61,10 @@ impl ServerLink for OwnServer {
 impl AdminExports {
     /// The exports of the exports file `file`, before the server serves.
     pub(super) fn new(file: PathBuf, runtime: Handle) -> Self {
-        let (control, turn) = (OnceLock::new(), Arc::new(Semaphore::new(1)));
-        Self { file, runtime, control, turn, probes: BaseProbes::default() }
+        let (control, probes) = (OnceLock::new(), BaseProbes::default());
+        let (turn, checks) = (Semaphore::new(1), Semaphore::new(MAX_CHECKS));
+        let (turn, checks) = (Arc::new(turn), Arc::new(checks));
+        Self { file, runtime, control, turn, checks, probes }
     }
 
     /// From now on, requests are performed by `control`.
@@ -67,28 +80,35 @@ impl AdminExports {
         name: String,
         text: String,
     ) -> ExportsReply {
-        let (file, probes) = (self.file.clone(), self.probes.clone());
-        let checking = (name.clone(), text.clone());
-        let checking = tokio::task::spawn_blocking(move || {
-            let (name, text) = &checking;
-            check(&file, addition(name, text), &probes)
-        });
         let in_turn = timeout(CHANGE_TIMEOUT, async {
-            match checking.await {
-                Ok(Ok(checked)) => Ok((checked, Arc::clone(&self.turn).acquire_owned().await)),
-                Ok(Err(error)) => Err(not_changed(&error)),
-                Err(_) => Err(failed(500, "the server failed; see its log", None)),
-            }
+            let checked = self.checked(name.clone(), text.clone()).await?;
+            Ok((checked, Arc::clone(&self.turn).acquire_owned().await))
         });
         let (checked, turn) = match in_turn.await {
             Ok(Ok((checked, Ok(turn)))) => (checked, turn),
             Ok(Err(refused)) => return refused,
+            Err(_) if self.checks.available_permits() == 0 => {
+                return failed(503, NOT_CHECKED, Some("try again"));
+            }
             _ => return failed(503, NOT_ITS_TURN, Some("try again")),
         };
         self.change(control, turn, move |file, server| {
             added(&name, add(file, addition(&name, &text), checked, server))
         })
         .await
+    }
+
+    /// Checks an addition, on a thread that is one of [`MAX_CHECKS`] until it ends.
+    async fn checked(&self, name: String, text: String) -> Result<CheckedAddition, ExportsReply> {
+        let ended = |_| failed(500, "the server failed; see its log", None);
+        // The semaphore is never closed.
+        let permit = Arc::clone(&self.checks).acquire_owned().await.ok();
+        let (file, probes) = (self.file.clone(), self.probes.clone());
+        let checking = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            check(&file, addition(&name, &text), &probes)
+        });
+        checking.await.map_err(ended)?.map_err(|error| not_changed(&error))
     }
 
     /// Removes an export.
@@ -101,9 +121,10 @@ impl AdminExports {
         let turn = timeout(CHANGE_TIMEOUT, Arc::clone(&self.turn).acquire_owned());
         // The semaphore is never closed.
         let Ok(Ok(turn)) = turn.await else { return failed(503, NOT_ITS_TURN, Some("try again")) };
+        let probes = self.probes.clone();
         self.change(control, turn, move |file, server| {
             let removal = ExportRemoval { name: &name, deletes };
-            removed(file, &name, remove(file, removal, server))
+            removed(file, &name, remove(file, removal, &probes, server))
         })
         .await
     }
@@ -197,7 +218,7 @@ fn not_changed(ChangeError { kind, error }: &ChangeError) -> ExportsReply {
         ChangeErrorKind::Missing => 404,
         ChangeErrorKind::Exists | ChangeErrorKind::InUse | ChangeErrorKind::Refused => 409,
         ChangeErrorKind::Storage => 507,
-        ChangeErrorKind::Unknown => 503,
+        ChangeErrorKind::NoAnswer => 503,
     };
     failed(status, &error.to_string(), error.hint())
 }

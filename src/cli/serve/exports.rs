@@ -26,6 +26,7 @@ use crate::pattern::PatternSet;
 use crate::server::rpcbind::Registration;
 use crate::server::{Monitor, ServerOptions};
 use crate::validation::ValidatorCommand;
+use crate::workspace::exports::base_probes::BaseProbes;
 use crate::workspace::exports::closing::CopyProgress;
 use crate::workspace::exports::unavailable::{ExportFailure, FIRST_RETRY, MAX_RETRY};
 use crate::workspace::exports::{self, ServedExports};
@@ -62,8 +63,8 @@ pub(super) fn serve(
             .map_err(|error| CliError::caused("cannot listen for signals", &error))?
     };
     let added = added_changed(file);
-    let config = config::read(file, Missing::Make)?;
-    let hanging = await_bases(runtime, &mut door, &served, &config)?;
+    let (config, mut hanging) = read(file, &served.probes(), args.strict)?;
+    hanging.extend(await_bases(runtime, &mut door, &served, &config)?);
     let none = served.load(&config, &hanging).map_err(CliError::export)?;
     served.close(none);
     let served = Arc::new(Mutex::new(served));
@@ -232,13 +233,11 @@ fn begin(
 ) -> Reload {
     let (file, served, addresses) = (file.to_owned(), Arc::clone(served), addresses.to_vec());
     tokio::task::spawn_blocking(move || {
-        let config = config::read(&file, Missing::Make)?;
-        // Bases are asked before the lock is taken.
-        let (probes, bases) = {
-            let served = locked(&served);
-            (served.probes(), served.bases(&config))
-        };
-        let hanging = probes.hanging(&bases);
+        // Directories are asked before the lock is taken.
+        let probes = locked(&served).probes();
+        let (config, mut hanging) = read(&file, &probes, strict)?;
+        let bases = locked(&served).bases(&config);
+        hanging.extend(probes.hanging(&bases));
         if strict {
             exports::probe(&config).map_err(CliError::export)?;
         }
@@ -251,14 +250,36 @@ fn begin(
     })
 }
 
+/// Reads the exports file, and finds the directories of sessions that do not answer; if `waits`, it
+/// waits for them.
+fn read(
+    file: &Path,
+    probes: &BaseProbes,
+    waits: bool,
+) -> config::Result<(Config, BTreeSet<PathBuf>)> {
+    if waits {
+        return Ok((config::read(file, Missing::Make)?, BTreeSet::new()));
+    }
+    let mut hanging = BTreeSet::new();
+    let config = config::read_known(file, Missing::Make, None, |paths| {
+        let known = probes.real_paths(paths);
+        hanging.clone_from(known.hanging());
+        known
+    })?;
+    Ok((config, hanging))
+}
+
 /// Tries again to open exports that could not be opened.
 fn begin_retry(config: Config, served: &Arc<Mutex<ServedExports>>) -> Reload {
     let served = Arc::clone(served);
     tokio::task::spawn_blocking(move || {
-        // Bases are asked before the lock is taken.
+        // Directories are asked before the lock is taken.
         let probes = locked(&served).probes();
-        let hanging = probes.hanging(&exports::bases(&config).collect());
-        let retried = locked(&served).retry(&config, &hanging).map_err(CliError::export)?;
+        let mut hanging = probes.real_paths(&exports::sessions(&config)).hanging().clone();
+        hanging.extend(probes.hanging(&exports::bases(&config).collect()));
+        let mut served = locked(&served);
+        served.avoid(&hanging);
+        let retried = served.retry(&config, &hanging).map_err(CliError::export)?;
         Ok(Loaded::Retried(retried))
     })
 }

@@ -36,8 +36,8 @@ use super::error::{Error, Result};
 use super::layers::{self, SessionLayers};
 use super::running::until;
 use crate::config::{
-    Config, ExportConfig, MountConfig, RealPaths, StoreConfig, TemplateConfig, added_dir,
-    real_path, tokens_file,
+    Config, ExportConfig, MountConfig, RealPaths, SoughtPaths, StoreConfig, TemplateConfig,
+    added_dir, lock_file, real_path, tokens_file,
 };
 use crate::control::control_socket;
 use crate::delta::sqlite::{InstanceRegistry, session_files};
@@ -81,6 +81,8 @@ pub struct ServedExports {
     room: usize,
     /// The bound that was logged last, if it is not that of the file.
     told_room: Option<RoomShortage>,
+    /// Directories of sessions that did not answer: nothing in them is looked up.
+    hanging: BTreeSet<PathBuf>,
     /// Exports that cannot be served.
     failed: Vec<FailedExport>,
     probes: BaseProbes,
@@ -105,6 +107,7 @@ impl ServedExports {
             is_lenient: false,
             room: usize::MAX,
             told_room: None,
+            hanging: BTreeSet::new(),
             failed: Vec::new(),
             probes: BaseProbes::default(),
             upkeep: Vec::new(),
@@ -171,12 +174,12 @@ impl ServedExports {
     pub fn bases(&self, config: &Config) -> BTreeSet<PathBuf> {
         let sources = self.parts.sources();
         let open = sources.iter().filter(|it| it.entry().is_some_and(|it| it.current().is_some()));
-        bases(config).chain(open.flat_map(|source| bases_of(&source.config))).collect()
+        bases(config).chain(open.flat_map(|source| given_bases(&source.config))).collect()
     }
 
     /// Serves the exports of `config` from now on. Handles of exports that stay remain valid.
-    /// `hanging` are [bases](ServedExports::bases) that do not answer: exports over them stay as
-    /// they are, and new ones are closed.
+    /// `hanging` are [bases](ServedExports::bases) and directories of sessions that do not answer:
+    /// exports over them stay as they are; new ones are closed, or cannot be served.
     ///
     /// The first [`OPEN_AT_START`] exports, as many that are new or changed, and those that were
     /// open are opened now, all if the server is not [lenient](ServedExports::lenient).
@@ -210,12 +213,14 @@ impl ServedExports {
     ) -> Result<DroppedSessions> {
         let parts = Arc::clone(&self.parts);
         let loading = parts.loading.write();
+        self.avoid(hanging);
         let known = self.parts.templates_if_same(&config.templates);
         // With the same templates, a mount that is making an export continues.
         let same_finder = known.as_ref().and_then(|_| self.parts.exports.finder());
         let made = || config.templates.iter().cloned().map(Arc::new).collect();
         let templates: Vec<_> = known.unwrap_or_else(made);
-        let wanted = self.wanted(config, &templates)?;
+        let mut wanted = self.wanted(config, &templates)?;
+        let unserved = self.take_unserved(&mut wanted, added)?;
         let sessions = wanted.iter().filter_map(|wanted| wanted.sessions.as_ref()).flatten();
         let sessions = sessions.map(|session| session.file.clone()).collect();
         self.parts.hide(self.files_to_hide(&templates), sessions);
@@ -227,7 +232,7 @@ impl ServedExports {
         let bounds_before = std::mem::replace(&mut *self.parts.bounds.write(), bounds);
         let mut loaded = Vec::new();
         let failed = match self.open_all(wanted, &plan, &mut loaded) {
-            Ok(failed) => failed,
+            Ok(failed) => failed.into_iter().chain(unserved).collect::<Vec<_>>(),
             Err(error) => {
                 loaded.retain(|it| !it.stays);
                 let memory = loaded.iter().flat_map(|it| it.source.memory_files()).collect();
@@ -266,6 +271,43 @@ impl ServedExports {
         self.list_failed();
         self.begin_upkeep();
         Ok(self.retire(before, replaced))
+    }
+
+    /// Looks up nothing in these directories from now on: they do not answer.
+    pub fn avoid(&mut self, hanging: &BTreeSet<PathBuf>) {
+        self.hanging.clone_from(hanging);
+    }
+
+    /// Takes out the exports whose sessions are in a directory that does not answer, if they are
+    /// not served yet; the others stay as they are, and their sessions are not looked at.
+    fn take_unserved(
+        &self,
+        wanted: &mut Vec<WantedExport>,
+        added: Option<&str>,
+    ) -> Result<Vec<FailedExport>> {
+        let sources = self.parts.sources();
+        let served = sources.iter().filter(|source| source.entry().is_some());
+        let served: HashSet<_> = served.filter_map(|source| source.path()).collect();
+        let mut unserved = Vec::new();
+        for mut export in std::mem::take(wanted) {
+            let config = Arc::clone(&export.config);
+            let hanging = session_dirs_of(&config).find(|dir| self.hanging.contains(dir));
+            let Some(dir) = hanging.filter(|_| export.instance.is_none()) else {
+                wanted.push(export);
+                continue;
+            };
+            if config.path.as_ref().is_some_and(|path| served.contains(path.as_str())) {
+                export.sessions = None;
+                wanted.push(export);
+                continue;
+            }
+            let error = Error::BaseHangs { export: config.name.clone(), base: dir };
+            if self.is_strict() || added == Some(&*config.name) {
+                return Err(error);
+            }
+            unserved.push(FailedExport::new(&config, error)?);
+        }
+        Ok(unserved)
     }
 
     /// Closes exports that are idle, removes what has expired, and looks for sessions whose
@@ -336,7 +378,7 @@ impl ServedExports {
 
     /// The sessions of each export's mounts.
     fn sessions_of(&self, config: &Config) -> Result<Vec<Vec<NeededSession>>> {
-        let mut real = RealPaths::default();
+        let mut real = RealPaths::avoiding(&self.hanging);
         let exports = config.exports.iter();
         let sessions = exports.map(|export| sessions_among(&self.parts, export, &mut real));
         let mut sessions = sessions.collect::<Result<Vec<_>>>()?;
@@ -356,11 +398,12 @@ impl ServedExports {
         // Absolute: a file that is made later has the same path then.
         let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
         let registry = registry_file(&file);
-        let own = [file.clone(), tokens_file(&file), added_dir(&file)];
+        let own = [file.clone(), tokens_file(&file), added_dir(&file), lock_file(&file)];
         let mut files: BTreeSet<PathBuf> = own.iter().map(|file| real_path(file)).collect();
         files.extend(session_files(&real_path(&registry)));
         files.insert(control_socket(&real_path(&file)));
-        files.extend(templates.iter().flat_map(|it| it.session_dirs()).map(|dir| real_path(&dir)));
+        let mut real = RealPaths::avoiding(&self.hanging);
+        files.extend(templates.iter().flat_map(|it| it.session_dirs()).map(|dir| real.of(&dir)));
         files
     }
 
@@ -398,7 +441,7 @@ fn sessions_of_one(parts: &SharedParts, export: &ExportConfig) -> Result<Vec<Nee
 fn sessions_among(
     parts: &SharedParts,
     export: &ExportConfig,
-    real: &mut RealPaths,
+    real: &mut RealPaths<'_>,
 ) -> Result<Vec<NeededSession>> {
     let session = |mount: &MountConfig| {
         let file = match mount.session() {
@@ -439,11 +482,29 @@ pub fn probe(config: &Config) -> Result<()> {
 
 /// The bases of `config`.
 pub fn bases(config: &Config) -> impl Iterator<Item = PathBuf> + '_ {
-    config.exports.iter().flat_map(bases_of)
+    config.exports.iter().flat_map(given_bases)
 }
 
-pub(super) fn bases_of(export: &ExportConfig) -> impl Iterator<Item = PathBuf> + '_ {
+/// The sessions of `config`.
+pub fn sessions(config: &Config) -> SoughtPaths {
+    let mounts = config.exports.iter().flat_map(|export| &export.mounts);
+    let files = mounts.filter_map(|mount| mount.session()).cloned().collect();
+    SoughtPaths { files, dirs: BTreeSet::new() }
+}
+
+fn given_bases(export: &ExportConfig) -> impl Iterator<Item = PathBuf> + '_ {
     export.mounts.iter().filter_map(|mount| mount.base.clone())
+}
+
+/// The directories of an export's sessions.
+fn session_dirs_of(export: &ExportConfig) -> impl Iterator<Item = PathBuf> + '_ {
+    let sessions = export.mounts.iter().filter_map(|mount| mount.session());
+    sessions.filter_map(|session| session.parent()).map(Path::to_owned)
+}
+
+/// The directories that an export waits for: its bases, and those of its sessions.
+pub(super) fn bases_of(export: &ExportConfig) -> impl Iterator<Item = PathBuf> + '_ {
+    given_bases(export).chain(session_dirs_of(export))
 }
 
 /// Waits until the base of any overlay is stuck.

@@ -1,6 +1,7 @@
 //! What fails changes nothing.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -147,4 +148,30 @@ fn a_command_that_is_killed_leaves_a_whole_file() {
     site.stop();
     site.serve(&[]);
     site.peer("/b");
+}
+
+#[test]
+fn other_users_cannot_lock_changes_out() {
+    let site = Site::start();
+    // Any user who may read the directory and the exports file can lock them.
+    let held = [site.dir.path().to_owned(), site.path("exports.toml")].map(|it| {
+        let opened = fs::File::open(it).unwrap();
+        opened.lock().unwrap();
+        opened
+    });
+    site.add("b");
+    drop(held);
+    let lock = site.path(".exports.d.lock");
+    let mode = |mode| fs::set_permissions(&lock, PermissionsExt::from_mode(mode)).unwrap();
+    assert_eq!(fs::metadata(&lock).unwrap().permissions().mode() & 0o777, 0o600);
+    mode(0o644);
+    let said = site.fails("rm", &["b"]);
+    assert!(said.contains("nothing is changed: .exports.d.lock: other users"), "{said}");
+    fs::remove_file(&lock).unwrap();
+    std::os::unix::fs::symlink("exports.toml", &lock).unwrap();
+    let said = site.fails("rm", &["b"]);
+    assert!(said.contains("nothing is changed: .exports.d.lock: a symbolic link"), "{said}");
+    fs::remove_file(&lock).unwrap();
+    site.done("rm", &["b"]);
+    assert_eq!(site.names(), ["a"]);
 }

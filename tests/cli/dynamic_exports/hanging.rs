@@ -75,6 +75,73 @@ fn over_http_a_base_that_hangs_is_refused_and_delays_no_other_change() {
     assert_eq!(api.ask("PUT /exports/b", &over("base")).status, 201);
 }
 
+/// Another export of the site has a session in the directory, and so has one that is added.
+#[test]
+fn a_directory_of_sessions_that_hangs_is_refused_and_delays_no_other_change() {
+    let mut site = Site::new(
+        &(export("path = \"/a\"", "a.db", "base = \"base\"")
+            + &export("path = \"/s\"", "stuck/s.db", "")),
+    );
+    fs::create_dir(site.path("exports.d")).unwrap();
+    fs::write(site.path("exports.d/r.toml"), export("path = \"/r\"", "stuck/r.db", "")).unwrap();
+    let Some(hanging) = hang(&site) else { return };
+    site.serve(&[]);
+    let (code, said) = ended(site.begin("add", &["b", "--session", "stuck/b.db"]));
+    assert_eq!(code, Some(2), "{said}");
+    let words = "stuck does not answer; nothing is changed";
+    assert!(said.contains("directory of sessions") && said.contains(words), "{said}");
+    assert!(said.contains("hint: its filesystem hangs"), "{said}");
+    assert!(run(site.dir.path(), &["init", "c.db"]).status.success());
+    let (code, said) =
+        ended(site.begin("add", &["c", "--session", "c.db", "--option", "insecure"]));
+    assert_eq!(code, Some(0), "{said}");
+    site.peer("/a");
+    site.peer("/c");
+    // What it has may not be deleted, and other exports can be removed.
+    let (code, said) = ended(site.begin("rm", &["r", "--delete"]));
+    assert!(code == Some(2) && said.contains(words), "{said}");
+    let (code, said) = ended(site.begin("rm", &["c", "--delete"]));
+    assert_eq!((code, site.path("c.db").exists()), (Some(0), false), "{said}");
+    let (code, said) = ended(site.begin("rm", &["r"]));
+    assert_eq!((code, site.added_files()), (Some(0), Vec::new()), "{said}");
+    assert!(site.mount("/s").is_none());
+    drop(hanging);
+    let deadline = Instant::now() + PATIENCE;
+    while site.mount("/s").is_none() {
+        assert!(Instant::now() < deadline, "{:?}", site.listed());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// As many as have a thread, and some more.
+#[test]
+fn over_http_a_directory_of_sessions_that_hangs_keeps_no_thread_of_a_change() {
+    let api = Api::with_token();
+    let Some(_hanging) = hang(&api.site) else { return };
+    let address = api.address;
+    let put = |name: &str| {
+        let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
+        let text = export("path = \"/b\"", "stuck/b.db", "");
+        ask(address, &format!("PUT /exports/{name}"), &bearer, &text)
+    };
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..24).map(|_| scope.spawn(|| put("b"))).collect();
+        for asking in asking {
+            let refused = asking.join().unwrap();
+            let said = &refused.body;
+            let is_told = match refused.status {
+                422 => said.contains("stuck does not answer; nothing is changed"),
+                503 => said.contains("too many changes are being checked"),
+                _ => false,
+            };
+            assert!(is_told, "{refused:?}");
+        }
+    });
+    let made = api.ask("PUT /exports/c", &export("path = \"/c\"", "c.db", ""));
+    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!(api.names(), ["a", "c"]);
+}
+
 #[test]
 fn the_directory_is_no_symbolic_link() {
     let site = Site::start();

@@ -32,9 +32,11 @@ fn delete_is_refused_for_what_is_no_session_and_beside_another_exports_file() {
     assert!(run(site.dir.path(), &["init", "s.db"]).status.success());
     fs::write(site.path("other.toml"), export("path = \"/o\"", "s.db", "")).unwrap();
     let said = site.fails("rm", &["s", "--delete"]);
-    assert!(said.contains("other.toml may use them too"), "{said}");
+    assert!(said.contains("as the export o of other.toml may use it too"), "{said}");
     assert!(site.path("s.db").exists() && site.path("exports.d/s.toml").exists());
-    fs::remove_file(site.path("other.toml")).unwrap();
+    // One that has other sessions is no reason, nor is the file that the export was added from.
+    fs::write(site.path("other.toml"), export("path = \"/o\"", "o.db", "")).unwrap();
+    fs::copy(site.path("exports.d/s.toml"), site.path("source.toml")).unwrap();
     site.done("rm", &["s", "--delete"]);
     assert!(!site.path("s.db").exists());
 }

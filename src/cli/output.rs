@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::pager::Pager;
 use super::{CliError, log_json, text};
+use crate::config::ConfigError;
 use crate::delta::MergedPath;
 
 /// The shortest interval between two updates of a progress line.
@@ -30,6 +31,13 @@ pub(super) fn line(text: std::fmt::Arguments<'_>) {
         false => printable_line(text),
     };
     let _written = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// Warns of files of `exports.d` that are at fault, and that a command does without.
+pub(super) fn warn_of_broken(broken: Option<&ConfigError>) {
+    for fault in broken.into_iter().flat_map(ConfigError::faults) {
+        line(format_args!("warning: {fault}"));
+    }
 }
 
 /// Says on stderr what is not there because the base denies access to it.

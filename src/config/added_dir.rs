@@ -1,4 +1,4 @@
-//! The directory `exports.d`, held open.
+//! The directory `exports.d`, held open, and the lock file beside it.
 //!
 //! It may belong to another user than the process, who could put a symbolic link or a pipe there:
 //! the directory is not reached through a link, and only regular files up to a bound are read.
@@ -7,6 +7,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, renameat, statat, unlinkat};
@@ -16,6 +17,40 @@ use super::limits::MAX_ADDED_BYTES;
 
 /// Flags of every open: a pipe is not waited for.
 const FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::NONBLOCK);
+
+/// Opens a file that is made if it does not exist, and that only its owner may open: any user who
+/// can open a file can lock it. Made by root, it is given to `owner`'s.
+///
+/// # Errors
+/// It cannot be made or opened, is a link or no regular file, or other users may open it.
+pub(super) fn open_private(path: &Path, owner: &Metadata) -> io::Result<File> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let wrong = |what| Err(io::Error::new(ErrorKind::InvalidData, format!("{name}: {what}")));
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | FLAGS;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let opened = match openat(CWD, path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+        Ok(made) => {
+            let made = File::from(made);
+            // Only root can; any other user owns it already.
+            let _ = std::os::unix::fs::fchown(&made, Some(owner.uid()), Some(owner.gid()));
+            made
+        }
+        Err(Errno::EXIST) => match openat(CWD, path, flags, Mode::empty()) {
+            Err(Errno::LOOP) => return wrong("a symbolic link"),
+            opened => File::from(opened?),
+        },
+        Err(error) => return Err(error.into()),
+    };
+    let found = opened.metadata()?;
+    if !found.is_file() {
+        return wrong("not a regular file");
+    }
+    let own = rustix::process::geteuid().as_raw();
+    if ![0, owner.uid(), own].contains(&found.uid()) || found.mode() & 0o077 != 0 {
+        return wrong("other users than the owner of the exports file may open it");
+    }
+    Ok(opened)
+}
 
 /// Whether a file is read through a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +190,6 @@ impl AddedDir {
 
     /// Gives it to the owner of a file.
     pub(super) fn give_to(&self, owner: &Metadata) {
-        use std::os::unix::fs::MetadataExt;
         // Only root can; any other user owns it already.
         let _ = std::os::unix::fs::fchown(&self.0, Some(owner.uid()), Some(owner.gid()));
     }

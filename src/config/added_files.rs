@@ -9,11 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
-use rustix::io::Errno;
-
 use super::added::{added_dir, added_file};
-use super::added_dir::{AddedDir, AddedLinks};
+use super::added_dir::{AddedDir, AddedLinks, open_private};
 
 /// Name of the lock file.
 const LOCK_NAME: &str = ".exports.d.lock";
@@ -41,7 +38,7 @@ impl AddedFiles {
     pub fn lock(file: &Path) -> io::Result<Self> {
         // Not the exports file itself: a server locks that while it makes tokens, and other users
         // may open it.
-        let lock = open_lock(file)?;
+        let lock = open_private(&lock_file(file), &fs::metadata(file)?)?;
         let begin = Instant::now();
         loop {
             match lock.try_lock() {
@@ -176,38 +173,6 @@ impl AddedFiles {
 /// exports files of the directory. It is never deleted: another process may wait for its lock.
 pub fn lock_file(file: &Path) -> PathBuf {
     file.with_file_name(LOCK_NAME)
-}
-
-/// Opens the lock file, which is made if it does not exist. Only its owner may open it: any user
-/// who can open a file can lock it.
-fn open_lock(file: &Path) -> io::Result<File> {
-    let owner = fs::metadata(file)?;
-    let path = lock_file(file);
-    let wrong = |what| Err(io::Error::new(ErrorKind::InvalidData, format!("{LOCK_NAME}: {what}")));
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let mode = Mode::RUSR | Mode::WUSR;
-    let lock = match openat(CWD, &path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
-        Ok(made) => {
-            let made = File::from(made);
-            // Only root can; any other user owns it already.
-            let _ = std::os::unix::fs::fchown(&made, Some(owner.uid()), Some(owner.gid()));
-            made
-        }
-        Err(Errno::EXIST) => match openat(CWD, &path, flags, Mode::empty()) {
-            Err(Errno::LOOP) => return wrong("a symbolic link"),
-            opened => File::from(opened?),
-        },
-        Err(error) => return Err(error.into()),
-    };
-    let found = lock.metadata()?;
-    if !found.is_file() {
-        return wrong("not a regular file");
-    }
-    let own = rustix::process::geteuid().as_raw();
-    if ![0, owner.uid(), own].contains(&found.uid()) || found.mode() & 0o077 != 0 {
-        return wrong("other users than the owner of the exports file may open it");
-    }
-    Ok(lock)
 }
 
 /// The name of a removed file, which no server reads.

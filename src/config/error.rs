@@ -140,13 +140,26 @@ impl ConfigError {
     }
 }
 
+impl ConfigError {
+    /// The faults of all files, each in one line.
+    pub fn faults(&self) -> impl Iterator<Item = String> + '_ {
+        let others = self.added.as_ref().map_or(&[][..], |added| &added.others);
+        std::iter::once(self).chain(others).map(Self::line)
+    }
+
+    /// This fault without those of other files.
+    fn line(&self) -> String {
+        let file = self.file.display();
+        match self.position {
+            Some(position) => format!("{file}:{position}: {}", self.what),
+            None => format!("{file}: {}", self.what),
+        }
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.file.display())?;
-        if let Some(position) = self.position {
-            write!(f, "{position}:")?;
-        }
-        write!(f, " {}", self.what)?;
+        f.write_str(&self.line())?;
         let others = self.added.as_ref().map_or(&[][..], |added| &added.others);
         for other in others.iter().take(MAX_SHOWN_FAULTS - 1) {
             write!(f, "; {other}")?;

@@ -249,7 +249,18 @@ exports.toml: sound
         let said = String::from_utf8(output.stdout).unwrap();
         assert!(said.starts_with(&mounted) && said.contains("chats/u/1.db"), "{said}");
         assert!(!said.contains("template") && !said.contains("/mounted"), "{said}");
+        let does = "chats/u/1.db does not exist: a mount fails (create = false)";
+        assert!(said.contains(does) && output.status.code() == Some(0), "{said}");
     }
+    let toml = std::fs::read_to_string(dir.path().join("exports.toml")).unwrap();
+    std::fs::write(dir.path().join("makes.toml"), toml.replace("create = false", "create = true"))
+        .unwrap();
+    let output = run(dir.path(), &["config", "token", "makes.toml", "/chat/u/1"]);
+    assert!(output.status.success(), "{output:?}");
+    let output = run(dir.path(), &["config", "check", "makes.toml", "--path", "/chat/u/1"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("chats/u/1.db does not exist: a mount makes it"), "{said}");
+    assert!(said.ends_with("makes.toml: sound\n"), "{said}");
     let check = ["config", "check", "exports.toml", "--path", "/chat/u/x"];
     let error = failure(dir.path(), &check);
     assert!(error.contains("no export has the path /chat/u/x, and no template"), "{error}");

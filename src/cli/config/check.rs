@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value};
 
+use super::files::is_there;
 use super::host_check::{ConfigFinding, look};
 use super::{show, template_check};
 use crate::cli::error::CliError;
 use crate::cli::output::Out;
 use crate::cli::{Ending, text};
-use crate::config::{self, Config, ExportConfig, Missing};
+use crate::config::{self, Config, ExportConfig, Missing, TemplateConfig};
 
 /// Check an exports file with its exports.d, and show what clients mount.
 ///
@@ -36,9 +37,11 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut config = config::read(&args.file, Missing::Leave)?;
+    let mut missing = Vec::new();
     if let Some(path) = &args.path {
         let export = export_at(&config, path);
         let export = export.ok_or_else(|| super::no_such_path(&config, path))?;
+        missing = missing_sessions(&export, &config.templates);
         (config.exports, config.templates) = (vec![export], Vec::new());
     }
     let mut findings = look(&config);
@@ -65,6 +68,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         }
     }
     if !args.json {
+        for line in &missing {
+            out.line(format_args!("  {line}"))?;
+        }
         for line in show::server_lines(&config) {
             out.line(format_args!("{line}"))?;
         }
@@ -106,6 +112,20 @@ fn export_at(config: &Config, path: &str) -> Option<ExportConfig> {
         templates.iter().find_map(|it| it.instance(mounted.as_bytes()))
     };
     written.or_else(with_token).or_else(without)
+}
+
+/// What a mount of an instance does about its sessions that do not exist.
+fn missing_sessions(export: &ExportConfig, templates: &[TemplateConfig]) -> Vec<String> {
+    let Some(name) = &export.template else { return Vec::new() };
+    let creates = templates.iter().find(|it| it.to_string() == *name).is_none_or(|it| it.creates);
+    let does = if creates { "a mount makes it" } else { "a mount fails (create = false)" };
+    let sessions = export.mounts.iter().filter_map(|mount| mount.session());
+    let missing = sessions.filter(|session| !is_there(session));
+    let line = |session: &PathBuf| {
+        let session = text::name(session.as_os_str().as_encoded_bytes());
+        format!("session {session} does not exist: {does}")
+    };
+    missing.map(line).collect()
 }
 
 fn json(finding: &ConfigFinding) -> Map<String, Value> {

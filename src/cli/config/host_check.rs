@@ -128,7 +128,11 @@ impl HostChecker {
         if let Some(is_usable) = self.sessions.get(&key) {
             return *is_usable;
         }
-        let faults = session_faults(file, mount, chunk_size);
+        let faults = match export.template.is_some() && !is_there(file) {
+            // A mount makes its directory too, or nothing: `check --path` says which.
+            true => Ok(Vec::new()),
+            false => session_faults(file, mount, chunk_size),
+        };
         let is_usable = faults.is_ok();
         for what in faults.unwrap_or_else(|what| vec![what]) {
             self.find(export, mount.position, what);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::cli::Ending;
 use crate::cli::error::CliError;
-use crate::cli::output::Out;
+use crate::cli::output::{self, Out};
 use crate::cli::text;
 use crate::config::{self, Missing};
 
@@ -29,7 +29,8 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let config = config::read(&args.file, Missing::Make)?;
+    let (config, broken) = config::read_sound(&args.file, Missing::Make)?;
+    output::warn_of_broken(broken.as_ref());
     let is_it = |path: &&str| *path == args.path;
     let mut written =
         config.exports.iter().filter_map(|export| Some(export.path.as_ref()?.as_str()));

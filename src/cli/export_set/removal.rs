@@ -309,7 +309,7 @@ fn other_configs(
         let is_toml = Path::new(&entry.file_name()).extension().is_some_and(|it| it == "toml");
         // A link may lead to another filesystem.
         let is_file = entry.file_type().is_ok_and(|it| it.is_file());
-        (is_toml && is_file && !is_own).then(|| entry.path())
+        (is_toml && is_file && !is_own).then(|| file.with_file_name(entry.file_name()))
     });
     let is_source = |other: &PathBuf| {
         let is_served = control_socket(other).symlink_metadata().is_ok();

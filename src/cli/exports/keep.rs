@@ -34,7 +34,8 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    let config = config::read(&args.file, Missing::Leave)?;
+    let (config, broken) = config::read_sound(&args.file, Missing::Leave)?;
+    output::warn_of_broken(broken.as_ref());
     let KeptInstance { path: own, template } = instance(&config, &args.path)?;
     let registry = registry_file(&args.file);
     let shown = text::name(own.as_bytes());

@@ -414,7 +414,7 @@ impl ServedExports {
         let shortage = Some(shortage).filter(|it| it.wanted > it.room);
         // Once, and not with each reload.
         if shortage.is_some() && shortage != self.told_room {
-            tracing::info!(
+            tracing::warn!(
                 max_open = bounds.sessions,
                 sessions = self.room,
                 "fewer sessions may be open, for want of file descriptors (ulimit -n)"

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{Site, export};
-use crate::cli::program::failure;
+use crate::cli::program::{failure, run};
 
 /// Three files that are broken, and one whose path `/a` is that of the exports file.
 fn write_broken(site: &Site) {
@@ -92,4 +92,23 @@ fn a_directory_is_not_removed_and_its_name_stays_free() {
     assert!(said.contains("directory"), "{said}");
     fs::remove_dir(site.path("exports.d/dir.toml")).unwrap();
     assert_eq!(fs::read_dir(site.path("exports.d")).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
+fn the_token_and_the_keeping_of_a_path_do_without_broken_files() {
+    let template = "[[template]]\nname = \"t\"\npath = \"/t/{x}\"\ntoken = \"derived\"\n\
+        allow = { x = \"[a-z]+\" }\n[[template.mount]]\nat = \"/\"\nsession = \"t/{x}.db\"\n";
+    let site = Site::new(&(export("path = \"/a\"", "a.db", "") + template));
+    write_broken(&site);
+    let output = run(site.dir.path(), &["config", "token", "exports.toml", "/t/b"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(String::from_utf8(output.stdout).unwrap().starts_with("/t/b/"));
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines.len(), 4, "{said}");
+    for (line, fault) in lines.iter().zip(FAULTS) {
+        assert!(line.starts_with("warning: ") && line.contains(fault), "{fault}: {said}");
+    }
+    let said = site.fails("keep", &["/t/b"]);
+    assert!(said.contains(FAULTS[0]) && said.contains("no client has mounted /t/b yet"), "{said}");
 }

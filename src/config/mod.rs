@@ -103,7 +103,7 @@ pub fn read_known(
     }
 }
 
-/// As [`read`], without the exports of `exports.d` whose files are at fault; returns the faults too.
+/// As [`read`], without the exports of `exports.d` whose files are at fault; returns the faults.
 ///
 /// # Errors
 /// The exports file itself has a fault, or a file cannot be read.

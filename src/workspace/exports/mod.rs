@@ -273,43 +273,6 @@ impl ServedExports {
         Ok(self.retire(before, replaced))
     }
 
-    /// Looks up nothing in these directories from now on: they do not answer.
-    pub fn avoid(&mut self, hanging: &BTreeSet<PathBuf>) {
-        self.hanging.clone_from(hanging);
-    }
-
-    /// Takes out the exports whose sessions are in a directory that does not answer, if they are
-    /// not served yet; the others stay as they are, and their sessions are not looked at.
-    fn take_unserved(
-        &self,
-        wanted: &mut Vec<WantedExport>,
-        added: Option<&str>,
-    ) -> Result<Vec<FailedExport>> {
-        let sources = self.parts.sources();
-        let served = sources.iter().filter(|source| source.entry().is_some());
-        let served: HashSet<_> = served.filter_map(|source| source.path()).collect();
-        let mut unserved = Vec::new();
-        for mut export in std::mem::take(wanted) {
-            let config = Arc::clone(&export.config);
-            let hanging = session_dirs_of(&config).find(|dir| self.hanging.contains(dir));
-            let Some(dir) = hanging.filter(|_| export.instance.is_none()) else {
-                wanted.push(export);
-                continue;
-            };
-            if config.path.as_ref().is_some_and(|path| served.contains(path.as_str())) {
-                export.sessions = None;
-                wanted.push(export);
-                continue;
-            }
-            let error = Error::BaseHangs { export: config.name.clone(), base: dir };
-            if self.is_strict() || added == Some(&*config.name) {
-                return Err(error);
-            }
-            unserved.push(FailedExport::new(&config, error)?);
-        }
-        Ok(unserved)
-    }
-
     /// Closes exports that are idle, removes what has expired, and looks for sessions whose
     /// filesystem was not mounted, from the first load on.
     fn begin_upkeep(&mut self) {

@@ -35,6 +35,7 @@ use super::accounts::Accounts;
 use super::error::{Error, Result};
 use super::layers::{self, SessionLayers};
 use super::running::until;
+use crate::config::limits::DEFAULT_MAX_OPEN;
 use crate::config::{
     Config, ExportConfig, MountConfig, RealPaths, SoughtPaths, StoreConfig, TemplateConfig,
     added_dir, lock_file, real_path, tokens_file,
@@ -377,11 +378,13 @@ impl ServedExports {
         let shortage = Some(shortage).filter(|it| it.wanted > it.room);
         // Once, and not with each reload.
         if shortage.is_some() && shortage != self.told_room {
-            tracing::warn!(
-                max_open = bounds.sessions,
-                sessions = self.room,
-                "fewer sessions may be open, for want of file descriptors (ulimit -n)"
-            );
+            let (max_open, sessions) = (bounds.sessions, self.room);
+            let what = "fewer sessions may be open, for want of file descriptors (ulimit -n)";
+            match max_open == DEFAULT_MAX_OPEN {
+                // The exports file does not ask for more.
+                true => tracing::info!(max_open, sessions, "{what}"),
+                false => tracing::warn!(max_open, sessions, "{what}"),
+            }
         }
         self.told_room = shortage;
         OpenBounds { sessions: bounds.sessions.min(self.room), ..bounds }

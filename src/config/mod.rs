@@ -18,6 +18,7 @@ mod keep_checkpoints;
 pub mod limits;
 mod model;
 mod mounts;
+mod named_sessions;
 mod new_export;
 mod open_bounds;
 mod options;
@@ -47,6 +48,7 @@ pub use model::{
     Config, ExportConfig, GuardConfig, GuardRule, KeepLogConfig, MountConfig, QuotaConfig,
     StoreConfig,
 };
+pub use named_sessions::{NamedSessions, named_sessions};
 pub use new_export::NewExport;
 pub use options::{ExportOptions, SquashMode};
 pub use parameters::AllowedNames;

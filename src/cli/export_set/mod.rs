@@ -6,6 +6,7 @@
 
 pub(super) mod adding;
 pub(super) mod listing;
+mod others;
 pub(super) mod removal;
 
 use std::io;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::others::{OwnSessions, other_files};
 use super::{
     ChangeErrorKind, Result, ServerLink, check_name, dir_error, export_error, find, hanging_error,
     lock, refused, reload, write_error,
@@ -14,7 +15,7 @@ use crate::cli::text;
 use crate::config::{
     self, AddedChange, AddedFiles, Config, ConfigError, KnownPaths, Missing, SoughtPaths, added_dir,
 };
-use crate::control::{ControlError, ExportsAnswer, ExportsRequest, SessionUse, control_socket};
+use crate::control::{ControlError, ExportsAnswer, ExportsRequest, SessionUse};
 use crate::delta::sqlite::{is_in_use, is_session, remove_session};
 use crate::workspace::exports::base_probes::BaseProbes;
 
@@ -80,7 +81,7 @@ pub(in crate::cli) fn remove(
     if !is_file_name(name) {
         check_name(name)?;
     }
-    let mut known = KnownPaths::default();
+    let mut known = probes.real_paths(&first_paths(file, deletes));
     for _ in 0..MAX_ATTEMPTS {
         let files = lock(file)?;
         let begun = begin(file, &files, ExportRemoval { name, deletes }, &known)?;
@@ -92,6 +93,19 @@ pub(in crate::cli) fn remove(
     }
     let error = CliError::new("other commands change the exports all the time");
     Err(ChangeErrorKind::InUse.of(error.with_hint("try again")))
+}
+
+/// The paths that a removal has to know, as far as they are known without the lock of changes: it
+/// reads all exports once more with the lock, and not twice.
+fn first_paths(file: &Path, deletes: bool) -> SoughtPaths {
+    let (none, mut paths) = (KnownPaths::default(), SoughtPaths::default());
+    // What is at fault is found with the lock.
+    let _read = read_known(file, None, &none, &mut paths);
+    if deletes {
+        let others = other_files(file, None, &none, &mut paths).unwrap_or_default();
+        others.iter().for_each(|other| other.add_to(&mut paths));
+    }
+    paths
 }
 
 /// A removal that was checked.
@@ -243,10 +257,14 @@ fn own_sessions(
         ChangeErrorKind::Invalid.of(CliError::new(error).with_hint(hint))
     })?;
     let rest = rest.map_err(|error| ChangeErrorKind::Invalid.of(error))?;
-    let others = other_configs(file, removed, known, paths);
     // What it could only read is not its own.
     let changed = export.mounts.iter().filter(|mount| !mount.is_read_only);
     let sessions: BTreeSet<&PathBuf> = changed.filter_map(|mount| mount.session()).collect();
+    if sessions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let others = other_files(file, Some(removed.text), known, paths)?;
+    others.iter().for_each(|other| other.add_to(paths));
     paths.files.extend(sessions.iter().copied().cloned());
     if !paths.clone().without(known).is_empty() {
         // They are looked up first.
@@ -255,79 +273,11 @@ fn own_sessions(
     if let Some(dir) = sessions.iter().find_map(|session| known.hanging_dir(session)) {
         return Err(hanging_error("directory of sessions", dir));
     }
-    let own = sessions.into_iter().map(|session| known.of(session)).collect();
-    refuse_shared(&own, &rest, known, "")?;
-    for (other, config) in &others {
-        let other = text::name(other.as_os_str().as_encoded_bytes());
-        refuse_shared(&own, config, known, &format!(" of {other}"))?;
-    }
-    Ok(own.into_iter().collect())
-}
-
-/// Refuses to delete sessions that an export or a template of an exports file may have.
-fn refuse_shared(
-    own: &BTreeSet<PathBuf>,
-    config: &Config,
-    known: &KnownPaths,
-    of_file: &str,
-) -> Result<()> {
-    // Where a link in a directory that hangs leads is not known.
-    let may_be = |session: &PathBuf, own: &PathBuf| match known.hanging_dir(session) {
-        Some(_) => session.file_name() == own.file_name(),
-        None => known.of(session) == *own,
-    };
-    for other in &config.exports {
-        let mut sessions = other.mounts.iter().filter_map(|mount| mount.session());
-        if let Some(shared) =
-            sessions.find_map(|session| own.iter().find(|own| may_be(session, own)))
-        {
-            return Err(shared_error(shared, &format!("the export {}{of_file}", other.name)));
-        }
-    }
-    for template in &config.templates {
-        for dir in template.session_dirs().map(|dir| known.of(&dir)) {
-            if let Some(shared) = own.iter().find(|session| session.starts_with(&dir)) {
-                return Err(shared_error(shared, &format!("the template {template}{of_file}")));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The other exports files of the directory, without the export that is removed. Not the file that
-/// the export was added from, unless a server has it.
-fn other_configs(
-    file: &Path,
-    removed: &RemovedText<'_>,
-    known: &KnownPaths,
-    paths: &mut SoughtPaths,
-) -> Vec<(PathBuf, Config)> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")));
-    let files = entries.into_iter().flatten().flatten().filter_map(|entry| {
-        let is_own = Some(&*entry.file_name()) == file.file_name();
-        let is_toml = Path::new(&entry.file_name()).extension().is_some_and(|it| it == "toml");
-        // A link may lead to another filesystem.
-        let is_file = entry.file_type().is_ok_and(|it| it.is_file());
-        (is_toml && is_file && !is_own).then(|| file.with_file_name(entry.file_name()))
-    });
-    let is_source = |other: &PathBuf| {
-        let is_served = control_socket(other).symlink_metadata().is_ok();
-        !is_served && std::fs::read(other).is_ok_and(|text| text == removed.text.as_bytes())
-    };
-    let files = files.filter(|other| !is_source(other));
-    let change = AddedChange::Remove { name: removed.name };
-    files
-        .filter_map(|it| Some((it.clone(), read_known(&it, Some(&change), known, paths).ok()?)))
-        .collect()
-}
-
-fn shared_error(session: &Path, other: &str) -> super::ChangeError {
-    let session = text::name(session.as_os_str().as_encoded_bytes());
-    let what =
-        format!("{session}: not deleted, as {} may use it too", text::line(other.as_bytes()));
-    let hint = "leave --delete out, and the session stays";
-    ChangeErrorKind::InUse.of(CliError::new(what).with_hint(hint))
+    let real = sessions.into_iter().map(|session| known.of(session)).collect();
+    let own = OwnSessions { real: &real, known };
+    own.refuse_shared(&rest)?;
+    others.iter().try_for_each(|other| own.refuse_shared_with(other))?;
+    Ok(real.into_iter().collect())
 }
 
 /// Refuses sessions that a command uses, and files that are no sessions: a name that is wrong may

@@ -84,6 +84,8 @@ fn a_directory_of_sessions_that_hangs_is_refused_and_delays_no_other_change() {
     );
     fs::create_dir(site.path("exports.d")).unwrap();
     fs::write(site.path("exports.d/r.toml"), export("path = \"/r\"", "stuck/r.db", "")).unwrap();
+    fs::create_dir(site.path("sub")).unwrap();
+    fs::write(site.path("exports.d/n.toml"), export("path = \"/n\"", "sub/s.db", "")).unwrap();
     let Some(hanging) = hang(&site) else { return };
     site.serve(&[]);
     let (code, said) = ended(site.begin("add", &["b", "--session", "stuck/b.db"]));
@@ -100,6 +102,11 @@ fn a_directory_of_sessions_that_hangs_is_refused_and_delays_no_other_change() {
     // What it has may not be deleted, and other exports can be removed.
     let (code, said) = ended(site.begin("rm", &["r", "--delete"]));
     assert!(code == Some(2) && said.contains(words), "{said}");
+    let (code, said) = ended(site.begin("rm", &["n", "--delete"]));
+    let may_be = "stuck does not answer: whether the export s uses it there is not known";
+    assert!(code == Some(2) && said.contains(may_be) && said.contains("hint: its"), "{said}");
+    assert!(site.path("sub/s.db").exists());
+    site.done("rm", &["n"]);
     let (code, said) = ended(site.begin("rm", &["c", "--delete"]));
     assert_eq!((code, site.path("c.db").exists()), (Some(0), false), "{said}");
     let (code, said) = ended(site.begin("rm", &["r"]));

@@ -1,6 +1,7 @@
 //! `exports rm`, with the sessions and without.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
@@ -37,6 +38,44 @@ fn delete_is_refused_for_what_is_no_session_and_beside_another_exports_file() {
     // One that has other sessions is no reason, nor is the file that the export was added from.
     fs::write(site.path("other.toml"), export("path = \"/o\"", "o.db", "")).unwrap();
     fs::copy(site.path("exports.d/s.toml"), site.path("source.toml")).unwrap();
+    site.done("rm", &["s", "--delete"]);
+    assert!(!site.path("s.db").exists());
+}
+
+/// A server may have each of them: it read an earlier text, or reads another exports.d beside it.
+#[test]
+fn delete_is_refused_beside_an_exports_file_that_is_a_link_or_at_fault() {
+    let site = Site::new("");
+    site.done("add", &["s", "--session", "s.db"]);
+    assert!(run(site.dir.path(), &["init", "s.db"]).status.success());
+    let other = site.path("other.toml");
+    let of = |path: &str| export(&format!("path = \"{path}\""), "s.db", "");
+    let shared = "export o of other.toml may use it too";
+    let link = |at: &str| {
+        fs::create_dir_all(site.path(at)).unwrap();
+        fs::write(site.path(at).join("o"), of("/o").replace("s.db", "../s.db")).unwrap();
+        symlink(format!("{at}/o"), &other).unwrap();
+    };
+    let makes: [(&dyn Fn(), &str); 6] = [
+        // Its path is also that of an export of exports.d.
+        (&|| fs::write(&other, of("/s")).unwrap(), "export s of other.toml may use it too"),
+        (&|| fs::write(&other, of("/o") + "no_such_key = 1\n").unwrap(), shared),
+        (&|| fs::write(&other, of("/o").replace("s.db", "\\u0073.db")).unwrap(), shared),
+        (&|| fs::write(&other, of("/o").replace("s.db", "./exports.d/../s.db")).unwrap(), shared),
+        (&|| fs::write(&other, of("/o") + "x = \n").unwrap(), "not known which sessions it has"),
+        (&|| link("other"), shared),
+    ];
+    for (index, (make, words)) in makes.into_iter().enumerate() {
+        make();
+        let said = site.fails("rm", &["s", "--delete"]);
+        assert!(said.contains(words) && said.contains("hint: "), "{index}: {said}");
+        assert!(site.path("s.db").exists() && site.path("exports.d/s.toml").exists());
+        fs::remove_file(&other).unwrap();
+    }
+    // A link to nothing, and TOML of another kind.
+    symlink("nowhere", &other).unwrap();
+    fs::write(site.path("package.toml"), "[template]\nsession = \"s.db\"\n").unwrap();
+    fs::write(site.path("text.toml"), "s.db is not an exports file\n").unwrap();
     site.done("rm", &["s", "--delete"]);
     assert!(!site.path("s.db").exists());
 }

@@ -1,4 +1,4 @@
-//! The directory `exports.d`, held open, and the lock file beside it.
+//! The directory `exports.d`, held open.
 //!
 //! It may belong to another user than the process, who could put a symbolic link or a pipe there:
 //! the directory is not reached through a link, and only regular files up to a bound are read.
@@ -10,47 +10,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, openat, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::limits::MAX_ADDED_BYTES;
 
 /// Flags of every open: a pipe is not waited for.
 const FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::NONBLOCK);
-
-/// Opens a file that is made if it does not exist, and that only its owner may open: any user who
-/// can open a file can lock it. Made by root, it is given to `owner`'s.
-///
-/// # Errors
-/// It cannot be made or opened, is a link or no regular file, or other users may open it.
-pub(super) fn open_private(path: &Path, owner: &Metadata) -> io::Result<File> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let wrong = |what| Err(io::Error::new(ErrorKind::InvalidData, format!("{name}: {what}")));
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | FLAGS;
-    let mode = Mode::RUSR | Mode::WUSR;
-    let opened = match openat(CWD, path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
-        Ok(made) => {
-            let made = File::from(made);
-            // Only root can; any other user owns it already.
-            let _ = std::os::unix::fs::fchown(&made, Some(owner.uid()), Some(owner.gid()));
-            made
-        }
-        Err(Errno::EXIST) => match openat(CWD, path, flags, Mode::empty()) {
-            Err(Errno::LOOP) => return wrong("a symbolic link"),
-            opened => File::from(opened?),
-        },
-        Err(error) => return Err(error.into()),
-    };
-    let found = opened.metadata()?;
-    if !found.is_file() {
-        return wrong("not a regular file");
-    }
-    let own = rustix::process::geteuid().as_raw();
-    if ![0, owner.uid(), own].contains(&found.uid()) || found.mode() & 0o077 != 0 {
-        return wrong("other users than the owner of the exports file may open it");
-    }
-    Ok(opened)
-}
 
 /// Whether a file is read through a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +25,30 @@ pub(super) enum AddedLinks {
     Follow,
     /// For a text that is written again: its reader may not be allowed to read the link's target.
     Refuse,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EntryStat {
+    /// The user that owns it.
+    pub(super) uid: u32,
+    /// Its permissions.
+    pub(super) mode: u32,
+    /// Whether it is a regular file.
+    pub(super) is_file: bool,
+    /// Its size in bytes.
+    pub(super) size: u64,
+    /// Whether it has no other name.
+    pub(super) has_one_name: bool,
+    /// Its device.
+    pub(super) dev: u64,
+    /// Its inode.
+    pub(super) ino: u64,
+}
+
+/// The user that this process acts as.
+pub(super) fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// The directory, open.
@@ -80,6 +70,48 @@ impl AddedDir {
                 _ => error.into(),
             }),
         }
+    }
+
+    /// Its owner, group and mode.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub(super) fn metadata(&self) -> io::Result<Metadata> {
+        File::from(self.0.try_clone()?).metadata()
+    }
+
+    /// Opens an entry to read and write it, which is made with this mode if it does not exist. A
+    /// link is not followed.
+    ///
+    /// # Errors
+    /// `InvalidData` if it is a link; it cannot be made or opened.
+    pub(super) fn open_or_make(&self, name: &str, mode: u32) -> io::Result<File> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | FLAGS;
+        let made = flags | OFlags::CREATE | OFlags::EXCL;
+        match openat(&self.0, name, made, Mode::from_raw_mode(mode)) {
+            Err(Errno::EXIST) => match openat(&self.0, name, flags, Mode::empty()) {
+                Err(Errno::LOOP) => Err(link_error()),
+                opened => Ok(File::from(opened?)),
+            },
+            made => Ok(File::from(made?)),
+        }
+    }
+
+    /// What an entry is, which is not followed if it is a link.
+    ///
+    /// # Errors
+    /// It does not exist, or cannot be looked at.
+    pub(super) fn stat(&self, name: &str) -> io::Result<EntryStat> {
+        let found = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(EntryStat {
+            uid: found.st_uid,
+            mode: found.st_mode & 0o7777,
+            is_file: FileType::from_raw_mode(found.st_mode).is_file(),
+            size: found.st_size.cast_unsigned(),
+            has_one_name: found.st_nlink < 2,
+            dev: found.st_dev,
+            ino: found.st_ino,
+        })
     }
 
     /// The names of its entries.

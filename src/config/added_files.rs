@@ -3,23 +3,14 @@
 //! A file is replaced by a rename, so that a reader sees the old text or the new one. A removed
 //! file keeps its text under another name until the sessions of its export are removed too.
 
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use super::added::{added_dir, added_file};
-use super::added_dir::{AddedDir, AddedLinks, open_private};
-
-/// Name of the lock file.
-const LOCK_NAME: &str = ".exports.d.lock";
-
-/// Time to wait for another process that changes the exports.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Time between two attempts to take the lock.
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
+use super::added_dir::{AddedDir, AddedLinks};
+use super::added_lock;
 
 /// Permission to change the files of `exports.d`.
 #[derive(Debug)]
@@ -30,26 +21,30 @@ pub struct AddedFiles {
 }
 
 impl AddedFiles {
-    /// Waits until no other process changes the files beside the exports file `file`.
+    /// Waits until no other process changes the files of the `exports.d` beside the exports file
+    /// `file`. The directory is made if it does not exist.
     ///
     /// # Errors
-    /// The [lock file](lock_file) cannot be made or opened, or is not one that only its owner may
-    /// open; `TimedOut` if another process has the lock for 30 seconds.
+    /// The directory or the [lock file](lock_file) cannot be made or opened, or users may lock it
+    /// who may not change exports; `TimedOut` if another process has the lock for 30 seconds.
     pub fn lock(file: &Path) -> io::Result<Self> {
+        Self::lock_dir(file, &make(file)?)
+    }
+
+    /// The same; `None` if there is no such directory.
+    ///
+    /// # Errors
+    /// As [`Self::lock`].
+    pub fn lock_existing(file: &Path) -> io::Result<Option<Self>> {
+        let dir = AddedDir::open(&added_dir(file))?;
+        dir.map(|dir| Self::lock_dir(file, &dir)).transpose()
+    }
+
+    fn lock_dir(file: &Path, dir: &AddedDir) -> io::Result<Self> {
         // Not the exports file itself: a server locks that while it makes tokens, and other users
         // may open it.
-        let lock = open_private(&lock_file(file), &fs::metadata(file)?)?;
-        let begin = Instant::now();
-        loop {
-            match lock.try_lock() {
-                Ok(()) => return Ok(Self { file: file.to_owned(), _lock: lock }),
-                Err(TryLockError::WouldBlock) if begin.elapsed() < LOCK_TIMEOUT => {
-                    std::thread::sleep(LOCK_PAUSE);
-                }
-                Err(TryLockError::WouldBlock) => return Err(ErrorKind::TimedOut.into()),
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
-        }
+        let lock = added_lock::lock(dir, &added_dir(file))?;
+        Ok(Self { file: file.to_owned(), _lock: lock })
     }
 
     /// Whether there is a file of an export, of any kind.
@@ -81,7 +76,7 @@ impl AddedFiles {
     /// # Errors
     /// The file or its directory cannot be written.
     pub fn put(&self, name: &str, text: &str) -> io::Result<()> {
-        let dir = self.make()?;
+        let dir = make(&self.file)?;
         let new = format!(".{name}.new");
         dir.remove(&new)?;
         let written = dir.write_new(&new, text, |file| self.give(file)).and_then(|()| {
@@ -131,25 +126,6 @@ impl AddedFiles {
         self.open()?.ok_or_else(|| ErrorKind::NotFound.into())
     }
 
-    /// The directory, which is made if it does not exist.
-    fn make(&self) -> io::Result<AddedDir> {
-        if let Some(dir) = self.open()? {
-            return Ok(dir);
-        }
-        let path = added_dir(&self.file);
-        match DirBuilder::new().mode(0o755).create(&path) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        let dir = self.existing()?;
-        if let Ok(owner) = fs::metadata(&self.file) {
-            dir.give_to(&owner);
-        }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
-        Ok(dir)
-    }
-
     fn text_of(&self, name: &str) -> io::Result<Option<String>> {
         self.open()?.map_or(Ok(None), |dir| dir.read(name, AddedLinks::Refuse))
     }
@@ -169,10 +145,29 @@ impl AddedFiles {
     }
 }
 
-/// The file that is locked during a change of the exports of `file`: beside `exports.d`, for all
+/// The directory `exports.d` of the exports file `file`, which is made if it does not exist.
+fn make(file: &Path) -> io::Result<AddedDir> {
+    let path = added_dir(file);
+    if let Some(dir) = AddedDir::open(&path)? {
+        return Ok(dir);
+    }
+    match DirBuilder::new().mode(0o755).create(&path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let dir = AddedDir::open(&path)?.ok_or(ErrorKind::NotFound)?;
+    if let Ok(owner) = fs::metadata(file) {
+        dir.give_to(&owner);
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(dir)
+}
+
+/// The file that is locked during a change of the exports of `file`: in `exports.d`, for all
 /// exports files of the directory. It is never deleted: another process may wait for its lock.
 pub fn lock_file(file: &Path) -> PathBuf {
-    file.with_file_name(LOCK_NAME)
+    added_dir(file).join(added_lock::LOCK_NAME)
 }
 
 /// The name of a removed file, which no server reads.

@@ -7,6 +7,7 @@
 mod added;
 mod added_dir;
 mod added_files;
+mod added_lock;
 mod checkpoints;
 mod clients;
 mod error;

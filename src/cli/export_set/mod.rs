@@ -99,13 +99,22 @@ fn check_name(name: &str) -> Result<()> {
 
 /// Waits until no other command changes the exports of `file`.
 fn lock(file: &Path) -> Result<AddedFiles> {
-    AddedFiles::lock(file).map_err(|error| match error.kind() {
+    AddedFiles::lock(file).map_err(|error| lock_error(file, &error))
+}
+
+/// The same; `None` if there is no `exports.d`.
+fn lock_existing(file: &Path) -> Result<Option<AddedFiles>> {
+    AddedFiles::lock_existing(file).map_err(|error| lock_error(file, &error))
+}
+
+fn lock_error(file: &Path, error: &io::Error) -> ChangeError {
+    match error.kind() {
         io::ErrorKind::TimedOut => {
             let error = CliError::new("another command is changing the exports");
             ChangeErrorKind::InUse.of(error.with_hint("try again when it has ended"))
         }
-        _ => write_error(file, &error),
-    })
+        _ => write_error(file, error),
+    }
 }
 
 /// The error of `exports.d` that cannot be opened.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::others::{OwnSessions, other_files};
 use super::{
     ChangeErrorKind, Result, ServerLink, check_name, dir_error, export_error, find, hanging_error,
-    lock, refused, reload, write_error,
+    lock_existing, refused, reload, write_error,
 };
 use crate::cli::error::CliError;
 use crate::cli::text;
@@ -83,7 +83,10 @@ pub(in crate::cli) fn remove(
     }
     let mut known = probes.real_paths(&first_paths(file, deletes));
     for _ in 0..MAX_ATTEMPTS {
-        let files = lock(file)?;
+        let Some(files) = lock_existing(file)? else {
+            check_name(name)?;
+            return Err(missing(file, name));
+        };
         let begun = begin(file, &files, ExportRemoval { name, deletes }, &known)?;
         if begun.unknown.is_empty() {
             return finish(file, &files, name, begun, server);

@@ -1,8 +1,9 @@
 //! What fails changes nothing.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -161,17 +162,109 @@ fn other_users_cannot_lock_changes_out() {
     });
     site.add("b");
     drop(held);
-    let lock = site.path(".exports.d.lock");
-    let mode = |mode| fs::set_permissions(&lock, PermissionsExt::from_mode(mode)).unwrap();
-    assert_eq!(fs::metadata(&lock).unwrap().permissions().mode() & 0o777, 0o600);
-    mode(0o644);
-    let said = site.fails("rm", &["b"]);
-    assert!(said.contains("nothing is changed: .exports.d.lock: other users"), "{said}");
-    fs::remove_file(&lock).unwrap();
-    std::os::unix::fs::symlink("exports.toml", &lock).unwrap();
-    let said = site.fails("rm", &["b"]);
-    assert!(said.contains("nothing is changed: .exports.d.lock: a symbolic link"), "{said}");
+    let lock = site.path("exports.d/.lock");
+    let mode = || fs::metadata(&lock).unwrap().permissions().mode() & 0o777;
+    let set_mode =
+        |at: &Path, mode| fs::set_permissions(at, PermissionsExt::from_mode(mode)).unwrap();
+    assert_eq!((mode(), site.path(".exports.d.lock").exists()), (0o600, false));
+    // As a backup may restore it.
+    set_mode(&lock, 0o644);
+    site.done("rm", &["b"]);
+    assert_eq!(mode(), 0o600);
+    // All who may change exports may lock them.
+    set_mode(&site.path("exports.d"), 0o775);
+    site.add("b");
+    assert_eq!(mode(), 0o660);
+    // It is not taken for a lock file, nor given away.
+    let secret = || {
+        fs::remove_file(&lock).unwrap();
+        fs::write(&lock, "secret").unwrap();
+        set_mode(&lock, 0o600);
+    };
+    let link = || {
+        fs::remove_file(&lock).unwrap();
+        symlink("../exports.toml", &lock).unwrap();
+    };
+    let many = || {
+        fs::remove_file(&lock).unwrap();
+        fs::write(site.path("many"), "").unwrap();
+        fs::hard_link(site.path("many"), &lock).unwrap();
+    };
+    let pipe = || {
+        fs::remove_file(&lock).unwrap();
+        assert!(Command::new("mkfifo").arg(&lock).status().unwrap().success());
+    };
+    let makes: [(&dyn Fn(), &str); 4] = [
+        (&secret, "with mode 0600: not an empty file of one name; move it away"),
+        (&link, "with mode 0777: a symbolic link, which is not followed; move it away"),
+        (&many, "not an empty file of one name; move it away"),
+        (&pipe, "not an empty file of one name; move it away"),
+    ];
+    for (make, words) in makes {
+        make();
+        let said = site.fails("rm", &["b"]);
+        let which = "nothing is changed: the lock file exports.d/.lock, of user ";
+        assert!(said.contains(which) && said.contains(words), "{said}");
+    }
     fs::remove_file(&lock).unwrap();
     site.done("rm", &["b"]);
     assert_eq!(site.names(), ["a"]);
+}
+
+/// Root, the owner of the directory, and one of its group.
+#[test]
+fn all_who_may_change_exports_can_lock_them_after_each_other() {
+    if !rustix::process::geteuid().is_root() {
+        skip("only root runs a program as another user");
+        return;
+    }
+    let site = Site::new(&export("path = \"/a\"", "a.db", ""));
+    let at = |name: &str| site.path(name);
+    fs::set_permissions(site.dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    fs::create_dir(at("exports.d")).unwrap();
+    let of = |uid: u32, mode: u32| {
+        chown(at("exports.d"), Some(uid), Some(uid)).unwrap();
+        fs::set_permissions(at("exports.d"), PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let add = |name: &str, uid: u32, gid: u32| {
+        let args = ["exports", "add", "exports.toml", name, "--session", "x.db"];
+        let mut command = acetate(site.dir.path(), &args);
+        let output = command.arg("--path").arg(format!("/{name}")).uid(uid).gid(gid).output();
+        output.map(|it| (it.status.code(), String::from_utf8(it.stderr).unwrap()))
+    };
+    let lock = || fs::metadata(at("exports.d/.lock")).unwrap();
+    of(65_534, 0o755);
+    let Ok((code, said)) = add("b", 65_534, 65_534) else {
+        skip("another user cannot run the program");
+        return;
+    };
+    assert_eq!(code, Some(0), "{said}");
+    for (name, uid) in [("c", 0), ("d", 65_534)] {
+        let (code, said) = add(name, uid, uid).unwrap();
+        assert_eq!((code, lock().uid(), lock().mode() & 0o777), (Some(0), 65_534, 0o600), "{said}");
+    }
+    // Root made it first, and a user of the group before; one has the directory.
+    fs::remove_file(at("exports.d/.lock")).unwrap();
+    of(65_533, 0o775);
+    for (name, uid, gid) in [("e", 0, 0), ("f", 65_533, 65_533), ("g", 65_531, 65_533)] {
+        let (code, said) = add(name, uid, gid).unwrap();
+        assert_eq!((code, lock().uid(), lock().mode() & 0o777), (Some(0), 65_533, 0o660), "{said}");
+    }
+    fs::remove_file(at("exports.d/.lock")).unwrap();
+    for (name, uid, gid) in [("h", 65_531, 65_533), ("i", 65_530, 65_533), ("j", 0, 0)] {
+        let (code, said) = add(name, uid, gid).unwrap();
+        assert_eq!(code, Some(0), "{said}");
+    }
+    assert_eq!(lock().uid(), 65_533);
+    // A user who may write nothing there any more has it: only root mends that.
+    of(65_533, 0o755);
+    chown(at("exports.d/.lock"), Some(65_531), Some(65_531)).unwrap();
+    fs::set_permissions(at("exports.d/.lock"), PermissionsExt::from_mode(0o666)).unwrap();
+    let (code, said) = add("k", 65_533, 65_533).unwrap();
+    let words = "exports.d/.lock, of user 65531 with mode 0666: other users may lock it; let root \
+        or its owner run `chown 65533:65533 exports.d/.lock` and `chmod 600 exports.d/.lock`";
+    assert!(code == Some(2) && said.contains(words), "{said}");
+    assert_eq!(add("k", 0, 0).unwrap().0, Some(0));
+    let (code, said) = add("l", 65_533, 65_533).unwrap();
+    assert_eq!(code, Some(0), "{said}");
 }

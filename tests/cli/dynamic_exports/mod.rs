@@ -149,11 +149,12 @@ impl Site {
         self.listed().into_iter().map(|(name, ..)| name).collect()
     }
 
-    /// All files of `exports.d`, in order.
+    /// All files of `exports.d`, in order, without the lock file.
     fn added_files(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path("exports.d")) else { return Vec::new() };
         let mut names: Vec<_> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| name != ".lock");
         names.sort();
         names
     }

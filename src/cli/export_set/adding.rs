@@ -4,20 +4,21 @@
 //! directory of sessions that hangs delays no other change.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::{
-    ChangeErrorKind, Result, ServerLink, check_name, export_error, find, hanging_error, lock,
-    refused, reload, write_error,
+    ChangeErrorKind, MAX_ATTEMPTS, Result, ServerLink, busy_error, check_name, export_error, find,
+    hanging_error, lock, refused, reload, write_error,
 };
 use crate::cli::config::host_check::{ConfigFinding, look_at};
 use crate::cli::error::CliError;
 use crate::cli::text;
 use crate::config::{
-    self, AddedChange, Config, ConfigError, ExportConfig, KnownPaths, Missing, Position,
-    SoughtPaths, added_file,
+    self, AddedChange, AddedFiles, Config, ConfigError, ExportConfig, KnownPaths, Missing,
+    Position, SoughtPaths, added_file,
 };
 use crate::inspect::opened::open_session;
 use crate::workspace::exports::base_probes::BaseProbes;
@@ -50,6 +51,8 @@ pub(in crate::cli) enum AdditionOrigin<'a> {
 #[derive(Debug)]
 pub(in crate::cli) struct CheckedAddition {
     warnings: Vec<String>,
+    /// Its sessions.
+    sessions: SoughtPaths,
     /// The real paths of all sessions, which were looked up without the lock of changes.
     known: KnownPaths,
     probes: BaseProbes,
@@ -117,15 +120,21 @@ impl ExportAddition<'_> {
         self.fault(Some(finding.position), &finding.what)
     }
 
-    /// The whole configuration with the export; `find` looks up the real paths of its sessions.
+    /// The whole configuration with the export, and its paths; `find` looks these up.
     fn read_config(
         &self,
         file: &Path,
         find: impl FnOnce(&SoughtPaths) -> KnownPaths,
-    ) -> Result<Config> {
+    ) -> Result<(Config, SoughtPaths)> {
         let change = AddedChange::Put { name: self.name, text: self.text };
-        config::read_known(file, Missing::Leave, Some(&change), find)
-            .map_err(|error| self.config_error(file, error))
+        let mut paths = SoughtPaths::default();
+        let found = |sought: &SoughtPaths| {
+            paths = sought.clone();
+            find(sought)
+        };
+        let config = config::read_known(file, Missing::Leave, Some(&change), found)
+            .map_err(|error| self.config_error(file, error))?;
+        Ok((config, paths))
     }
 }
 
@@ -146,17 +155,19 @@ pub(in crate::cli) fn check(
         return Err(hanging_error("base", base));
     }
     let mut known = KnownPaths::default();
-    let config = addition.read_config(file, |paths| {
+    let (config, paths) = addition.read_config(file, |paths| {
         known = probes.real_paths(paths);
         known.clone()
     })?;
+    let sessions = sessions_of(&export);
+    refuse_hanging(&sessions, &paths, &known)?;
     let found = find(&config, addition.name).map(look_at).unwrap_or_default();
     let (warnings, faults): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.is_warning);
     if let Some(fault) = faults.first() {
         return Err(ChangeErrorKind::Invalid.of(addition.finding(fault)));
     }
     let warnings = warnings.iter().map(|it| addition.finding(it).to_string()).collect();
-    Ok(CheckedAddition { warnings, known, probes: probes.clone() })
+    Ok(CheckedAddition { warnings, sessions, known, probes: probes.clone() })
 }
 
 /// The directory of a session of an export that does not answer.
@@ -167,6 +178,23 @@ fn hanging_session(export: &ExportConfig, probes: &BaseProbes) -> Option<PathBuf
 fn sessions_of(export: &ExportConfig) -> SoughtPaths {
     let files = export.mounts.iter().filter_map(|mount| mount.session()).cloned().collect();
     SoughtPaths { files, dirs: BTreeSet::new() }
+}
+
+/// Refuses an export whose sessions are in a directory that does not answer, or may be those of
+/// another export there: links between them are not seen, so the next start could refuse both.
+fn refuse_hanging(own: &SoughtPaths, all: &SoughtPaths, known: &KnownPaths) -> Result<()> {
+    let names: BTreeSet<_> =
+        own.files.iter().flat_map(|file| [name_of(file), name_of(&known.of(file))]).collect();
+    let may_be_own = |file: &&PathBuf| own.files.contains(*file) || names.contains(&name_of(file));
+    let mut files = all.files.iter().filter(may_be_own);
+    match files.find_map(|file| known.hanging_dir(file)) {
+        Some(dir) => Err(hanging_error("directory of sessions", dir)),
+        None => Ok(()),
+    }
+}
+
+fn name_of(file: &Path) -> Option<OsString> {
+    file.file_name().map(OsStr::to_owned)
 }
 
 /// The bases of an export: those that it names, and those that its sessions record. Opens these.
@@ -185,19 +213,43 @@ fn bases_of(export: &ExportConfig) -> BTreeSet<PathBuf> {
 pub(in crate::cli) fn add(
     file: &Path,
     addition: ExportAddition<'_>,
-    CheckedAddition { mut warnings, known, probes }: CheckedAddition,
+    mut checked: CheckedAddition,
     server: &mut dyn ServerLink,
 ) -> Result<AddedExport> {
-    let ExportAddition { name, text, replaces, .. } = addition;
-    let files = lock(file)?;
-    let before = files.read(name).map_err(|error| export_error(file, name, &error))?;
-    if before.is_some() && !replaces {
-        let what = format!("there is an export {name} in exports.d");
-        let hint = "remove it first, or replace it with --replace";
-        return Err(ChangeErrorKind::Exists.of(CliError::new(what).with_hint(hint)));
+    let ExportAddition { name, replaces, .. } = addition;
+    for _ in 0..MAX_ATTEMPTS {
+        let files = lock(file)?;
+        let before = files.read(name).map_err(|error| export_error(file, name, &error))?;
+        if before.is_some() && !replaces {
+            let what = format!("there is an export {name} in exports.d");
+            let hint = "remove it first, or replace it with --replace";
+            return Err(ChangeErrorKind::Exists.of(CliError::new(what).with_hint(hint)));
+        }
+        // Others may have changed since it was checked.
+        let known = &checked.known;
+        let (_, paths) = addition.read_config(file, |_| known.clone())?;
+        refuse_hanging(&checked.sessions, &paths, known)?;
+        let unknown = paths.without(known);
+        if unknown.is_empty() {
+            return put(file, files, addition, (checked, before), server);
+        }
+        // Without the lock.
+        drop(files);
+        checked.known.extend(checked.probes.real_paths(&unknown));
     }
-    // Others may have changed since it was checked.
-    addition.read_config(file, |_| known)?;
+    Err(busy_error())
+}
+
+/// Writes the file of an export that was `checked`, and had the text `before`; and has the server
+/// read it.
+fn put(
+    file: &Path,
+    files: AddedFiles,
+    ExportAddition { name, text, .. }: ExportAddition<'_>,
+    (checked, before): (CheckedAddition, Option<String>),
+    server: &mut dyn ServerLink,
+) -> Result<AddedExport> {
+    let CheckedAddition { mut warnings, probes, .. } = checked;
     files.put(name, text).map_err(|error| write_error(file, &error))?;
     let take_back = || match &before {
         Some(before) => files.put(name, before),

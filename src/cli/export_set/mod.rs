@@ -17,6 +17,9 @@ use super::text;
 use crate::config::{AddedFiles, Config, ExportConfig, added_dir, added_file, check_added_name};
 use crate::control::{ControlError, ExportsAnswer, ExportsConnection, ExportsRequest};
 
+/// Attempts to look up the paths of all sessions while other commands change the exports.
+const MAX_ATTEMPTS: usize = 8;
+
 /// Why a change was not made.
 #[derive(Debug)]
 pub(super) struct ChangeError {
@@ -142,6 +145,12 @@ fn hanging_error(which: &str, dir: &Path) -> ChangeError {
     let error = CliError::new(format!("{which} {dir} does not answer; nothing is changed"));
     let hint = "its filesystem hangs: try again when `ls` of the directory works";
     ChangeErrorKind::Invalid.of(error.with_hint(hint))
+}
+
+/// The error of a change whose paths were never known.
+fn busy_error() -> ChangeError {
+    let error = CliError::new("other commands change the exports all the time");
+    ChangeErrorKind::InUse.of(error.with_hint("try again"))
 }
 
 /// Has the server read the files, and open the export `added`; returns whether a server runs.

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::others::{OwnSessions, other_files};
 use super::{
-    ChangeErrorKind, Result, ServerLink, check_name, dir_error, export_error, find, hanging_error,
-    lock_existing, refused, reload, write_error,
+    ChangeErrorKind, MAX_ATTEMPTS, Result, ServerLink, busy_error, check_name, dir_error,
+    export_error, find, hanging_error, lock_existing, refused, reload, write_error,
 };
 use crate::cli::error::CliError;
 use crate::cli::text;
@@ -21,9 +21,6 @@ use crate::workspace::exports::base_probes::BaseProbes;
 
 /// Longest name of a file that can be removed, in bytes: it is renamed to a longer one.
 const MAX_REMOVED_NAME_BYTES: usize = 200;
-
-/// Attempts to look up the paths of all sessions while other commands change the exports.
-const MAX_ATTEMPTS: usize = 8;
 
 /// An export that is to be removed.
 #[derive(Debug, Clone, Copy)]
@@ -94,8 +91,7 @@ pub(in crate::cli) fn remove(
         drop(files);
         known.extend(probes.real_paths(&begun.unknown));
     }
-    let error = CliError::new("other commands change the exports all the time");
-    Err(ChangeErrorKind::InUse.of(error.with_hint("try again")))
+    Err(busy_error())
 }
 
 /// The paths that a removal has to know, as far as they are known without the lock of changes: it

@@ -1,12 +1,14 @@
 //! What is added is served at once, and by each start.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use nfs3_client::nfs3_types::nfs3::nfsstat3;
 use serde_json::Value;
 
-use super::{Site, export};
+use super::{PATIENCE, Site, end, export};
 use crate::cli::program::{Serving, acetate};
 
 #[test]
@@ -174,4 +176,35 @@ fn of_many_exports_one_that_cannot_be_opened_is_not_added() {
     let (_, state, _) = site.listed().into_iter().find(|(name, ..)| name == "z").unwrap();
     assert_eq!(state, "unavailable");
     drop(other);
+}
+
+/// Another command may have written it since the addition was checked.
+#[test]
+fn what_is_added_while_a_change_waits_is_looked_up_too() {
+    let site = Site::new("");
+    for dir in ["exports.d", "base2", "real"] {
+        fs::create_dir(site.path(dir)).unwrap();
+    }
+    symlink("real", site.path("alias")).unwrap();
+    let lock = fs::File::create_new(site.path("exports.d/.lock")).unwrap();
+    lock.lock().unwrap();
+    let adding = site.begin("add", &["b", "--session", "real/s.db", "--base", "base"]);
+    let deadline = Instant::now() + PATIENCE;
+    let has_checked = || {
+        let files = fs::read_dir(format!("/proc/{}/fd", adding.id())).unwrap().flatten();
+        let mut files = files.filter_map(|it| fs::read_link(it.path()).ok());
+        files.any(|it| it.ends_with("exports.d/.lock"))
+    };
+    while !has_checked() {
+        assert!(Instant::now() < deadline, "it does not wait");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let other = export("path = \"/c\"", "alias/s.db", "base = \"base2\"");
+    fs::write(site.path("exports.d/c.toml"), other).unwrap();
+    drop(lock);
+    let output = end(adding);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("has a different `base` in"), "{said}");
+    assert_eq!(site.added_files(), ["c.toml"]);
 }

@@ -250,8 +250,20 @@ exports.toml: sound
         assert!(said.starts_with(&mounted) && said.contains("chats/u/1.db"), "{said}");
         assert!(!said.contains("template") && !said.contains("/mounted"), "{said}");
         let does = "chats/u/1.db does not exist: a mount fails (create = false)";
-        assert!(said.contains(does) && output.status.code() == Some(0), "{said}");
+        assert!(said.contains(does) && output.status.code() == Some(1), "{said}");
+        assert!(said.contains("chats/u/1.db: the directory "), "{said}");
+        let output =
+            run(dir.path(), &["config", "check", "exports.toml", "--path", path, "--json"]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("the directory ") && output.status.code() == Some(1), "{said}");
     }
+    for there in ["chats/u", "users"] {
+        std::fs::create_dir_all(dir.path().join(there)).unwrap();
+    }
+    let output = run(dir.path(), &["config", "check", "exports.toml", "--path", "/chat/u/1"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("a mount fails") && output.status.code() == Some(0), "{said}");
+    std::fs::remove_dir_all(dir.path().join("chats")).unwrap();
     let toml = std::fs::read_to_string(dir.path().join("exports.toml")).unwrap();
     std::fs::write(dir.path().join("makes.toml"), toml.replace("create = false", "create = true"))
         .unwrap();
@@ -261,6 +273,13 @@ exports.toml: sound
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("chats/u/1.db does not exist: a mount makes it"), "{said}");
     assert!(said.ends_with("makes.toml: sound\n"), "{said}");
+    std::fs::write(dir.path().join("chats"), "no directory").unwrap();
+    for file in ["makes.toml", "exports.toml"] {
+        let output = run(dir.path(), &["config", "check", file, "--path", "/chat/u/1"]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("chats is not a directory"), "{said}");
+        assert_eq!(output.status.code(), Some(1), "{said}");
+    }
     let check = ["config", "check", "exports.toml", "--path", "/chat/u/x"];
     let error = failure(dir.path(), &check);
     assert!(error.contains("no export has the path /chat/u/x, and no template"), "{error}");

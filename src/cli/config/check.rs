@@ -37,14 +37,15 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let mut config = config::read(&args.file, Missing::Leave)?;
-    let mut missing = Vec::new();
+    let (mut missing, mut creates) = (Vec::new(), true);
     if let Some(path) = &args.path {
         let export = export_at(&config, path);
         let export = export.ok_or_else(|| super::no_such_path(&config, path))?;
-        missing = missing_sessions(&export, &config.templates);
+        creates = creates_sessions(&export, &config.templates);
+        missing = missing_sessions(&export, creates);
         (config.exports, config.templates) = (vec![export], Vec::new());
     }
-    let mut findings = look(&config);
+    let mut findings = look(&config, creates);
     findings.extend(template_check::look(&config));
     let mut out = Out::new();
     for export in &config.exports {
@@ -114,10 +115,18 @@ fn export_at(config: &Config, path: &str) -> Option<ExportConfig> {
     written.or_else(with_token).or_else(without)
 }
 
+/// Whether a mount of an instance of a template makes its sessions.
+fn creates_sessions(export: &ExportConfig, templates: &[TemplateConfig]) -> bool {
+    let template = export.template.as_ref();
+    let template = template.and_then(|name| templates.iter().find(|it| it.to_string() == *name));
+    template.is_none_or(|template| template.creates)
+}
+
 /// What a mount of an instance does about its sessions that do not exist.
-fn missing_sessions(export: &ExportConfig, templates: &[TemplateConfig]) -> Vec<String> {
-    let Some(name) = &export.template else { return Vec::new() };
-    let creates = templates.iter().find(|it| it.to_string() == *name).is_none_or(|it| it.creates);
+fn missing_sessions(export: &ExportConfig, creates: bool) -> Vec<String> {
+    if export.template.is_none() {
+        return Vec::new();
+    }
     let does = if creates { "a mount makes it" } else { "a mount fails (create = false)" };
     let sessions = export.mounts.iter().filter_map(|mount| mount.session());
     let missing = sessions.filter(|session| !is_there(session));

@@ -29,9 +29,10 @@ pub(in crate::cli) struct ConfigFinding {
     pub(in crate::cli) is_warning: bool,
 }
 
-/// Checks everything that `config` names. Creates and changes nothing.
-pub(super) fn look(config: &Config) -> Vec<ConfigFinding> {
-    let mut looker = HostChecker::default();
+/// Checks everything that `config` names. Creates and changes nothing. `creates` is whether a mount
+/// of an instance of a template makes its sessions.
+pub(super) fn look(config: &Config, creates: bool) -> Vec<ConfigFinding> {
+    let mut looker = HostChecker { creates, ..HostChecker::default() };
     for export in &config.exports {
         for mount in &export.mounts {
             looker.mount(export, mount);
@@ -58,6 +59,8 @@ pub(in crate::cli) fn look_at(export: &ExportConfig) -> Vec<ConfigFinding> {
 #[derive(Default)]
 struct HostChecker {
     findings: Vec<ConfigFinding>,
+    /// Whether a mount of an instance makes its sessions, with their directories.
+    creates: bool,
     bases: BTreeSet<PathBuf>,
     /// Whether each session can be used.
     sessions: BTreeMap<PathBuf, bool>,
@@ -128,9 +131,8 @@ impl HostChecker {
         if let Some(is_usable) = self.sessions.get(&key) {
             return *is_usable;
         }
-        let faults = match export.template.is_some() && !is_there(file) {
-            // A mount makes its directory too, or nothing: `check --path` says which.
-            true => Ok(Vec::new()),
+        let faults = match self.creates && export.template.is_some() && !is_there(file) {
+            true => dirs_fault(file).map_or(Ok(Vec::new()), Err),
             false => session_faults(file, mount, chunk_size),
         };
         let is_usable = faults.is_ok();
@@ -140,6 +142,12 @@ impl HostChecker {
         self.sessions.insert(key, is_usable);
         is_usable
     }
+}
+
+/// Why the directories of a session cannot be made, if so.
+fn dirs_fault(file: &Path) -> Option<String> {
+    let above = file.ancestors().skip(1).find(|dir| is_there(dir)).filter(|dir| !dir.is_dir())?;
+    Some(format!("session {}: {} is not a directory", file.display(), above.display()))
 }
 
 /// Warnings about a session; `Err` if it cannot be served.
@@ -152,11 +160,10 @@ fn session_faults(
         let folder = file.parent().unwrap_or(Path::new("/"));
         return match folder.is_dir() {
             true => Ok(Vec::new()),
-            false => Err(format!(
-                "session {}: the directory {} does not exist",
-                file.display(),
-                folder.display()
-            )),
+            false => Err(dirs_fault(file).unwrap_or_else(|| {
+                let (file, folder) = (file.display(), folder.display());
+                format!("session {file}: the directory {folder} does not exist")
+            })),
         };
     }
     let session: Session = open_session(file).map_err(|error| error.to_string())?;

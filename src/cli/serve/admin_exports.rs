@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::admin::{ExportsCall, ExportsReply, ExportsSource, Replying};
 use crate::cli::export_set::adding::{
@@ -30,6 +30,10 @@ const MAX_CHECKS: usize = 8;
 /// The error of a change that cannot be checked.
 const NOT_CHECKED: &str =
     "too many changes are being checked, or a filesystem does not answer; nothing is changed";
+
+/// The error of a change whose own check takes too long.
+const SLOW_CHECK: &str =
+    "the check of this change has not ended: a filesystem may not answer; nothing is changed";
 
 /// The error of a change that has to wait.
 const NOT_ITS_TURN: &str =
@@ -80,29 +84,33 @@ impl AdminExports {
         name: String,
         text: String,
     ) -> ExportsReply {
-        let in_turn = timeout(CHANGE_TIMEOUT, async {
-            let checked = self.checked(name.clone(), text.clone()).await?;
-            Ok((checked, Arc::clone(&self.turn).acquire_owned().await))
-        });
-        let (checked, turn) = match in_turn.await {
-            Ok(Ok((checked, Ok(turn)))) => (checked, turn),
+        let deadline = Instant::now() + CHANGE_TIMEOUT;
+        let late = |what| failed(503, what, Some("try again"));
+        let permit = timeout_at(deadline, Arc::clone(&self.checks).acquire_owned());
+        // The semaphores are never closed.
+        let Ok(Ok(permit)) = permit.await else { return late(NOT_CHECKED) };
+        let checking = self.checked(name.clone(), text.clone(), permit);
+        let checked = match timeout_at(deadline, checking).await {
+            Ok(Ok(checked)) => checked,
             Ok(Err(refused)) => return refused,
-            Err(_) if self.checks.available_permits() == 0 => {
-                return failed(503, NOT_CHECKED, Some("try again"));
-            }
-            _ => return failed(503, NOT_ITS_TURN, Some("try again")),
+            Err(_) => return late(SLOW_CHECK),
         };
+        let turn = timeout_at(deadline, Arc::clone(&self.turn).acquire_owned());
+        let Ok(Ok(turn)) = turn.await else { return late(NOT_ITS_TURN) };
         self.change(control, turn, move |file, server| {
             added(&name, add(file, addition(&name, &text), checked, server))
         })
         .await
     }
 
-    /// Checks an addition, on a thread that is one of [`MAX_CHECKS`] until it ends.
-    async fn checked(&self, name: String, text: String) -> Result<CheckedAddition, ExportsReply> {
+    /// Checks an addition, on a thread that has the permit until it ends.
+    async fn checked(
+        &self,
+        name: String,
+        text: String,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<CheckedAddition, ExportsReply> {
         let ended = |_| failed(500, "the server failed; see its log", None);
-        // The semaphore is never closed.
-        let permit = Arc::clone(&self.checks).acquire_owned().await.ok();
         let (file, probes) = (self.file.clone(), self.probes.clone());
         let checking = tokio::task::spawn_blocking(move || {
             let _permit = permit;

@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use super::http::{Api, TOKEN, ask};
-use super::{PATIENCE, Site, end, export};
+use super::{OPTIONS, PATIENCE, Site, end, export};
 use crate::cli::program::run;
 use crate::support::hanging_mount::HangingMount;
 use crate::support::skip::skip;
@@ -155,20 +155,33 @@ fn over_http_a_directory_of_sessions_that_hangs_keeps_no_thread_of_a_change() {
     assert_eq!(api.names(), ["a", "c"]);
 }
 
-/// Each of so many directories that hang is waited for.
+/// A site with an export `/a`, and exports `/t/NAME` of a template that has its sessions in
+/// `stuck`; some of them are open.
+fn with_open_instances() -> Site {
+    let template = format!(
+        "[[template]]\npath = \"/t/{{x}}\"\nallow = {{ x = \"[a-z]+\" }}\n{OPTIONS}\n\
+         [[template.mount]]\nat = \"/\"\nsession = \"stuck/{{x}}.db\"\n"
+    );
+    let mut site = Site::new(&(export("path = \"/a\"", "a.db", "") + &template));
+    fs::create_dir(site.path("stuck")).unwrap();
+    site.serve(&[]);
+    ('a'..='p').for_each(|name| drop(site.peer(&format!("/t/{name}"))));
+    site
+}
+
+/// Their files are looked at every 2 s.
 #[test]
-fn over_http_a_change_whose_own_check_is_slow_is_told_so() {
-    let api = Api::with_token();
-    let Some(_hanging) = hang(&api.site) else { return };
-    fs::create_dir(api.site.path("exports.d")).unwrap();
-    for n in 0..15 {
-        let text = export(&format!("path = \"/h{n}\""), &format!("stuck/{n}/s.db"), "");
-        fs::write(api.site.path(&format!("exports.d/h{n}.toml")), text).unwrap();
+fn open_sessions_in_a_directory_that_hangs_hold_up_no_other_export() {
+    let site = with_open_instances();
+    let Some(hanging) = HangingMount::over(&site.path("stuck")) else {
+        return skip("FUSE cannot be mounted");
+    };
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_secs(1));
+        site.peer("/a");
     }
-    let late = api.ask("PUT /exports/c", &export("path = \"/c\"", "c.db", ""));
-    assert_eq!(late.status, 503, "{late:?}");
-    assert!(late.body.contains(SLOW_CHECK) && late.body.contains("nothing is changed"), "{late:?}");
-    assert!(!api.site.path("exports.d/c.toml").exists());
+    drop(hanging);
+    site.peer("/t/a");
 }
 
 #[test]

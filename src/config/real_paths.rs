@@ -151,7 +151,7 @@ impl KnownPaths {
         &self.hanging
     }
 
-    /// The directory of a file that hangs.
+    /// The innermost directory above a file, or the file itself, that hangs.
     pub fn hanging_dir<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         hanging_dir(path, &self.hanging)
     }
@@ -172,9 +172,9 @@ impl KnownPaths {
     }
 }
 
-/// The directory of a file, or the directory itself, if it hangs.
+/// The innermost directory above a path, or the path itself, that hangs.
 fn hanging_dir<'a>(path: &'a Path, hanging: &BTreeSet<PathBuf>) -> Option<&'a Path> {
-    path.ancestors().take(2).find(|dir| hanging.contains(*dir))
+    path.ancestors().find(|dir| hanging.contains(*dir))
 }
 
 #[cfg(test)]
@@ -199,11 +199,12 @@ mod tests {
             assert_eq!(real.of(&at(name)), real_path(&at(name)), "{name}");
         }
         assert_eq!(real.of("file".as_ref()), real_path("file".as_ref()));
-        // Only those in the directory stay as they are written.
+        // Only those below the directory stay as they are written.
         let hanging = BTreeSet::from([at("dir")]);
         let mut real = RealPaths::avoiding(&hanging);
         assert_eq!(real.of(&at("dir/file")), at("dir/file"));
-        assert_eq!(real.of(&at("dir/../dir/file")), real_path(&at("real/file")));
+        assert_eq!(real.of(&at("dir/sub/file")), at("dir/sub/file"));
+        assert_eq!(real.of(&at("real/file")), real_path(&at("real/file")));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::identities::{Identities, identity_of};
 use super::on_demand::{ExportSource, NeededSession, SourceKind};
-use super::unavailable::FailedExport;
-use super::{OPEN_AT_START, ServedExports, bases_of};
+use super::unavailable::{FailedExport, HangingPlace, hanging_place};
+use super::{OPEN_AT_START, ServedExports};
 use crate::config::{ExportConfig, TemplateConfig};
 use crate::delta::sqlite::SessionKeys;
 use crate::export::{ExportEntry, OpenPurpose};
@@ -61,12 +61,7 @@ pub(super) struct LoadPlan<'a> {
     pub(super) added: Option<&'a str>,
 }
 
-impl<'a> LoadPlan<'a> {
-    /// A base of an export that hangs.
-    fn hanging_base(&self, config: &ExportConfig) -> Option<&'a PathBuf> {
-        bases_of(config).find_map(|base| self.hanging.get(&base))
-    }
-
+impl LoadPlan<'_> {
     /// Whether an export is served as the file has it.
     fn is_served(&self, config: &ExportConfig) -> bool {
         let before = config.path.as_ref().and_then(|path| self.before.get(path.as_str()));
@@ -104,15 +99,18 @@ impl ServedExports {
         let is_any_wanted = !wanted.is_empty();
         for wanted in wanted {
             let path = wanted.config.path.as_ref().ok_or(Error::NoExport)?.as_str();
-            let hanging = plan.hanging_base(&wanted.config);
+            let hanging = hanging_place(&wanted.config, plan.hanging);
             let is_added = plan.is_added(&wanted);
-            if let Some(base) = hanging {
+            if let Some(HangingPlace { what, path: place }) = &hanging {
                 if is_added {
-                    let (export, base) = (wanted.config.name.clone(), base.clone());
+                    let (export, base) = (wanted.config.name.clone(), place.clone());
                     return Err(Error::BaseHangs { export, base });
                 }
-                let base = base.display();
-                tracing::warn!(export = path, "its base {base} hangs: the export stays as it is");
+                let place = place.display();
+                tracing::warn!(
+                    export = path,
+                    "its {what} {place} hangs: the export stays as it is"
+                );
                 if let Some(known) = plan.known(path) {
                     loaded.push(known);
                     continue;
@@ -196,7 +194,8 @@ impl ServedExports {
         // Known before the load ends, so that room can be made for the next ones.
         self.parts.add(Arc::clone(&source));
         if opens {
-            let room = source.needed().and_then(|needed| self.parts.make_room(needed));
+            let needed = source.needed_avoiding(&self.hanging);
+            let room = needed.and_then(|needed| self.parts.make_room(needed));
             let opened = room.and_then(|()| source.open_now(OpenPurpose::Load));
             opened.inspect_err(|_| self.parts.remove(&source))?;
         }

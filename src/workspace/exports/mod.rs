@@ -173,11 +173,14 @@ impl ServedExports {
     }
 
     /// The bases that [`ServedExports::load`] may open: those of `config`, and of exports that are
-    /// open.
+    /// open; of these also the directories of their sessions.
     pub fn bases(&self, config: &Config) -> BTreeSet<PathBuf> {
         let sources = self.parts.sources();
         let open = sources.iter().filter(|it| it.entry().is_some_and(|it| it.current().is_some()));
-        bases(config).chain(open.flat_map(|source| given_bases(&source.config))).collect()
+        // The file does not say where the sessions of instances are.
+        let of_open =
+            open.flat_map(|it| given_bases(&it.config).chain(session_dirs_of(&it.config)));
+        bases(config).chain(of_open).collect()
     }
 
     /// Serves the exports of `config` from now on. Handles of exports that stay remain valid.
@@ -405,7 +408,7 @@ fn sessions_of_one(parts: &SharedParts, export: &ExportConfig) -> Result<Vec<Nee
     sessions_among(parts, export, &mut RealPaths::default())
 }
 
-/// The same; `real` knows directories of other exports.
+/// The same; `real` knows directories of other exports, or leaves out those that hang.
 fn sessions_among(
     parts: &SharedParts,
     export: &ExportConfig,
@@ -468,11 +471,6 @@ fn given_bases(export: &ExportConfig) -> impl Iterator<Item = PathBuf> + '_ {
 fn session_dirs_of(export: &ExportConfig) -> impl Iterator<Item = PathBuf> + '_ {
     let sessions = export.mounts.iter().filter_map(|mount| mount.session());
     sessions.filter_map(|session| session.parent()).map(Path::to_owned)
-}
-
-/// The directories that an export waits for: its bases, and those of its sessions.
-pub(super) fn bases_of(export: &ExportConfig) -> impl Iterator<Item = PathBuf> + '_ {
-    given_bases(export).chain(session_dirs_of(export))
 }
 
 /// Waits until the base of any overlay is stuck.

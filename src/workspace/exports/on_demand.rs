@@ -4,6 +4,7 @@
 //! [`OPEN_WAIT`]; it continues without them. Opening and closing block, so each runs on a thread of
 //! its own, [bounded](super::shared_parts) in number.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -18,8 +19,8 @@ use super::open_sessions::SessionLease;
 use super::openings::{OpenFailure, OpenOutcome};
 use super::shared_parts::SharedParts;
 use super::templates::{check_places, order_by_place};
-use super::{session_of, sessions_of_one};
-use crate::config::{ExportConfig, StoreConfig, TemplateConfig};
+use super::{session_of, sessions_among};
+use crate::config::{ExportConfig, RealPaths, StoreConfig, TemplateConfig};
 use crate::delta::sqlite::OpenError;
 use crate::export::{Admission, Export, ExportEntry, ExportIdentity, OpenExport, OpenPurpose};
 use crate::workspace::accounts::{ExportAccount, SharedAccount};
@@ -162,8 +163,17 @@ impl ExportSource {
 
     /// The sessions of its mounts. May block.
     pub(super) fn needed(&self) -> Result<&[NeededSession]> {
+        self.needed_by(&mut RealPaths::default())
+    }
+
+    /// The same, without a look into directories that hang.
+    pub(super) fn needed_avoiding(&self, hanging: &BTreeSet<PathBuf>) -> Result<&[NeededSession]> {
+        self.needed_by(&mut RealPaths::avoiding(hanging))
+    }
+
+    fn needed_by(&self, real: &mut RealPaths<'_>) -> Result<&[NeededSession]> {
         if self.sessions.get().is_none() {
-            let found = sessions_of_one(&self.parts, &self.config)?;
+            let found = sessions_among(&self.parts, &self.config, real)?;
             return Ok(self.sessions.get_or_init(|| found));
         }
         Ok(self.sessions.get().map(Vec::as_slice).unwrap_or_default())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::loading::WantedExport;
-use super::{ServedExports, bases_of, session_dirs_of};
+use super::{ServedExports, given_bases};
 use crate::config::{Config, ExportConfig};
 use crate::export::{Admission, Unavailable};
 use crate::workspace::error::{Error, Result};
@@ -110,8 +110,9 @@ impl ServedExports {
         let mut unserved = Vec::new();
         for mut export in std::mem::take(wanted) {
             let config = Arc::clone(&export.config);
-            let hanging = session_dirs_of(&config).find(|dir| self.hanging.contains(dir));
-            let Some(dir) = hanging.filter(|_| export.instance.is_none()) else {
+            // Instances are opened only if they were open: `open_all` leaves them as they are.
+            let hanging = hanging_session(&config, &self.hanging);
+            let Some(place) = hanging.filter(|_| export.instance.is_none()) else {
                 wanted.push(export);
                 continue;
             };
@@ -120,7 +121,7 @@ impl ServedExports {
                 wanted.push(export);
                 continue;
             }
-            let error = Error::BaseHangs { export: config.name.clone(), base: dir };
+            let error = Error::BaseHangs { export: config.name.clone(), base: place.path };
             if self.is_strict() || added == Some(&*config.name) {
                 return Err(error);
             }
@@ -141,7 +142,7 @@ impl ServedExports {
         let mut names = Vec::new();
         for (export, sessions) in config.exports.iter().zip(&sessions) {
             if self.failed.iter().any(|failed| failed.name == export.name)
-                && !bases_of(export).any(|base| hanging.contains(&base))
+                && hanging_place(export, hanging).is_none()
                 && self.serve_again(export, sessions).is_ok()
             {
                 self.failed.retain(|failed| failed.name != export.name);
@@ -151,4 +152,35 @@ impl ServedExports {
         self.list_failed();
         Ok(names)
     }
+}
+
+/// What an export waits for that hangs.
+pub(super) struct HangingPlace {
+    /// What it is, in words.
+    pub what: &'static str,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+/// The base of an export, or the directory of a session or one above it, that is in `hanging`.
+pub(super) fn hanging_place(
+    export: &ExportConfig,
+    hanging: &BTreeSet<PathBuf>,
+) -> Option<HangingPlace> {
+    let base = given_bases(export).find(|base| hanging.contains(base));
+    let base = base.map(|path| HangingPlace { what: "base", path });
+    base.or_else(|| hanging_session(export, hanging))
+}
+
+/// The same, of sessions only.
+pub(super) fn hanging_session(
+    export: &ExportConfig,
+    hanging: &BTreeSet<PathBuf>,
+) -> Option<HangingPlace> {
+    let mut sessions = export.mounts.iter().filter_map(|mount| mount.session());
+    sessions.find_map(|session| {
+        let path = session.ancestors().find(|dir| hanging.contains(*dir))?.to_owned();
+        let what = if path == *session { "session" } else { "directory of sessions" };
+        Some(HangingPlace { what, path })
+    })
 }

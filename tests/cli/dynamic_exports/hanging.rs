@@ -185,6 +185,21 @@ fn open_sessions_in_a_directory_that_hangs_hold_up_no_other_export() {
 }
 
 #[test]
+fn instances_whose_sessions_hang_hold_up_no_reload() {
+    let site = with_open_instances();
+    let Some(hanging) = HangingMount::over(&site.path("stuck")) else {
+        return skip("FUSE cannot be mounted");
+    };
+    assert!(run(site.dir.path(), &["init", "c.db"]).status.success());
+    let add = ["c", "--session", "c.db", "--option", "insecure"];
+    let (code, said) = ended(site.begin("add", &add));
+    assert_eq!(code, Some(0), "{said}");
+    site.peer("/c");
+    drop(hanging);
+    site.peer("/t/a");
+}
+
+#[test]
 fn the_directory_is_no_symbolic_link() {
     let site = Site::start();
     fs::create_dir(site.path("elsewhere")).unwrap();

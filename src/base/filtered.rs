@@ -53,6 +53,10 @@ impl Base for Hiding {
         self.inner.rest();
     }
 
+    fn must_stay_open(&self) -> bool {
+        self.inner.must_stay_open()
+    }
+
     fn is_remote(&self) -> bool {
         self.inner.is_remote()
     }

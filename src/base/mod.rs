@@ -39,6 +39,12 @@ pub trait Base: Send + Sync + 'static {
     /// they are closed by another thread then, or stay in the cache.
     fn rest(&self) {}
 
+    /// Whether it should not be closed to be opened again later: its filesystem does not close the
+    /// files of others, so each time more of them would stay open.
+    fn must_stay_open(&self) -> bool {
+        false
+    }
+
     /// Whether another machine or process serves the base's filesystem, so that any call may hang.
     fn is_remote(&self) -> bool {
         false

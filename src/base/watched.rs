@@ -217,6 +217,10 @@ impl Base for WatchedBase {
         self.inner.rest();
     }
 
+    fn must_stay_open(&self) -> bool {
+        self.inner.must_stay_open()
+    }
+
     fn is_remote(&self) -> bool {
         self.is_remote
     }

@@ -274,6 +274,11 @@ impl Overlay {
         self.worker.rest();
     }
 
+    /// Whether its base should not be closed to be opened again later ([`Base::must_stay_open`]).
+    pub fn must_stay_open(&self) -> bool {
+        self.core.base.must_stay_open()
+    }
+
     /// Whether every change is refused: it is read-only, or a write failed in a way that leaves no
     /// other choice.
     pub fn refuses_changes(&self) -> bool {

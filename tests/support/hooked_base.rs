@@ -48,6 +48,10 @@ impl<H: Hook> Base for HookedBase<H> {
         self.inner.rest();
     }
 
+    fn must_stay_open(&self) -> bool {
+        self.inner.must_stay_open()
+    }
+
     fn has_unfinished_apply(&self) -> Result<bool, BaseError> {
         self.hook.before(BaseCall::Stat)?;
         self.inner.has_unfinished_apply()

@@ -2,7 +2,8 @@
 //!
 //! close(2) may block as long as the filesystem hangs: FUSE asks the process that serves it
 //! (FUSE_FLUSH). So the threads that close many sessions, one after the other, must not wait for
-//! it. A filesystem that hangs keeps one thread, and the descriptors that are to be closed on it.
+//! it. A filesystem that hangs keeps one thread, and the descriptors that are to be closed on it;
+//! with many of these, bases on it had better [stay open](is_full).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -16,17 +17,29 @@ use parking_lot::Mutex;
 /// closed when the caller continues. Beyond that, the filesystem counts as stuck.
 const CLOSE_WAIT: Duration = Duration::from_millis(100);
 
+/// Descriptors of a stuck filesystem that may wait to be closed before idle bases on it stay open:
+/// each base that is closed and opened again adds as many as it has cached.
+const MAX_WAITING_FDS: usize = 256;
+
 /// The filesystems, by device number, whose descriptors are being closed.
 static CLOSING: Mutex<BTreeMap<u64, CloseQueue>> = Mutex::new(BTreeMap::new());
 
 /// Descriptors that wait for the thread of their filesystem.
 struct CloseQueue {
     waiting: Vec<Box<dyn Send>>,
+    /// The descriptors that wait, and those that are closed now.
+    fds: usize,
+    /// Whether it was logged that there are many.
+    is_logged: bool,
     /// When the thread began to close what it closes now.
     began: Instant,
 }
 
 impl CloseQueue {
+    fn new(fds: usize, waiting: Box<dyn Send>) -> Self {
+        Self { waiting: vec![waiting], fds, is_logged: false, began: Instant::now() }
+    }
+
     fn is_stuck(&self) -> bool {
         self.began.elapsed() >= CLOSE_WAIT
     }
@@ -37,20 +50,35 @@ pub(super) fn is_stuck(dev: u64) -> bool {
     CLOSING.lock().get(&dev).is_some_and(CloseQueue::is_stuck)
 }
 
-/// Closes descriptors of the filesystem `dev` by dropping `fds`. Waits for [`CLOSE_WAIT`] at most,
-/// and not at all if the filesystem is stuck.
-pub(super) fn close(dev: u64, fds: impl Send + 'static) {
+/// Whether closing descriptors of the filesystem `dev` takes long now, and many wait for it.
+pub(super) fn is_full(dev: u64) -> bool {
+    let mut closing = CLOSING.lock();
+    let queue = closing.get_mut(&dev).filter(|it| it.is_stuck() && it.fds >= MAX_WAITING_FDS);
+    let Some(queue) = queue else { return false };
+    if !std::mem::replace(&mut queue.is_logged, true) {
+        let waiting = queue.fds;
+        let what = "closing files of a filesystem hangs: exports with bases on it stay open";
+        tracing::warn!(dev, waiting, "{what}");
+    }
+    true
+}
+
+/// Closes `count` descriptors of the filesystem `dev` by dropping `fds`. Waits [`CLOSE_WAIT`] at
+/// most, and not at all if the filesystem is stuck.
+pub(super) fn close(dev: u64, count: usize, fds: impl Send + 'static) {
     let (closed, is_closed) = channel::<()>();
     // Dropped in this order: the sender says that the descriptors are closed.
     let fds: Box<dyn Send> = Box::new((fds, closed));
     let mut closing = CLOSING.lock();
     let (begins, is_stuck) = match closing.entry(dev) {
         Entry::Occupied(mut queue) => {
-            queue.get_mut().waiting.push(fds);
-            (false, queue.get().is_stuck())
+            let queue = queue.get_mut();
+            queue.waiting.push(fds);
+            queue.fds += count;
+            (false, queue.is_stuck())
         }
         Entry::Vacant(none) => {
-            none.insert(CloseQueue { waiting: vec![fds], began: Instant::now() });
+            none.insert(CloseQueue::new(count, fds));
             (true, false)
         }
     };
@@ -70,9 +98,12 @@ pub(super) fn close(dev: u64, fds: impl Send + 'static) {
 
 /// Closes what waits for the filesystem `dev`, until nothing does.
 fn close_all(dev: u64) {
+    let mut closed = 0;
     loop {
         let mut closing = CLOSING.lock();
         let Some(queue) = closing.get_mut(&dev) else { return };
+        queue.fds -= closed;
+        closed = queue.fds;
         let fds = std::mem::take(&mut queue.waiting);
         if fds.is_empty() {
             closing.remove(&dev);
@@ -179,12 +210,17 @@ mod tests {
         assert_stuck(dev);
         // Another base of that filesystem does not wait, and one of another filesystem is closed.
         let (one, is_closed) = channel::<()>();
-        close(dev, one);
+        close(dev, 1, one);
         assert!(is_closed.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty));
+        assert!(!is_full(dev));
+        let (many, _many_closed) = channel::<()>();
+        close(dev, MAX_WAITING_FDS, many);
+        assert!(is_full(dev) && !is_full(dev - (1 << 59)));
         let (one, is_closed_elsewhere) = channel::<()>();
-        close(dev - (1 << 59), one);
+        close(dev - (1 << 59), 1, one);
         assert!(is_closed_elsewhere.recv().is_err());
         release(dev, vec![other]);
         assert!(is_closed.recv().is_err());
+        assert!(!is_full(dev));
     }
 }

@@ -147,7 +147,8 @@ impl HostDir {
     fn close_cached(&self) {
         let fds = (self.dir_fds.take(), self.descriptors.take());
         if !fds.0.is_empty() || !fds.1.is_empty() {
-            fd_closer::close(self.root_dev, fds);
+            let count = fds.0.len() + fds.1.len();
+            fd_closer::close(self.root_dev, count, fds);
         }
     }
 
@@ -194,6 +195,10 @@ impl Base for HostDir {
         if !fd_closer::is_stuck(self.root_dev) {
             self.close_cached();
         }
+    }
+
+    fn must_stay_open(&self) -> bool {
+        fd_closer::is_full(self.root_dev)
     }
 
     fn is_remote(&self) -> bool {

@@ -432,6 +432,7 @@ impl ExportSource {
         if is_broken
             || overlay.is_base_stuck()
             || overlay.is_writer_stuck()
+            || overlay.must_stay_open()
             || self.parts.is_in_use(&layers.session)
         {
             return false;

@@ -17,9 +17,14 @@ use super::identities::Identities;
 use super::loading::LoadedExport;
 use super::on_demand::ExportSource;
 use super::shared_parts::SharedParts;
-use super::unavailable::{FIRST_RETRY, MAX_RETRY};
+use super::unavailable::{FIRST_RETRY, MAX_RETRY, hanging_session};
+use crate::config::SoughtPaths;
 use crate::export::ExportEntry;
 use crate::workspace::error::Result;
+
+/// Time after which a directory that does not exist counts as one that never will: a wrong path in
+/// the exports file must not keep clients with handles of others waiting for ever.
+const MAX_MISSING: Duration = Duration::from_secs(10 * 60);
 
 /// The directory of a session that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,22 +68,35 @@ impl AwaitedDir {
 }
 
 /// The directories of sessions that do not exist.
-#[derive(Debug, Default)]
-pub(super) struct AwaitedDirs(HashMap<PathBuf, AwaitedDir>);
+#[derive(Debug)]
+pub(super) struct AwaitedDirs {
+    dirs: HashMap<PathBuf, AwaitedDir>,
+    /// When the exports were loaded.
+    since: Instant,
+}
+
+impl Default for AwaitedDirs {
+    fn default() -> Self {
+        Self { dirs: HashMap::new(), since: Instant::now() }
+    }
+}
 
 impl AwaitedDirs {
     /// Whether `file`, which does not exist, may appear, by its directory then and now.
     pub(super) fn may_still_fill(&self, file: &Path, now: AwaitedDir) -> bool {
-        let before = file.parent().and_then(|dir| self.0.get(dir));
+        if now == AwaitedDir::Missing && self.since.elapsed() >= MAX_MISSING {
+            return false;
+        }
+        let before = file.parent().and_then(|dir| self.dirs.get(dir));
         before.map_or(now.may_fill(), |before| now.may_still_fill(*before))
     }
 
     /// The directory of a session, as it was when it was first noted.
     pub(super) fn note_of(&mut self, file: &Path) -> AwaitedDir {
         let dir = file.parent().unwrap_or(Path::new("/"));
-        match self.0.get(dir) {
+        match self.dirs.get(dir) {
             Some(known) => *known,
-            None => *self.0.entry(dir.to_owned()).or_insert_with(|| AwaitedDir::of(dir)),
+            None => *self.dirs.entry(dir.to_owned()).or_insert_with(|| AwaitedDir::of(dir)),
         }
     }
 }
@@ -129,8 +147,20 @@ impl SharedParts {
         }
         let Some(dirs) = self.awaited.due() else { return };
         let mut identities = Identities::default();
-        for source in self.sources() {
-            let Some(entry) = source.entry().filter(|it| it.is_awaited()) else { continue };
+        let awaited = self.sources().into_iter().filter_map(|source| {
+            let entry = source.entry().filter(|it| it.is_awaited())?;
+            Some((source, entry))
+        });
+        let awaited: Vec<_> = awaited.collect();
+        // One that hangs must not hide the others.
+        let mut sought = SoughtPaths::default();
+        let mounts = awaited.iter().flat_map(|(source, _)| &source.config.mounts);
+        sought.files.extend(mounts.filter_map(|mount| mount.session()).cloned());
+        let hanging = self.probes.real_paths(&sought).hanging().clone();
+        for (source, entry) in awaited {
+            if hanging_session(&source.config, &hanging).is_some() {
+                continue;
+            }
             match source.find_identity(&entry, &mut identities, &dirs) {
                 Ok(true) => self.exports.identify(&entry, false),
                 Ok(false) => {}
@@ -175,5 +205,25 @@ pub(super) fn tell_of_awaited(loaded: &[LoadedExport]) {
             "its session does not exist, and its directory is missing or empty: a filesystem may \
              not be mounted, so clients with unknown handles wait"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_directory_is_awaited_for_a_time_and_an_empty_one_for_ever() {
+        let now = Instant::now();
+        let early = now.checked_sub(MAX_MISSING / 2).unwrap();
+        let late = now.checked_sub(MAX_MISSING).unwrap();
+        let is_awaited = |since, dir| {
+            let dirs = AwaitedDirs { dirs: HashMap::new(), since };
+            dirs.may_still_fill("/none/s.db".as_ref(), dir)
+        };
+        let empty = AwaitedDir::Empty { dev: 1, ino: 2 };
+        let found =
+            [early, late].map(|at| [AwaitedDir::Missing, empty].map(|it| is_awaited(at, it)));
+        assert_eq!(found, [[true, true], [false, true]]);
     }
 }

@@ -88,7 +88,6 @@ pub struct ServedExports {
     hanging: BTreeSet<PathBuf>,
     /// Exports that cannot be served.
     failed: Vec<FailedExport>,
-    probes: BaseProbes,
     /// Closes idle exports, and removes what has expired.
     pub(super) upkeep: Vec<JoinHandle<()>>,
 }
@@ -112,7 +111,6 @@ impl ServedExports {
             told_room: None,
             hanging: BTreeSet::new(),
             failed: Vec::new(),
-            probes: BaseProbes::default(),
             upkeep: Vec::new(),
         }
     }
@@ -169,7 +167,7 @@ impl ServedExports {
 
     /// Asks bases whether they answer, without the server.
     pub fn probes(&self) -> BaseProbes {
-        self.probes.clone()
+        self.parts.probes.clone()
     }
 
     /// The bases that [`ServedExports::load`] may open: those of `config`, and of exports that are

@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use super::awaited::AwaitedSessions;
+use super::base_probes::BaseProbes;
 use super::closing::CopyProgress;
 use super::expiry::Expiry;
 use super::idle::OpenBounds;
@@ -89,6 +90,8 @@ pub(in crate::workspace) struct SharedParts {
     added_dir: PathBuf,
     /// The exports that cannot be served, for lists of exports.
     pub(super) failed: RwLock<Vec<ListedExport>>,
+    /// Asks directories whether they answer.
+    pub(super) probes: BaseProbes,
     /// Finds sessions whose filesystem was not mounted.
     pub(super) awaited: AwaitedSessions,
     /// Removes the instances that expire.
@@ -129,6 +132,7 @@ impl SharedParts {
             registry: RwLock::default(),
             added_dir: added_dir(&file),
             failed: RwLock::default(),
+            probes: BaseProbes::default(),
             awaited: AwaitedSessions::default(),
             expiry: Expiry::default(),
             peers: RwLock::default(),

@@ -10,6 +10,8 @@ use nfs3_client::nfs3_types::xdr_codec::Opaque;
 
 use super::Site;
 use super::on_demand::{BASE, exports};
+use crate::support::hanging_mount::HangingMount;
+use crate::support::skip::skip;
 
 /// Exports of which the last is not opened at the start, and has its session in `apart`.
 fn with_last_apart() -> String {
@@ -19,9 +21,14 @@ fn with_last_apart() -> String {
 
 /// A site whose last export has a file; its handle, and one like it that no export gave out.
 fn with_a_file() -> (Site, nfs_fh3, nfs_fh3) {
-    let mut site = Site::start_lenient(BASE, &with_last_apart());
+    with_a_file_of(&with_last_apart(), OPEN_AT_START)
+}
+
+/// The same of these exports, by the number of the last one.
+fn with_a_file_of(exports: &str, last: usize) -> (Site, nfs_fh3, nfs_fh3) {
+    let mut site = Site::start_lenient(BASE, exports);
     fs::create_dir(site.path("apart")).unwrap();
-    let mut peer = site.peer(&format!("/{OPEN_AT_START}"));
+    let mut peer = site.peer(&format!("/{last}"));
     let root = peer.root.clone();
     let file = site.wait(peer.put(&root, "file", "kept"));
     drop(peer);
@@ -75,6 +82,27 @@ fn handles_wait_for_a_filesystem_that_is_mounted_later() {
         assert_eq!(settled(&site, &file), Ok(b"kept".to_vec()));
         site.stop();
     }
+}
+
+#[test]
+fn a_directory_that_hangs_hides_no_session_that_is_mounted_later() {
+    let last = OPEN_AT_START + 1;
+    let text = exports("", last + 1)
+        .replace(&format!("\"{OPEN_AT_START}.db\""), "\"stuck/never.db\"")
+        .replace(&format!("\"{last}.db\""), "\"apart/last.db\"");
+    let (mut site, file, _) = with_a_file_of(&text, last);
+    let (dir, away) = (site.path("apart"), site.path("away"));
+    fs::rename(&dir, &away).unwrap();
+    fs::create_dir(site.path("stuck")).unwrap();
+    site.run();
+    let Some(hanging) = HangingMount::over(&site.path("stuck")) else {
+        return skip("FUSE cannot be mounted");
+    };
+    assert_eq!(read(&site, &file), LATER);
+    fs::rename(&away, &dir).unwrap();
+    assert_eq!(settled(&site, &file), Ok(b"kept".to_vec()));
+    drop(hanging);
+    site.stop();
 }
 
 #[test]

@@ -306,6 +306,22 @@ impl From<WorkspaceError> for CliError {
                      mounted again",
                 )
             }
+            WorkspaceError::NewerReplica { .. } => Self::new(&error).with_hint(
+                "bring back the database's newest state; or move the replica to another directory, \
+                 to serve the older state of the database",
+            ),
+            WorkspaceError::Database { ref source, .. }
+            | WorkspaceError::Hydration { ref source, .. } => match hints::of_database(source) {
+                Some(hint) => Self::new(&error).with_hint(hint),
+                None => Self::new(&error),
+            },
+            WorkspaceError::CopiedBase { .. } => Self::new(&error).with_hint(
+                "each server needs the same filesystem, as file handles name its inodes: mount it \
+                 there, or take a copy for good with --moved",
+            ),
+            WorkspaceError::LocalDir { .. } | WorkspaceError::NoLocalDir => {
+                Self::new(&error).with_hint("name another directory with --local DIR")
+            }
             WorkspaceError::Store { .. }
             | WorkspaceError::Place { .. }
             | WorkspaceError::Registry(_)

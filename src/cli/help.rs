@@ -279,6 +279,16 @@ const EXAMPLES: &[(&[&str], &str)] = &[
   acetate snapshot work.db before.db",
     ),
     (
+        &["push"],
+        "Example:
+  acetate push work.db postgres://me@db.example/agents/work",
+    ),
+    (
+        &["pull"],
+        "Example:
+  acetate pull postgres://me@db.example/agents/work work.db",
+    ),
+    (
         &["compact"],
         "Example:
   acetate compact work.db",
@@ -432,6 +442,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Change the tree", &["write", "cp", "mv", "ln", "mkdir", "touch", "chmod", "rm", "rmdir"]),
     ("For the agent", &["mcp", "kv", "tool", "ctx"]),
     ("Care for the file", &["check", "migrate", "snapshot", "export", "seal", "compact", "quota"]),
+    ("Sessions in a database", &["push", "pull"]),
     ("Set up this program", &["completions", "man", "help"]),
 ];
 

@@ -8,6 +8,7 @@ use crate::base::BaseError;
 use crate::config::ConfigError;
 use crate::context::{ContextError, NodeStatus};
 use crate::control::{Refusal, RefusalAdvice};
+use crate::delta::postgres::{DatabaseConnectError, HoldError, SessionError};
 use crate::delta::sqlite::OpenError;
 use crate::inspect::InspectError;
 use crate::vfs::FsError;
@@ -26,6 +27,38 @@ pub(super) fn of_open(error: &OpenError) -> Option<&'static str> {
             Some("`acetate migrate SESSION.db` brings it to version 0.4, and keeps a copy")
         }
         error => error.hint(),
+    }
+}
+
+/// What the user can do about a session in a database that cannot be used.
+pub(super) fn of_database(error: &HoldError) -> Option<&'static str> {
+    match error {
+        HoldError::Held { .. } => Some(
+            "stop that server, or wait for its end with --standby; a server that is silent loses \
+             the session by itself",
+        ),
+        HoldError::Connect(DatabaseConnectError::Password) => {
+            Some("put the password in PGPASSWORD, or in ~/.pgpass with mode 600")
+        }
+        HoldError::Connect(DatabaseConnectError::Database(_) | DatabaseConnectError::Silent) => {
+            Some("check the host, the port and the database in the URL, and whether it runs")
+        }
+        HoldError::Session(SessionError::Missing(_)) => {
+            Some("check the name and `schema=`; without --existing, `serve` makes the session")
+        }
+        HoldError::Session(SessionError::Newer(_)) => Some("serve it with a newer acetate"),
+        HoldError::Session(error) if error.is_denied() => Some(
+            "the role needs USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its \
+             tables; to make the schema, CREATE in the database",
+        ),
+        HoldError::Session(SessionError::Database(_)) => Some("the database's log may say more"),
+        HoldError::Connect(DatabaseConnectError::Passwords(_)) => {
+            Some("make ~/.pgpass readable, or name another file with PGPASSFILE")
+        }
+        HoldError::Connect(DatabaseConnectError::Tls(_)) => {
+            Some("install the certificates of this machine (ca-certificates)")
+        }
+        HoldError::Connect(DatabaseConnectError::Old(_)) | HoldError::Session(_) => None,
     }
 }
 

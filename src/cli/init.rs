@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use super::error::CliError;
 use super::hiding::{self, Hide};
 use super::{Ending, output, text};
+use crate::delta::postgres::SessionUrl;
+use crate::pattern::PatternSet;
+use crate::workspace::database::{self, DatabaseOptions};
 use crate::workspace::layers;
 
 /// Create a session; an existing file is never overwritten.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The session file to create.
+    /// The session file to create, or postgres://USER@HOST/DATABASE/NAME.
     #[arg(value_name = "SESSION.db")]
     session: PathBuf,
 
@@ -33,6 +36,9 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let hidden = args.hide.patterns()?;
+    if let Some(url) = args.session.to_str().filter(|text| SessionUrl::is_meant(text)) {
+        return in_database(args, &crate::cli::in_database::parse(url)?, &hidden);
+    }
     let session = layers::create(&args.session, args.base.as_deref(), args.chunk_size, &hidden)?;
     if args.json {
         let mut object = text::json("init");
@@ -50,5 +56,31 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     layers::close(&session)?;
     let hidden = hiding::suffix(&hidden);
     output::line(format_args!("created {} {base}{hidden}", session.path().display()));
+    Ok(Ending::Done)
+}
+
+/// Makes a session in a database.
+fn in_database(args: &Args, url: &SessionUrl, hidden: &PatternSet) -> Result<Ending, CliError> {
+    let options = DatabaseOptions {
+        base: args.base.as_deref(),
+        chunk_size: args.chunk_size,
+        hidden,
+        ..DatabaseOptions::new(url)
+    };
+    let runtime = crate::cli::in_database::start()?;
+    database::make(&options, runtime.handle())?;
+    if args.json {
+        let mut object = text::json("init");
+        object.insert("session".to_owned(), url.to_string().into());
+        let base = args.base.as_ref().and_then(|base| base.canonicalize().ok());
+        object.insert("base".to_owned(), base.map(|base| base.display().to_string()).into());
+        output::json(object);
+        return Ok(Ending::Done);
+    }
+    let base = match &args.base {
+        Some(base) => format!("over {}", base.display()),
+        None => "without a base".to_owned(),
+    };
+    output::line(format_args!("created {url} {base}{}", hiding::suffix(hidden)));
     Ok(Ending::Done)
 }

@@ -40,6 +40,7 @@ mod help;
 mod hide;
 mod hiding;
 mod hints;
+mod in_database;
 mod init;
 mod instead;
 mod kv;
@@ -71,6 +72,7 @@ mod output;
 mod pager;
 mod partial;
 mod picking;
+mod push;
 mod quota;
 mod repair;
 mod restore;
@@ -106,10 +108,11 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextValue, ErrorKind};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use tracing_subscriber::filter::EnvFilter;
 
 use error::{CliError, CliErrorKind};
+use in_database::Replicas;
 
 /// Gives an agent a directory that it can do anything to, and leaves the real one untouched.
 #[derive(Debug, Parser)]
@@ -175,6 +178,8 @@ enum Command {
     Check(check::Args),
     Migrate(migrate::Args),
     Snapshot(snapshot::Args),
+    Push(push::Args),
+    Pull(push::PullArgs),
     Compact(compact::Args),
     Export(export::Args),
     Seal(seal::Args),
@@ -211,6 +216,10 @@ const FINDINGS: u8 = 1;
 /// The exit code of a failure or of invalid usage.
 const FAILED: u8 = 2;
 
+/// The exit code after a session in a database was lost to another server: "temporary failure"
+/// (sysexits.h), after which a service manager starts a server again.
+const LOST: i32 = 75;
+
 /// The program's commands and options.
 pub fn command() -> clap::Command {
     help::grouped(Cli::command())
@@ -221,17 +230,9 @@ pub fn run() -> ExitCode {
     if completing::answer() {
         return ExitCode::SUCCESS;
     }
-    let parse = |args: &[OsString]| {
-        command().try_get_matches_from(args).and_then(|args| Cli::from_arg_matches(&args))
-    };
     let given: Vec<_> = std::env::args_os().collect();
-    let parsed = parse(&given).or_else(|error| {
-        let as_clap =
-            diff::with_equals_sign(apply::with_take_apart(given.iter().cloned()).into_iter());
-        if as_clap == given { Err(error) } else { parse(&as_clap) }
-    });
-    let cli = match parsed {
-        Ok(cli) => cli,
+    let (matches, cli) = match parse(&given) {
+        Ok(parsed) => parsed,
         Err(mut error) => {
             if let Some(unknown) = help::unknown_command(&error, &given) {
                 output::error(&unknown);
@@ -242,7 +243,7 @@ pub fn run() -> ExitCode {
         }
     };
     logging::start(cli.log.as_deref().unwrap_or(cli.command.default_log()), cli.log_format);
-    match cli.command.run() {
+    match run_over_replicas(cli.command, &given, &matches) {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Findings) => ExitCode::from(FINDINGS),
         Ok(Ending::Exit(code)) => ExitCode::from(code),
@@ -252,6 +253,37 @@ pub fn run() -> ExitCode {
             ExitCode::from(FAILED)
         }
     }
+}
+
+/// Parses arguments; where they are wrong, also with what clap does not know replaced.
+fn parse(args: &[OsString]) -> Result<(ArgMatches, Cli), clap::Error> {
+    let parse = |args: &[OsString]| {
+        let matches = command().try_get_matches_from(args)?;
+        let cli = Cli::from_arg_matches(&matches)?;
+        Ok((matches, cli))
+    };
+    parse(args).or_else(|error| {
+        let as_clap: Vec<_> =
+            diff::with_equals_sign(apply::with_take_apart(args.iter().cloned()).into_iter());
+        if as_clap == args { Err(error) } else { parse(&as_clap) }
+    })
+}
+
+/// Runs a command, on replicas of the sessions in databases that it names.
+fn run_over_replicas(
+    command: Command,
+    given: &[OsString],
+    matches: &ArgMatches,
+) -> Result<Ending, CliError> {
+    let mut replicas = Replicas::default();
+    let replaced = replicas.replace(given, matches);
+    let command = match replaced {
+        Ok(None) => return command.run(),
+        Ok(Some(args)) => parse(&args).map(|(_, cli)| cli.command).map_err(CliError::new),
+        Err(error) => Err(error),
+    };
+    let ended = command.and_then(Command::run);
+    replicas.end().and(ended)
 }
 
 /// Prints help, or a usage error without control characters that the arguments may contain.
@@ -333,6 +365,8 @@ impl Command {
             Self::Check(args) => check::run(&args),
             Self::Migrate(args) => migrate::run(&args),
             Self::Snapshot(args) => snapshot::run(&args),
+            Self::Push(args) => push::run(&args),
+            Self::Pull(args) => push::pull(&args),
             Self::Compact(args) => compact::run(&args),
             Self::Export(args) => export::run(&args),
             Self::Seal(args) => seal::run(&args),

@@ -5,23 +5,34 @@ use super::error::CliError;
 use super::output::{self, Out};
 use super::{Ending, text};
 use crate::control::{Answer, RegistryEntry, Request, ServerStatus, entries};
+use crate::delta::postgres::{DatabasePlace, ListedSession, UrlError};
 use crate::mounting::address::reached;
 use crate::mounting::table::{Mounted, mounted};
+use crate::workspace::database;
 
 /// List the sessions that are being served on this machine.
 ///
 /// Lists sessions of this user's servers that accept changes, with their addresses and mount
-/// points. Exits with 1 if there are none.
+/// points. With the URL of a database, lists the sessions in it, and who serves each. Exits with 1
+/// if there are none.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// postgres://USER@HOST/DATABASE[?schema=S]: list the sessions in this database.
+    #[arg(value_name = "URL", value_parser = parse_place)]
+    database: Option<DatabasePlace>,
+
     /// Print a JSON object for each: session, base, pid, addresses, uptime (in seconds), clients
-    /// (connections), mounts (directories of this machine).
+    /// (connections), mounts (directories of this machine); of a database: session, holder,
+    /// address, epoch, seq (changes since it was made, in batches), bytes.
     #[arg(long)]
     json: bool,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
+    if let Some(place) = &args.database {
+        return in_database(args, place);
+    }
     let found = entries().map_err(|error| CliError::caused("the list of servers", &error))?;
     // Without a mount table, no mounts are shown.
     let mounted = mounted().unwrap_or_default();
@@ -103,6 +114,48 @@ fn line(session: &[u8], status: &ServerStatus) -> String {
         text::count(status.peers.len(), "connection"),
         status.pid,
     )
+}
+
+fn parse_place(text: &str) -> Result<DatabasePlace, String> {
+    text.parse().map_err(|error: UrlError| error.to_string())
+}
+
+/// Lists the sessions of a database.
+fn in_database(args: &Args, place: &DatabasePlace) -> Result<Ending, CliError> {
+    let runtime = super::in_database::start()?;
+    let found = database::all(place, runtime.handle())?;
+    let mut out = Out::new();
+    for session in &found {
+        let ListedSession { name, seq, bytes, lease } = session;
+        if args.json {
+            let mut object = text::json("database_session");
+            object.insert("session".to_owned(), name.as_str().into());
+            object.insert("holder".to_owned(), lease.holder.as_deref().into());
+            object.insert("address".to_owned(), lease.address.as_deref().into());
+            object.insert("epoch".to_owned(), lease.epoch.into());
+            object.insert("seq".to_owned(), (*seq).into());
+            object.insert("bytes".to_owned(), (*bytes).into());
+            out.json(object)?;
+            continue;
+        }
+        let name = text::name(name.as_bytes());
+        let size = text::bytes(bytes.unsigned_abs());
+        let holder = match (&lease.holder, lease.address.as_deref().filter(|it| !it.is_empty())) {
+            (None, _) => "not served".to_owned(),
+            (Some(holder), None) => format!("by {}", text::name(holder.as_bytes())),
+            (Some(holder), Some(address)) => format!(
+                "by {} at {}",
+                text::name(holder.as_bytes()),
+                text::name(address.as_bytes())
+            ),
+        };
+        out.line(format_args!("{name}  {size}  {holder}"))?;
+    }
+    out.end()?;
+    if found.is_empty() && !args.json {
+        output::line(format_args!("no session is in {place}"));
+    }
+    Ok(if found.is_empty() { Ending::Findings } else { Ending::Done })
 }
 
 #[cfg(test)]

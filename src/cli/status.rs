@@ -75,11 +75,18 @@ fn print(
         hidden if hidden.is_empty() => String::new(),
         hidden => format!("; hides {}", hiding::words(hidden)),
     };
-    field("session", format!("{}{hides}", session.path().display()))?;
+    match session.replica_of() {
+        Some(url) => {
+            field("session", format!("{url}{hides}"))?;
+            field("replica", session.path().display().to_string())?;
+        }
+        None => field("session", format!("{}{hides}", session.path().display()))?,
+    }
     field("base", base(opened))?;
     field(
         "served",
-        match (status.served_by, figures.is_closed) {
+        match (served_by(status), figures.is_closed) {
+            (None, _) if session.replica_of().is_some() => "not on this machine".to_owned(),
             (Some(Some(pid)), _) => format!("by process {pid}"),
             (Some(None), _) => "yes".to_owned(),
             (None, true) => "no".to_owned(),
@@ -240,6 +247,12 @@ fn about(server: &ServerStatus) -> Vec<(&'static str, String)> {
     addresses.chain(clients).collect()
 }
 
+/// The process that serves the session, if it is known, and not this one, which has a replica open
+/// while it looks.
+fn served_by(status: &SessionStatus) -> Option<Option<u32>> {
+    status.served_by.filter(|pid| *pid != Some(std::process::id()))
+}
+
 fn json(
     opened: &OpenSession,
     status: &SessionStatus,
@@ -251,8 +264,8 @@ fn json(
     let base = opened.base_path().map(|base| base.display().to_string());
     json.insert("base".to_owned(), base.into());
     json.insert("hide".to_owned(), hiding::texts(session.hidden()).collect());
-    json.insert("served".to_owned(), status.served_by.is_some().into());
-    json.insert("served_by".to_owned(), status.served_by.flatten().into());
+    json.insert("served".to_owned(), served_by(status).is_some().into());
+    json.insert("served_by".to_owned(), served_by(status).flatten().into());
     let addresses = server.map(|server| server.addresses.iter().map(ToString::to_string));
     let addresses = addresses.map(Iterator::collect::<Vec<_>>);
     json.insert("addresses".to_owned(), addresses.into());

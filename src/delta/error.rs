@@ -18,6 +18,9 @@ pub enum StoreErrorKind {
     Corrupt,
     /// Any other I/O failure of the file.
     Io,
+    /// Another server has the session. Nothing was changed, and no call may be answered: its client
+    /// repeats it at the other server.
+    Lost,
 }
 
 impl StoreErrorKind {
@@ -25,7 +28,7 @@ impl StoreErrorKind {
     pub fn leaves_doubt(self) -> bool {
         match self {
             Self::Corrupt | Self::Io => true,
-            Self::Full | Self::Busy | Self::ReadOnly => false,
+            Self::Full | Self::Busy | Self::ReadOnly | Self::Lost => false,
         }
     }
 }
@@ -38,6 +41,7 @@ impl fmt::Display for StoreErrorKind {
             Self::ReadOnly => "the session is read-only",
             Self::Corrupt => "the session is corrupt",
             Self::Io => "cannot access the session",
+            Self::Lost => "the session is lost",
         })
     }
 }

@@ -12,6 +12,7 @@ mod error;
 mod original;
 mod path;
 mod poison;
+pub mod postgres;
 mod row;
 pub mod sqlite;
 mod usage;
@@ -84,7 +85,9 @@ pub trait Reader: Send {
     /// Runs `f` on a snapshot, which is taken when `f` reads its first row or calls
     /// [`ReadTxn::hold`].
     ///
-    /// If a connection that does not wait returns an error, the caller discards the results of `f`.
+    /// If a connection that does not wait returns an error, or any connection
+    /// [`StoreErrorKind::Busy`] or [`StoreErrorKind::Lost`], the caller discards the results of
+    /// `f`.
     fn read(&mut self, f: &mut dyn FnMut(&dyn ReadTxn)) -> Result<()>;
 
     /// Sets whether it waits for SQLite's locks from now on. If it does not, [`Reader::read`] fails
@@ -125,6 +128,12 @@ pub trait Writer: Send {
 
     /// Undoes the operation's changes.
     fn roll_back(&mut self) -> Result<()>;
+
+    /// Has another store keep the batch, before the caches of readers become invalid: it may take
+    /// long. After an error, no change of the batch is kept.
+    fn prepare(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// Commits the batch. After an error no change of the batch is kept.
     fn commit(&mut self) -> Result<()>;

@@ -79,6 +79,8 @@ pub(super) fn from_store(error: &StoreError) -> FsError {
             FsError::TryLater
         }
         StoreErrorKind::ReadOnly => FsError::ReadOnly,
+        // A call that waits is not answered: see the worker.
+        StoreErrorKind::Lost => FsError::TryLater,
         StoreErrorKind::Corrupt | StoreErrorKind::Io => {
             tracing::error!(%error, "cannot read or write the session");
             FsError::Io

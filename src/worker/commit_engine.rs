@@ -225,6 +225,10 @@ impl CommitEngine {
                 self.abort()?;
                 return if durable && !self.is_synced() { self.sync() } else { Ok(()) };
             }
+            if let Err(error) = self.writer()?.prepare() {
+                let error = self.failed("prepare", error, false);
+                return Err(self.abort().err().unwrap_or(error));
+            }
             self.status.commits.step();
             let begun = Instant::now();
             match self.writer()?.commit() {
@@ -396,7 +400,10 @@ impl CommitEngine {
         let fatal = match error.kind {
             StoreErrorKind::Corrupt => true,
             StoreErrorKind::Io => in_doubt || self.is_poisoned(),
-            StoreErrorKind::Full | StoreErrorKind::Busy | StoreErrorKind::ReadOnly => false,
+            StoreErrorKind::Full
+            | StoreErrorKind::Busy
+            | StoreErrorKind::ReadOnly
+            | StoreErrorKind::Lost => false,
         };
         if !fatal {
             tracing::warn!(step, %error, "the session did not take a change");

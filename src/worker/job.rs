@@ -184,6 +184,12 @@ impl<T, F> ReadJob<T, F> {
         Self { request: request_id::current(), closure, has_run: false, value: None }
     }
 
+    /// One that has run, with this value.
+    #[cfg(test)]
+    pub fn ran(value: T, closure: F) -> Self {
+        Self { has_run: true, value: Some(value), ..Self::new(closure) }
+    }
+
     /// The result for the caller.
     pub fn outcome(self, outcome: Result<(), WorkError>) -> Result<T, WorkError> {
         outcome?;

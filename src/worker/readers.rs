@@ -185,6 +185,11 @@ impl Readers {
     ) -> Result<(), WorkError> {
         let Err(error) = self.attempt(connection, operation) else { return Ok(()) };
         *connection = None;
+        if operation.has_run() && is_passing(&error) {
+            // What it read does not count.
+            operation.drop_value();
+            return Err(error.into());
+        }
         if operation.has_run() {
             // The operation had a snapshot; only releasing it failed.
             tracing::warn!(%error, "a snapshot did not end as it should");
@@ -217,6 +222,11 @@ impl Readers {
     }
 }
 
+/// Whether a store says of a read that has run that its results do not count.
+fn is_passing(error: &StoreError) -> bool {
+    matches!(error.kind, StoreErrorKind::Busy | StoreErrorKind::Lost)
+}
+
 impl Connections {
     /// Keeps an idle connection; returns it if there are enough.
     fn keep(&mut self, connection: Box<dyn Reader>, max: usize) -> Option<Box<dyn Reader>> {
@@ -225,5 +235,46 @@ impl Connections {
         }
         self.idle.push(connection);
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::job::ReadJob;
+    use super::*;
+    use crate::delta::sqlite::Session;
+    use crate::delta::{ReadTxn, Result};
+
+    /// A connection whose lease ends during the read.
+    struct LateReader(StoreErrorKind);
+
+    impl Reader for LateReader {
+        fn read(&mut self, _: &mut dyn FnMut(&dyn ReadTxn)) -> Result<()> {
+            Err(StoreError::new(self.0, "the lease has ended"))
+        }
+    }
+
+    /// The outcome of a read that has run on a connection which then failed.
+    fn outcome(kind: StoreErrorKind) -> std::result::Result<u8, WorkError> {
+        let store: Weak<dyn Store> = Weak::<Session>::new();
+        let readers = Readers {
+            store,
+            connections: Mutex::default(),
+            callers: 1,
+            max_idle: 1,
+            returned: Condvar::new(),
+        };
+        let mut read = ReadJob::ran(7, |_: &dyn ReadTxn| 8);
+        let mut connection: Option<Box<dyn Reader>> = Some(Box::new(LateReader(kind)));
+        let done = readers.retry(&mut connection, &mut read);
+        read.outcome(done)
+    }
+
+    #[test]
+    fn a_read_has_no_result_if_the_store_was_lost_before_its_end() {
+        for kind in [StoreErrorKind::Busy, StoreErrorKind::Lost] {
+            assert!(matches!(outcome(kind), Err(WorkError::Store(error)) if error.kind == kind));
+        }
+        assert_eq!(outcome(StoreErrorKind::Io).unwrap(), 7, "only its snapshot did not end");
     }
 }

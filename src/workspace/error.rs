@@ -7,6 +7,7 @@ use super::guards::GuardError;
 use crate::base::BaseError;
 use crate::control::Refusal;
 use crate::delta::StoreError;
+use crate::delta::postgres::HoldError;
 use crate::delta::sqlite::OpenError;
 use crate::export::AssemblyError;
 use crate::inspect::InspectError;
@@ -33,6 +34,51 @@ pub enum Error {
         /// The error.
         source: BaseError,
     },
+    /// A session in a database cannot be used.
+    #[error("{url}: {source}")]
+    Database {
+        /// The session's name.
+        url: String,
+        /// The error.
+        source: Box<HoldError>,
+    },
+    /// A replica of a session in a database cannot be made.
+    #[error("the replica {}: {source}", .path.display())]
+    Hydration {
+        /// The replica's file.
+        path: PathBuf,
+        /// The error.
+        source: Box<HoldError>,
+    },
+    /// A replica has changes that the database lacks.
+    #[error(
+        "the replica {} is newer than the session in the database, which was restored, or lost \
+         changes",
+        .path.display()
+    )]
+    NewerReplica {
+        /// The replica's file.
+        path: PathBuf,
+    },
+    /// A session in a database was made over another base.
+    #[error("{url}: {} is not the base of the session", .base.display())]
+    CopiedBase {
+        /// The session's name.
+        url: String,
+        /// The directory.
+        base: PathBuf,
+    },
+    /// The directory for replicas cannot be used.
+    #[error("{}: {}", .path.display(), words(.source))]
+    LocalDir {
+        /// The directory.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// No directory for replicas is known.
+    #[error("there is no HOME or XDG_CACHE_HOME, so no directory for the session's replica")]
+    NoLocalDir,
     /// The `hide` patterns exceed the limits of the glob compiler.
     #[error("the patterns of what is hidden: {0}")]
     Hidden(PatternError),

@@ -8,12 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::runtime::Handle;
 
+use super::database::HeldReplica;
 use super::error::{Error, Result};
 use super::opening::{OpenedSession, open_session, union};
 pub use super::opening::{check_base, record_moved_base, remember_hidden};
 use crate::base::{Base, BasePath, Empty, Hiding, HostDir, HostDirOptions, ListingLock};
 use crate::delta::sqlite::{
-    ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session, SessionIdentity,
+    BatchMark, ChunkSize, CreateOptions, LogKeep, MemoryBound, RootAttr, Session, SessionIdentity,
     SessionKeys, identity_at_rest,
 };
 use crate::delta::{BackgroundThreads, CheckpointKeep, Store};
@@ -65,6 +66,8 @@ pub struct LayerOptions<'a> {
     pub memory_bytes: Option<u64>,
     /// Memory for large listings, shared with other sessions.
     pub listings: Arc<ListingMemory>,
+    /// The session in a database that [`Self::session`] is a replica of.
+    pub database: Option<Arc<HeldReplica>>,
 }
 
 /// Limits on large listings, shared by sessions: one listing of a base and one merged listing are
@@ -100,6 +103,7 @@ impl<'a> LayerOptions<'a> {
             moved: false,
             memory_bytes: None,
             listings: Arc::default(),
+            database: None,
         }
     }
 }
@@ -181,7 +185,7 @@ pub fn programs<V: Vfs, H: Handles<V::Object>>(
 /// # Errors
 /// The session or its base cannot be opened. No connection is open then.
 pub fn open(wanted: &LayerOptions<'_>, pool: &Arc<WorkerPool>) -> Result<SessionLayers> {
-    let OpenedSession { mut session, base: base_path, is_new } = open_session(wanted)?;
+    let OpenedSession { mut session, base: base_path, is_new, mark } = open_session(wanted)?;
     if let Some(keep) = wanted.keep_checkpoints.filter(|_| !wanted.read_only) {
         let recorded = session.record_checkpoint_keep(keep);
         recorded.map_err(|source| Error::store(session.path(), source))?;
@@ -210,8 +214,8 @@ pub fn open(wanted: &LayerOptions<'_>, pool: &Arc<WorkerPool>) -> Result<Session
     let log_bound = wanted.keep_log.unwrap_or(session.log_keep());
     let id = session.id().to_owned();
     let session_path = session.path().to_owned();
-    let store: Arc<dyn Store> = Arc::new(session);
-    let options = WorkerOptions { strict: wanted.strict, readers: readers(), callers: readers() };
+    let (store, strict) = store(wanted, session, mark);
+    let options = WorkerOptions { strict, readers: readers(), callers: readers() };
     let worker = Worker::start_in(pool, Arc::clone(&store), options, WorkerLimits::default())
         .map_err(|source| Error::store(&session_path, source))?;
     let worker = Arc::new(worker);
@@ -249,6 +253,19 @@ pub fn open(wanted: &LayerOptions<'_>, pool: &Arc<WorkerPool>) -> Result<Session
         store: released,
         host_dir,
     })
+}
+
+/// The store of an open session, and whether every change is synced before its reply.
+fn store(
+    wanted: &LayerOptions<'_>,
+    session: Session,
+    mark: Option<BatchMark>,
+) -> (Arc<dyn Store>, bool) {
+    match wanted.database.as_ref().zip(mark) {
+        // The database keeps each change before its reply.
+        Some((held, mark)) => (Arc::new(held.store((session, mark))), true),
+        None => (Arc::new(session), wanted.strict),
+    }
 }
 
 /// The handle key and the fsid of a session; `None` if there is no file.

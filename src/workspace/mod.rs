@@ -35,6 +35,7 @@
 //! process serves the session, are in [`crate::inspect`].
 
 mod error;
+mod leased_program;
 mod log_bound;
 mod memory;
 mod moved_base;
@@ -52,6 +53,10 @@ pub(crate) mod accounts;
 pub mod checkpoints;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod checkpoints;
+#[cfg(feature = "internals")]
+pub mod database;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod database;
 #[cfg(feature = "internals")]
 pub mod exports;
 #[cfg(not(feature = "internals"))]
@@ -72,6 +77,10 @@ pub(crate) mod layers;
 pub mod running;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod running;
+#[cfg(feature = "internals")]
+pub mod transfer;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod transfer;
 #[cfg(feature = "internals")]
 pub mod tree_guards;
 #[cfg(not(feature = "internals"))]

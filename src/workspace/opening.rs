@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::error::{Error, Result};
 use super::layers::{LayerOptions, close, create, real_base};
 use super::moved_base::{check_moved, move_copies};
-use crate::delta::sqlite::{OpenError, OpenMode, Session};
+use crate::delta::sqlite::{BatchMark, OpenError, OpenMode, Session};
 use crate::inspect::apply::is_unfinished_in;
 use crate::inspect::opened::host;
 use crate::pattern::PatternSet;
@@ -17,10 +17,17 @@ pub(super) struct OpenedSession {
     pub base: Option<PathBuf>,
     /// Whether the session was created now.
     pub is_new: bool,
+    /// Of a replica: the last batch that it has.
+    pub mark: Option<BatchMark>,
 }
 
 /// Opens the session, or creates it if allowed.
 pub(super) fn open_session(wanted: &LayerOptions<'_>) -> Result<OpenedSession> {
+    if let Some(held) = &wanted.database {
+        let (session, mark) = held.take()?;
+        let opened = settle(session, wanted)?;
+        return Ok(OpenedSession { is_new: held.is_new, mark: Some(mark), ..opened });
+    }
     let is_new = wanted.session.symlink_metadata().is_err();
     if is_new {
         if wanted.existing {
@@ -31,20 +38,27 @@ pub(super) fn open_session(wanted: &LayerOptions<'_>) -> Result<OpenedSession> {
         let session = create(wanted.session, wanted.base, wanted.chunk_size, hidden)?;
         let base = session.base_path().map(Path::to_owned);
         if !wanted.read_only {
-            return Ok(OpenedSession { session, base, is_new });
+            return Ok(OpenedSession { session, base, is_new, mark: None });
         }
         // Read-only use of a missing session: creates an empty one, which is reopened below.
         close(&session)?;
     }
-    let given = wanted.base.map(real_base).transpose()?;
     let mode = if wanted.read_only { OpenMode::ReadOnly } else { OpenMode::Serve };
-    let mut session = Session::open(wanted.session, mode, &host()?)?;
+    let session = Session::open(wanted.session, mode, &host()?)?;
+    Ok(OpenedSession { is_new, ..settle(session, wanted)? })
+}
+
+/// Checks an open session against what is wanted, and records what is new.
+fn settle(mut session: Session, wanted: &LayerOptions<'_>) -> Result<OpenedSession> {
+    let given = wanted.base.map(real_base).transpose()?;
     check_chunk_size(&session, wanted.chunk_size)?;
     let recorded = session.base_path().map(Path::to_owned);
     let base = match given {
         None => recorded.as_deref().map(recorded_base).transpose()?,
         Some(given) => {
-            if recorded.as_deref() != Some(&given) {
+            // The mark of a replica's base was compared, and each server may have its own path.
+            let is_same = wanted.database.is_some() && recorded.is_some() && !wanted.moved;
+            if recorded.as_deref() != Some(&given) && !is_same {
                 change_base(&mut session, recorded.as_deref(), &given, wanted)?;
             }
             Some(given)
@@ -55,7 +69,7 @@ pub(super) fn open_session(wanted: &LayerOptions<'_>) -> Result<OpenedSession> {
         let hidden = union(session.hidden(), &wanted.hide)?;
         remember_hidden(&mut session, hidden)?;
     }
-    Ok(OpenedSession { session, base, is_new })
+    Ok(OpenedSession { session, base, is_new: false, mark: None })
 }
 
 /// The union of both sets of patterns.

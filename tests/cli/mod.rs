@@ -41,6 +41,7 @@ mod fork;
 mod full_disk;
 mod help;
 mod hide;
+mod in_database;
 mod inspect;
 mod json;
 mod kv;

@@ -1,6 +1,6 @@
 //! A session in memory: its files never take more than they may, and it has no audit log.
 
-use acetate::delta::sqlite::{MemoryBound, Session};
+use acetate::delta::sqlite::MemoryBound;
 use acetate::delta::{
     AuditProcedure, AuditRow, AuditSet, Ino, MergedPath, Result, Store, StoreErrorKind, WriteTxn,
     Writer,
@@ -8,10 +8,11 @@ use acetate::delta::{
 use acetate::vfs::{FileId, FileKind};
 
 use super::{Place, inode, make, time};
+use crate::support::database::session::TestSession;
 
 const BOUND: u64 = 96 << 20;
 
-fn create(place: &Place) -> Session {
+fn create(place: &Place) -> TestSession {
     let mut session = place.create();
     session.keep_in_memory(MemoryBound::new(BOUND));
     session

@@ -14,6 +14,7 @@ mod faulty;
 mod identity;
 mod memory;
 mod overlay_rows;
+mod postgres;
 mod refusals;
 mod resting;
 mod rows;
@@ -26,9 +27,11 @@ pub use adopt::FOREIGN;
 
 use std::path::{Path, PathBuf};
 
-use acetate::delta::sqlite::{CreateOptions, Host, OpenMode, Session};
+use acetate::delta::sqlite::{CreateOptions, Host, Session};
 use acetate::delta::{Ino, InodeRow, ReadTxn, Store, WriteTxn, Writer};
 use acetate::vfs::{Device, FileKind, Name, Time};
+
+use crate::support::database::session::{TestSession, watched};
 
 /// A machine in boot `boot`.
 pub fn host(boot: &str) -> Host {
@@ -49,28 +52,27 @@ impl Place {
         Self { _dir: dir, path }
     }
 
-    pub fn create(&self) -> Session {
+    pub fn create(&self) -> TestSession {
         self.create_with(4096)
     }
 
-    pub fn create_with(&self, chunk_bytes: u64) -> Session {
+    pub fn create_with(&self, chunk_bytes: u64) -> TestSession {
         let chunk_size = acetate::delta::sqlite::ChunkSize::new(chunk_bytes).unwrap();
         let options = CreateOptions { chunk_size, ..Default::default() };
-        Session::create(&self.path, &options, &host("boot")).unwrap()
+        let session = Session::create(&self.path, &options, &host("boot")).unwrap();
+        TestSession::created(session)
     }
 
-    pub fn open(&self) -> Session {
+    pub fn open(&self) -> TestSession {
         self.open_in("boot")
     }
 
-    pub fn open_in(&self, boot: &str) -> Session {
-        Session::open(&self.path, OpenMode::Serve, &host(boot)).unwrap()
+    pub fn open_in(&self, boot: &str) -> TestSession {
+        TestSession::opened(&self.path, &host(boot)).unwrap()
     }
 
     pub fn sql(&self) -> rusqlite::Connection {
-        let conn = rusqlite::Connection::open(&self.path).unwrap();
-        conn.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
-        conn
+        watched(&self.path)
     }
 
     /// A number out of the file.

@@ -15,6 +15,7 @@ use acetate::vfs::FileKind;
 use super::all_rows;
 use crate::delta::{FOREIGN, Place, bytes};
 use crate::support::check::assert_consistent;
+use crate::support::database::session::TestSession;
 use crate::support::spec_versions::{self, SECS, VERSIONS};
 use crate::support::tree::assert_same;
 use crate::support::{merged, spec_reader};
@@ -272,7 +273,7 @@ fn a_session_that_acetate_served_keeps_its_id() {
         acetate::delta::sqlite::OpenMode::ReadOnly,
         &Host::current().unwrap(),
     );
-    for session in [place.open(), copy.unwrap()] {
+    for session in [place.open(), TestSession::File(copy.unwrap())] {
         assert_eq!((session.id(), session.handle_key()), (&*id, key));
     }
 }

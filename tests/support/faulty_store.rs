@@ -80,11 +80,13 @@ impl Faults {
 pub struct FaultyStore<S> {
     pub inner: S,
     pub faults: Faults,
+    /// Whether commits fail when they are prepared: another store keeps them then.
+    pub prepares: bool,
 }
 
 impl<S: Store> FaultyStore<S> {
     pub fn new(inner: S) -> Self {
-        Self { inner, faults: Faults::default() }
+        Self { inner, faults: Faults::default(), prepares: false }
     }
 }
 
@@ -94,6 +96,7 @@ impl<S: Store> Store for FaultyStore<S> {
         Ok(Box::new(FaultyWriter {
             inner: RefCell::new(self.inner.writer()?),
             faults: self.faults.clone(),
+            prepares: self.prepares,
         }))
     }
 
@@ -139,6 +142,7 @@ impl Reader for FaultyReader {
 struct FaultyWriter {
     inner: RefCell<Box<dyn Writer>>,
     faults: Faults,
+    prepares: bool,
 }
 
 /// Passes lifecycle calls on.
@@ -166,6 +170,14 @@ impl Writer for FaultyWriter {
         self.inner.borrow().poison()
     }
 
+    fn try_begin(&mut self, durable: bool) -> Result<bool> {
+        // Never what may wait for another store.
+        match self.prepares {
+            true => self.inner.get_mut().try_begin(durable),
+            false => self.begin(durable).map(|()| true),
+        }
+    }
+
     fn next(&mut self) {
         self.inner.get_mut().next();
     }
@@ -179,8 +191,17 @@ impl Writer for FaultyWriter {
         self.inner.borrow().check_batch()
     }
 
+    fn prepare(&mut self) -> Result<()> {
+        if self.prepares {
+            self.faults.call("commit")?;
+        }
+        self.inner.get_mut().prepare()
+    }
+
     fn commit(&mut self) -> Result<()> {
-        if let Err(error) = self.faults.call("commit") {
+        if !self.prepares
+            && let Err(error) = self.faults.call("commit")
+        {
             // Nothing of the batch is kept.
             self.inner.get_mut().abort()?;
             return Err(error);

@@ -4,6 +4,7 @@ pub mod applied;
 pub mod check;
 pub mod client;
 pub mod counted;
+pub mod database;
 pub mod exported;
 pub mod faulty_store;
 pub mod fixture;

@@ -24,6 +24,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::client::Client;
+use super::database::session::{TestSession, watched};
 use super::faulty_store::{Faults, FaultyStore};
 use super::fixture;
 use super::host_tree::HostTree;
@@ -119,7 +120,7 @@ impl World {
         world
     }
 
-    fn create_session(&self) -> Session {
+    fn create_session(&self) -> TestSession {
         let with_base = self.setup.base.is_some();
         let mut options = CreateOptions {
             base_path: with_base.then(|| self.base()),
@@ -129,7 +130,7 @@ impl World {
         if self.setup.chunk_bytes > 0 {
             options.chunk_size = ChunkSize::new(self.setup.chunk_bytes).unwrap();
         }
-        Session::create(&self.session(), &options, &host()).unwrap()
+        TestSession::created(Session::create(&self.session(), &options, &host()).unwrap())
     }
 
     fn root_attr(&self) -> RootAttr {
@@ -145,7 +146,7 @@ impl World {
         }
     }
 
-    fn serve(&mut self, session: Session) {
+    fn serve(&mut self, session: TestSession) {
         let base: Arc<dyn Base> = if self.setup.base.is_some() {
             let base = self.base().canonicalize().unwrap();
             let files = session.files();
@@ -157,7 +158,9 @@ impl World {
         } else {
             Arc::new(Empty)
         };
-        let store = Arc::new(FaultyStore { inner: session, faults: self.faults.clone() });
+        let prepares = matches!(session, TestSession::Kept(_));
+        let faults = self.faults.clone();
+        let store = Arc::new(FaultyStore { inner: session, faults, prepares });
         let how = Serving {
             clock: self.clock.clone(),
             runtime: self.runtime.clone(),
@@ -205,7 +208,7 @@ impl World {
     /// Opens the session again after [`World::close`].
     #[track_caller]
     pub fn open_again(&mut self) {
-        let session = Session::open(&self.session(), OpenMode::Serve, &host()).unwrap();
+        let session = TestSession::opened(&self.session(), &host()).unwrap();
         self.serve(session);
     }
 
@@ -337,9 +340,7 @@ impl World {
 
     /// A connection of another program to the session.
     pub fn sql(&self) -> rusqlite::Connection {
-        let conn = rusqlite::Connection::open(self.session()).unwrap();
-        conn.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
-        conn
+        watched(&self.session())
     }
 
     /// The only value of a query's only row.

@@ -35,6 +35,19 @@ pub(super) struct ShownServer {
     pub(super) sessions: ShownSessions,
     /// The usage of what has a quota. Must not wait.
     pub(super) limited: Box<dyn Fn() -> Vec<LimitedUsage> + Send + Sync>,
+    /// Whether the lease of a session in a database is valid; `None` if it is in a file.
+    pub(super) has_lease: Box<dyn Fn() -> Option<bool> + Send + Sync>,
+}
+
+impl ShownServer {
+    /// A server of sessions in files.
+    pub(super) fn over_files(
+        monitor: Monitor,
+        sessions: ShownSessions,
+        limited: Box<dyn Fn() -> Vec<LimitedUsage> + Send + Sync>,
+    ) -> Self {
+        Self { monitor, sessions, limited, has_lease: Box::new(|| None) }
+    }
 }
 
 /// The listener of `--admin`.
@@ -98,8 +111,11 @@ impl AdminState {
 
 impl HealthSource for Arc<AdminState> {
     fn fault(&self) -> Option<String> {
-        let health = self.served.get()?.sessions.health();
-        if health.stuck > 0 {
+        let served = self.served.get()?;
+        let health = served.sessions.health();
+        // Without its database, a writer waits.
+        let is_away = (served.has_lease)() == Some(false);
+        if health.stuck > 0 && !is_away {
             return Some("the writer of a session is stuck in one operation".to_owned());
         }
         // While it stops, sessions are closed.
@@ -114,6 +130,9 @@ impl HealthSource for Arc<AdminState> {
         let Some(served) = self.served.get() else {
             return Some("starting: sessions are being opened".to_owned());
         };
+        if (served.has_lease)() == Some(false) {
+            return Some("the database does not answer: changes wait for it".to_owned());
+        }
         let has_failed = served.sessions.health().failed > 0;
         has_failed.then(|| "a session became read-only after an error; see the log".to_owned())
     }

@@ -391,7 +391,7 @@ fn tell_failures(served: &mut ServedExports) {
 fn shown(monitor: Monitor, served: &ServedExports) -> ShownServer {
     let accounts = served.accounts();
     let limited = Box::new(move || accounts.limited());
-    ShownServer { monitor, sessions: served.shown_sessions(), limited }
+    ShownServer::over_files(monitor, served.shown_sessions(), limited)
 }
 
 /// Where a server can be reached, and how to say so.

@@ -4,6 +4,7 @@ mod admin;
 mod admin_exports;
 mod commands;
 mod controls;
+mod database;
 mod exports;
 mod limits;
 mod reload_changes;
@@ -34,11 +35,13 @@ use crate::server::limits::Limits;
 use crate::server::rpcbind::Registration;
 use crate::server::{Listeners, RpcProgram, Server, ServerOptions, Service};
 use crate::wire::{mount3, nfs3, nlm4, portmap};
+use crate::workspace::database::HeldReplica;
 use crate::workspace::exports::until_any_stuck;
 use crate::workspace::layers;
 use crate::workspace::running::PendingAtEnd;
 
 use admin::Admin;
+use database::DatabaseArgs;
 use limits::{max_connections, raise_descriptor_limit};
 use signals::ServeSignals;
 use systemd::{ServiceNotifier, inherited_listeners, keep_watchdog, watchdog_period};
@@ -65,7 +68,7 @@ const STUCK_DRAIN_TIMEOUT: Duration = Duration::from_secs(3);
 /// notifies systemd of its state (docs/OPERATIONS.md).
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The session file: every change goes here.
+    /// The session file, or postgres://USER@HOST/DATABASE/NAME: every change goes here.
     #[arg(value_name = "SESSION.db", required_unless_present = "config")]
     session: Option<PathBuf>,
 
@@ -132,6 +135,9 @@ pub(super) struct Args {
     #[command(flatten)]
     choosing: SessionOptions,
 
+    #[command(flatten)]
+    database: DatabaseArgs,
+
     /// Serve figures for Prometheus at /metrics here, over HTTP, and /healthz and /readyz.
     ///
     /// Without a password: docs/SECURITY.md says what they show. Port 0 takes a free one.
@@ -197,8 +203,29 @@ fn serve(
     notifier: &ServiceNotifier,
 ) -> Result<(), CliError> {
     // From here on, a signal leads to an orderly shutdown.
-    let signals = runtime.block_on(async { ServeSignals::new() })?;
+    let mut signals = runtime.block_on(async { ServeSignals::new() })?;
     raise_descriptor_limit();
+    let held = match args.session_url()? {
+        Some(url) => match database::hold(runtime, args, &url, &mut signals, notifier)? {
+            Some(held) => Some(held),
+            None => return Ok(()),
+        },
+        None => None,
+    };
+    let served = serve_at(runtime, args, inherited, (signals, notifier), held.as_ref());
+    if let Some(held) = held {
+        runtime.block_on(held.release());
+    }
+    served
+}
+
+fn serve_at(
+    runtime: &Runtime,
+    args: &Args,
+    inherited: Vec<TcpListener>,
+    (signals, notifier): (ServeSignals, &ServiceNotifier),
+    held: Option<&Arc<HeldReplica>>,
+) -> Result<(), CliError> {
     // The network first, so that a port in use does not leave a new session behind.
     let listeners = runtime.block_on(listen(args, inherited))?;
     let admin = args.begin_admin(runtime)?;
@@ -209,7 +236,7 @@ fn serve(
     let registered = registration.as_ref();
     let door = Frontend { signals, listeners, registration: registered, admin, notifier };
     let served = match (&args.session, &args.config) {
-        (Some(session), _) => session::serve(runtime, args, session, door),
+        (Some(session), _) => session::serve(runtime, args, (session, held), door),
         (None, Some(file)) => exports::serve(runtime, args, file, door),
         (None, None) => Err(CliError::new("neither a session nor an exports file to serve")),
     };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 
 use super::admin::{Admin, ShownServer};
-use super::{Args, Durability, Frontend};
+use super::{Args, Durability, Frontend, database};
 use crate::cli::control::Control;
 use crate::cli::detached::LogFile;
 use crate::cli::error::CliError;
@@ -17,15 +17,17 @@ use crate::server::rpcbind::Registration;
 use crate::server::{Monitor, ServerOptions};
 use crate::workspace::accounts::LimitedUsage;
 use crate::workspace::checkpoints::{automatic, keep_of};
+use crate::workspace::database::HeldReplica;
 use crate::workspace::figures::{ExportCounts, ShownSessions};
 use crate::workspace::layers::{self, LayerOptions, SessionLayers};
 use crate::workspace::running::{PendingAtEnd, RunningSession};
 
-/// Serves a session until a signal arrives, then closes it.
+/// Serves a session until a signal arrives, then closes it. `held` is its replica, if it is in a
+/// database.
 pub(super) fn serve(
     runtime: &Runtime,
     args: &Args,
-    session: &Path,
+    (session, held): (&Path, Option<&Arc<HeldReplica>>),
     mut door: Frontend<'_>,
 ) -> Result<(), CliError> {
     let base = args.base.iter().cloned().collect();
@@ -41,15 +43,27 @@ pub(super) fn serve(
         keep_originals: args.choosing.keep_originals,
         keep_checkpoints: args.choosing.keep_checkpoints.map(keep_of),
         checkpoints: automatic(args.choosing.checkpoints.unwrap_or_default()),
-        ..LayerOptions::new(session, args.base.as_deref())
+        database: held.cloned(),
+        ..LayerOptions::new(held.map_or(session, |held| &held.path), args.base.as_deref())
     };
     let layers = layers::open(&wanted, &layers::pool(runtime.handle()))?;
     let running = RunningSession::begin(layers, runtime.handle());
     let notifier = door.notifier;
-    let log = runtime.block_on(until_signal(args, door, &running.layers));
+    let addresses = door.listeners.addresses();
+    let mut watching = held.map(|held| {
+        runtime.block_on(database::announce(held, &addresses));
+        vec![runtime.spawn(database::end_when_lost(Arc::clone(held), notifier.clone()))]
+    });
+    let log = runtime.block_on(until_signal(args, door, (&running.layers, held)));
+    if let Some((held, watching)) = held.zip(watching.as_mut()) {
+        watching.push(runtime.spawn(database::end_without_database(Arc::clone(held))));
+    }
     let pending = args.pending_at_end();
     let progress = |left| super::tell_of_copies(notifier, left);
-    match runtime.block_on(running.end(pending, progress))? {
+    let ended = runtime.block_on(running.end(pending, progress));
+    // From here on, the lease is given back.
+    watching.into_iter().flatten().for_each(|task| task.abort());
+    match ended? {
         Ok(PendingCopies { files: 0, .. }) => {}
         Ok(left) if pending == PendingAtEnd::Leave => output::line(format_args!(
             "left to the next start: the copy of {}",
@@ -70,7 +84,7 @@ pub(super) fn serve(
 async fn until_signal(
     args: &Args,
     door: Frontend<'_>,
-    layers: &Arc<SessionLayers>,
+    (layers, held): (&Arc<SessionLayers>, Option<&Arc<HeldReplica>>),
 ) -> Option<LogFile> {
     let Frontend { signals, listeners, registration, admin, notifier } = door;
     let admin = admin.as_ref();
@@ -78,9 +92,11 @@ async fn until_signal(
     let squash_root = args.squash.applies_at(&addresses);
     let insecure = args.insecure;
     let options = ServerOptions { insecure, squash_root, ..ServerOptions::default() };
-    let server = super::server(listeners, layers.programs(), registration, options);
+    let programs = layers.programs();
+    let programs = held.map(|held| held.guard(programs.clone())).unwrap_or(programs);
+    let server = super::server(listeners, programs, registration, options);
     if let Some(admin) = admin {
-        admin.state.serve(served(server.monitor(), layers));
+        admin.state.serve(served(server.monitor(), layers, held.cloned()));
     }
     // A read-only server shares the session with others, so it has no control socket.
     let control = (!args.read_only).then(|| {
@@ -93,15 +109,28 @@ async fn until_signal(
         true => Some(LogFile::take_stderr(&layers.session)?),
         false => None,
     };
-    notifier.ready(format_args!("serving {}", layers.session.display()));
-    let watched = Arc::downgrade(&layers.overlay);
-    super::start_watchdog(notifier, move || vec![watched.clone()]);
+    notifier.ready(format_args!("serving {}", args.shown_session(&layers.session)));
+    let (watched, of_watch) = (Arc::downgrade(&layers.overlay), held.cloned());
+    // Without its database, a writer waits.
+    let is_watched = move || of_watch.as_ref().is_none_or(|held| held.is_valid());
+    super::start_watchdog(
+        notifier,
+        move || {
+            if is_watched() { vec![watched.clone()] } else { Vec::new() }
+        },
+    );
     let stopped = async {
         super::stopped(signals, args.detached, admin).await;
         notifier.stopping("finishing requests");
     };
     let overlay = Arc::clone(&layers.overlay);
-    let serving = server.run_until(stopped, super::stuck(move || vec![Arc::clone(&overlay)]));
+    let stuck = async {
+        tokio::select! {
+            () = super::stuck(move || vec![Arc::clone(&overlay)]) => {}
+            () = database::away(held) => {}
+        }
+    };
+    let serving = server.run_until(stopped, stuck);
     match &log {
         Some(log) => tokio::select! {
             () = serving => {}
@@ -116,7 +145,11 @@ async fn until_signal(
 }
 
 /// What `--admin` shows of a session.
-fn served(monitor: Monitor, layers: &Arc<SessionLayers>) -> ShownServer {
+fn served(
+    monitor: Monitor,
+    layers: &Arc<SessionLayers>,
+    held: Option<Arc<HeldReplica>>,
+) -> ShownServer {
     let exports = ExportCounts { served: 1, open: 1, unavailable: 0, expired: 0 };
     let shown = Arc::downgrade(layers);
     let sessions =
@@ -127,7 +160,9 @@ fn served(monitor: Monitor, layers: &Arc<SessionLayers>) -> ShownServer {
         let (usage, export) = (usage?, "/".to_owned());
         Some(LimitedUsage { export, usage, limits })
     };
-    ShownServer { monitor, sessions, limited: Box::new(move || limited().into_iter().collect()) }
+    let limited = Box::new(move || limited().into_iter().collect());
+    let has_lease = Box::new(move || held.as_ref().map(|held| held.is_valid()));
+    ShownServer { monitor, sessions, limited, has_lease }
 }
 
 /// Prints what is served, and how to mount it.
@@ -139,7 +174,7 @@ fn announce(
 ) {
     let hides = hiding::suffix(&layers.hidden);
     if !args.detached {
-        let session = layers.session.display();
+        let session = args.shown_session(&layers.session);
         let changes = if args.read_only { "read-only, changes of" } else { "changes go to" };
         match layers.base.as_deref().map(Path::display) {
             Some(base) => {
@@ -148,8 +183,12 @@ fn announce(
             }
             None => output::line(format_args!("serving {session}, without a base{hides}")),
         }
-        if layers.is_new {
-            choosing::tell_created(&layers.session);
+        match (&args.session, layers.is_new) {
+            (_, false) => {}
+            (Some(url), true) if *url != layers.session && args.is_in_database() => {
+                output::line(format_args!("created {}", url.display()));
+            }
+            (_, true) => choosing::tell_created(&layers.session),
         }
         if let Some(address) = super::for_clients(addresses) {
             super::tell_how_to_mount(address, "/", registration);
@@ -157,7 +196,7 @@ fn announce(
     }
     if args.json {
         let mut object = super::serving(addresses, admin);
-        object.insert("session".to_owned(), layers.session.display().to_string().into());
+        object.insert("session".to_owned(), args.shown_session(&layers.session).into());
         let base = layers.base.as_deref().map(|base| base.display().to_string());
         object.insert("base".to_owned(), base.into());
         object.insert("hide".to_owned(), hiding::texts(&layers.hidden).collect());

@@ -14,16 +14,21 @@ mod tools;
 mod txn;
 mod wal;
 
-pub use file::create::{ChunkSize, CreateOptions, RootAttr};
+pub use file::create::{ChunkSize, CreateOptions, RootAttr, absolute, name_new};
 pub use file::error::OpenError;
 pub use file::host::Host;
 pub use file::memory::MemoryBound;
+pub use file::replica::{AboutReplica, NewReplica};
 pub use file::session::{
     CONTROL_SUFFIX, ExposedFile, LOG_SUFFIXES, OpenMode, Session, session_files,
 };
 pub use table::call_bounds::{CallBegin, CallBounds};
 pub use table::hide::MAX_HIDDEN_PATTERNS;
 pub use table::log_keep::LogKeep;
+pub use table::replica::{
+    BatchMark, CellColumn, ColumnKind, NotedRows, RowNotes, SessionColumn, SessionTable, TableRows,
+    session_tables,
+};
 pub use table::schema::SPEC_VERSION;
 pub use table::undone_rows::{RowRemains, UndoneRows};
 pub use tools::agent::{AgentAccess, AgentTables};
@@ -49,3 +54,4 @@ pub use tools::sparse::NonUtf8Names;
 pub use tools::stats::SessionStats;
 pub use tools::steps_back::{RestoreTakenBack, StepsBack};
 pub use tools::tool_call::{CallFilter, CallRow, CallStats, CallStatus, NewCall, ToolCall};
+pub(in crate::delta) use txn::writer::SqliteWriter;

@@ -25,13 +25,12 @@ impl Session {
         self.go_back(&conn)?;
         Ok(conn)
     }
-}
 
-impl Store for Session {
-    fn writer(&self) -> Result<Box<dyn Writer>> {
+    /// Opens the one writing connection.
+    pub(in crate::delta) fn open_writer(&self) -> Result<SqliteWriter> {
         let turn = WriterToken::take(&self.writing)?;
         let waiting = self.first.lock().take();
-        let conn = match (self.mode, waiting) {
+        let mut conn = match (self.mode, waiting) {
             (OpenMode::Serve, Some(conn)) => conn,
             (OpenMode::Serve, None) => {
                 let conn = connect::open(&self.path, Role::Writer)?;
@@ -40,7 +39,16 @@ impl Store for Session {
             }
             (OpenMode::ReadOnly | OpenMode::Inspect, _) => open_read_only(&self.path)?,
         };
-        Ok(Box::new(SqliteWriter::new(self, conn, turn)?))
+        if let Some(notes) = &self.row_notes {
+            notes.watch(&mut conn)?;
+        }
+        SqliteWriter::new(self, conn, turn)
+    }
+}
+
+impl Store for Session {
+    fn writer(&self) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(self.open_writer()?))
     }
 
     fn reader(&self) -> Result<Box<dyn Reader>> {

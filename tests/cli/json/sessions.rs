@@ -11,6 +11,7 @@ use super::Seen;
 use super::looks::changed;
 use crate::delta::{FOREIGN, Place};
 use crate::inspect::half_empty;
+use crate::support::database::server::any;
 use crate::support::spec_versions;
 
 pub(super) fn run(seen: &mut Seen) {
@@ -33,9 +34,25 @@ pub(super) fn run(seen: &mut Seen) {
     seen.run(dir, 0, &["export", "s.db", "--dir", "out"]);
     seen.run(dir, 0, &["seal", "s.db", "--dry-run"]);
     seen.run(dir, 0, &["seal", "s.db", "--for", "agentfs"]);
+    in_database(seen);
     damaged(seen);
     exports(seen);
     changed_exports(seen);
+}
+
+fn in_database(seen: &mut Seen) {
+    let dir = changed();
+    let dir = dir.path();
+    let (url, copy) = (any().new_url().to_string(), any().new_url().to_string());
+    let pushed = seen.run(dir, 0, &["push", "s.db", &url]).remove(0);
+    assert_eq!((&pushed["session"], &pushed["url"]), (&"s.db".into(), &url.as_str().into()));
+    let copied = seen.run(dir, 0, &["snapshot", &url, &copy]).remove(0);
+    assert_eq!((&copied["bytes"], &copied["session_id"]), (&Value::Null, &Value::Null));
+    let place = any().url("x").to_string().replace("/x?", "?");
+    let names = seen.run(dir, 0, &["sessions", &place]);
+    assert!(names.len() >= 2 && names[0]["holder"] == Value::Null, "{names:?}");
+    seen.run(dir, 0, &["pull", &url, "back.db"]);
+    seen.run(dir, 0, &["init", &url]);
 }
 
 fn damaged(seen: &mut Seen) {

@@ -38,6 +38,10 @@ pub struct SessionConfig {
     pub log_keep: LogKeep,
     /// Paths of the base that are never shown.
     pub hidden: Arc<PatternSet>,
+    /// The session's name in another store, if it was moved there.
+    pub moved_to: Option<String>,
+    /// Of a replica: the session's name in the other store.
+    pub replica_of: Option<String>,
 }
 
 impl SessionConfig {
@@ -60,6 +64,8 @@ impl SessionConfig {
             // A session with a bound that is no number keeps everything.
             log_keep: LogKeep::load(conn).unwrap_or_default(),
             hidden: Arc::new(hide::patterns(conn)?),
+            moved_to: meta::get(conn, meta::MOVED_TO)?,
+            replica_of: meta::get(conn, meta::REPLICA_OF)?,
         })
     }
 }
@@ -90,7 +96,8 @@ pub fn base_path(conn: &Connection) -> Result<Option<PathBuf>> {
 /// subdirectory counts, because another base has other subdirectories.
 pub(super) fn put_base_path(conn: &Connection, base: &Path) -> Result<()> {
     conn.execute(
-        "INSERT OR REPLACE INTO fs_overlay_config (key, value) VALUES ('base_path', ?1)",
+        "INSERT INTO fs_overlay_config (key, value) VALUES ('base_path', ?1)
+         ON CONFLICT(key) DO UPDATE SET value = excluded.value",
         params![Bytes(base.as_os_str().as_bytes())],
     )?;
     inode::forget_subdirs(conn)

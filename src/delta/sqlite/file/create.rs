@@ -133,7 +133,7 @@ impl Session {
         }
         let new = companion_path(path, NEW_SUFFIX);
         remove(&new);
-        let made = fill(&new, options, host).and_then(|()| name(&new, path));
+        let made = fill(&new, options, host).and_then(|()| name_new(&new, path));
         if let Err(error) = made {
             remove(&new);
             return Err(error);
@@ -148,14 +148,17 @@ impl Session {
 }
 
 /// Removes a database and the files that SQLite keeps beside it.
-fn remove(path: &Path) {
+pub(in crate::delta::sqlite) fn remove(path: &Path) {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let _ = std::fs::remove_file(companion_path(path, suffix));
     }
 }
 
-/// Gives the whole session `new` its name, durably.
-fn name(new: &Path, path: &Path) -> std::result::Result<(), OpenError> {
+/// Gives the whole session `new` its name, durably; no file is overwritten.
+///
+/// # Errors
+/// There is a file of this name, or the directory cannot be written.
+pub fn name_new(new: &Path, path: &Path) -> std::result::Result<(), OpenError> {
     match rename_new(new, path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             return Err(OpenError::Exists { path: path.to_owned() });
@@ -182,16 +185,33 @@ pub fn absolute(path: &Path) -> std::result::Result<PathBuf, OpenError> {
 
 /// Makes the file `new`, which does not exist, a session; its content is synced, by one fsync.
 fn fill(new: &Path, options: &CreateOptions, host: &Host) -> std::result::Result<(), OpenError> {
-    let mut file = OpenOptions::new();
-    file.write(true).create_new(true).mode(FILE_MODE);
     // Open until the end: it gets the error of each page that SQLite writes and the disk loses.
-    let file = file.open(new).map_err(|error| OpenError::io(new, error))?;
+    let file = make_file(new)?;
     write_schema(new, options, host).map_err(|error| OpenError::store(new, error))?;
     file.sync_all().map_err(|error| OpenError::io(new, error))
 }
 
+/// Makes the file `path`, which does not exist, one with the tables of a session and no row; it is
+/// not synced, and its connection never syncs.
+pub(in crate::delta::sqlite) fn empty(path: &Path) -> std::result::Result<Connection, OpenError> {
+    make_file(path)?;
+    open_empty(path, |_| Ok(())).map_err(|error| OpenError::store(path, error))
+}
+
+fn make_file(path: &Path) -> std::result::Result<File, OpenError> {
+    let mut file = OpenOptions::new();
+    file.write(true).create_new(true).mode(FILE_MODE);
+    file.open(path).map_err(|error| OpenError::io(path, error))
+}
+
 /// Writes the session without a sync, and closes it: a creation that fails begins from nothing.
 fn write_schema(path: &Path, options: &CreateOptions, host: &Host) -> Result<()> {
+    let conn = open_empty(path, |conn| fill_tables(conn, options, host))?;
+    finish(conn)
+}
+
+/// Creates the tables, and fills them in the same transaction.
+fn open_empty(path: &Path, fill: impl FnOnce(&Connection) -> Result<()>) -> Result<Connection> {
     let conn = connect::open(path, Role::Writer)?;
     conn.pragma_update(None, "page_size", PAGE_BYTES)?;
     conn.pragma_update(None, "encoding", "UTF-8")?;
@@ -201,8 +221,13 @@ fn write_schema(path: &Path, options: &CreateOptions, host: &Host) -> Result<()>
         rusqlite::Transaction::new_unchecked(&conn, rusqlite::TransactionBehavior::Immediate)?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     schema::complete(&transaction)?;
-    fill_tables(&transaction, options, host)?;
+    fill(&transaction)?;
     transaction.commit()?;
+    Ok(conn)
+}
+
+/// Closes the connection of a file that is whole.
+pub(in crate::delta::sqlite) fn finish(conn: Connection) -> Result<()> {
     connect::use_wal(&conn)?;
     conn.close().map_err(|(_, error)| error)?;
     Ok(())

@@ -120,6 +120,22 @@ pub enum OpenError {
         /// Its process id, where it is known.
         holder: Option<u32>,
     },
+    /// A session that was moved to a database.
+    #[error("{}: the session was moved to {url}", .path.display())]
+    Moved {
+        /// The file that it was in.
+        path: PathBuf,
+        /// The session's name.
+        url: String,
+    },
+    /// A replica of a session in a database, which alone may change it.
+    #[error("{}: a copy of the session {url}, which is in a database", .path.display())]
+    Replica {
+        /// The replica's file.
+        path: PathBuf,
+        /// The session's name.
+        url: String,
+    },
     /// The disk is too full to compact the session.
     #[error(
         "{}: compacting needs {} MiB of free space beside it, and there are {}",
@@ -210,6 +226,8 @@ impl OpenError {
             Self::OldSpec { .. } => "migrate it to version 0.4",
             Self::Newer { .. } | Self::NewerSpec { .. } => "open it with a newer acetate",
             Self::CloudSynced { .. } => "export it to a plain database file first",
+            Self::Moved { .. } => "use it there, or `acetate pull` it into a new file",
+            Self::Replica { .. } => "name the session by its URL",
             Self::InUse { .. } => "stop that server first, or wait until the command has ended",
             Self::NoRoom { .. } => "make room, or move the session to a larger disk",
             Self::ChunkSize { .. } => "65536 suits most sessions",
@@ -219,9 +237,10 @@ impl OpenError {
                 StoreErrorKind::Corrupt => {
                     "make a copy; `sqlite3 FILE .recover` may save what is there"
                 }
-                StoreErrorKind::Full | StoreErrorKind::ReadOnly | StoreErrorKind::Io => {
-                    return None;
-                }
+                StoreErrorKind::Full
+                | StoreErrorKind::ReadOnly
+                | StoreErrorKind::Io
+                | StoreErrorKind::Lost => return None,
             },
             Self::Io { .. } => return None,
         })

@@ -14,6 +14,7 @@ pub mod lock;
 pub mod memory;
 pub mod open;
 pub mod probe;
+pub mod replica;
 pub mod rewrite;
 pub mod session;
 pub(super) mod wal_progress;

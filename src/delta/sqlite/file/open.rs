@@ -16,6 +16,7 @@ use super::host::Host;
 use super::lock::SessionLock;
 use super::session::{OpenMode, Session, open_read_only};
 use super::{epoch, probe};
+use crate::delta::sqlite::table::replica;
 use crate::delta::sqlite::table::{dentry, inode, meta, op, schema, tree_sum};
 
 impl Session {
@@ -30,7 +31,28 @@ impl Session {
         let path = &Self::existing(path)?;
         // The lock first, so that a file that another server in this process serves is not touched.
         let lock = lock(path, mode)?;
-        Self::open_locked(path, mode, lock, host)
+        let opened = Self::open_locked(path, mode, lock, host)?;
+        let (path, config) = (path.to_owned(), &opened.config);
+        match (mode, config.replica_of.clone(), config.moved_to.clone()) {
+            // Changes would not reach the database.
+            (OpenMode::Serve, Some(url), _) => Err(OpenError::Replica { path, url }),
+            // Handles would name the objects of two trees.
+            (OpenMode::Serve | OpenMode::ReadOnly, _, Some(url)) => {
+                Err(OpenError::Moved { path, url })
+            }
+            _ => Ok(opened),
+        }
+    }
+
+    /// Opens the session file `path` in [`OpenMode::Serve`], also a replica of a session in another
+    /// store, and a session that was moved there.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open_any(path: &Path, host: &Host) -> std::result::Result<Self, OpenError> {
+        let path = &Self::existing(path)?;
+        let lock = SessionLock::take(path, true)?;
+        Self::open_locked(path, OpenMode::Serve, Some(lock), host)
     }
 
     /// The canonical path of an existing regular file.
@@ -48,7 +70,7 @@ impl Session {
     }
 
     /// Opens an existing file at its canonical path, under the lock that `mode` needs.
-    pub(super) fn open_locked(
+    pub(in crate::delta::sqlite) fn open_locked(
         path: &Path,
         mode: OpenMode,
         lock: Option<SessionLock>,
@@ -77,6 +99,7 @@ impl Session {
             background: Arc::new(NewThreads),
             memory: None,
             first: Mutex::new(Some(opened.conn)),
+            row_notes: None,
             writing: Arc::new(AtomicBool::new(false)),
             lock: lock.map(Arc::new),
             wal: Arc::default(),
@@ -122,6 +145,7 @@ fn prepare(path: &Path, host: &Host) -> Result<OpenedFile> {
     connect::prepare_to_write(&conn)?;
     let transaction =
         rusqlite::Transaction::new_unchecked(&conn, rusqlite::TransactionBehavior::Immediate)?;
+    let changes = transaction.total_changes();
     if !schema::is_complete(&transaction)? {
         schema::complete(&transaction)?;
     }
@@ -131,6 +155,10 @@ fn prepare(path: &Path, host: &Host) -> Result<OpenedFile> {
     }
     tree_sum::compare(&transaction)?;
     recount_if_foreign(&transaction)?;
+    if transaction.total_changes() != changes {
+        // Another store lacks these changes.
+        replica::put_mark(&transaction, None)?;
+    }
     require_root(&transaction)?;
     let late_op = epoch::late_op(&transaction)?;
     let unacknowledged_ops = match late_op {

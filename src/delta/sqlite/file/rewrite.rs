@@ -5,7 +5,8 @@
 //! die at any point: until that transaction commits, the session is unchanged; afterwards the new
 //! file is not needed. Other programs that have the session open see an ordinary commit.
 //!
-//! Rowids of `fs_data` may change. No code of this crate keeps one beyond an operation.
+//! Rowids of `fs_data` may change. Only another store knows them: the
+//! session is no replica any more.
 
 use std::fs::OpenOptions;
 use std::os::unix::ffi::OsStrExt;

@@ -22,6 +22,7 @@ use super::lock::{self, SessionLock};
 use super::memory::MemoryBound;
 use super::rewrite;
 use super::wal_progress::WalProgress;
+use crate::delta::sqlite::table::replica::{self, RowNotes};
 use crate::delta::sqlite::table::schema;
 use crate::delta::sqlite::table::{hide, old_rows};
 
@@ -76,6 +77,8 @@ pub struct Session {
     pub(in crate::delta::sqlite) writing: Arc<AtomicBool>,
     pub(in crate::delta::sqlite) lock: Option<Arc<SessionLock>>,
     pub(in crate::delta::sqlite) wal: Arc<WalProgress>,
+    /// Of a replica: the rows that were changed since the other store had them.
+    pub(in crate::delta::sqlite) row_notes: Option<RowNotes>,
 }
 
 impl std::fmt::Debug for Session {
@@ -139,6 +142,16 @@ impl Session {
     /// Paths of the base that the session never shows (`acetate_meta.hide`).
     pub fn hidden(&self) -> &Arc<PatternSet> {
         &self.config.hidden
+    }
+
+    /// The name of the session in another store, if it was moved there.
+    pub fn moved_to(&self) -> Option<&str> {
+        self.config.moved_to.as_deref()
+    }
+
+    /// Of a replica: the name of the session in the other store.
+    pub fn replica_of(&self) -> Option<&str> {
+        self.config.replica_of.as_deref()
     }
 
     /// Chunk size, in bytes.
@@ -208,6 +221,8 @@ impl Session {
         let conn =
             first.as_ref().ok_or_else(|| StoreError::busy("the session's writer is open"))?;
         let transaction = conn.unchecked_transaction()?;
+        // Another store has the change only after the writer is opened, or never.
+        replica::put_mark(&transaction, None)?;
         change(&transaction)?;
         transaction.commit()?;
         Ok(())

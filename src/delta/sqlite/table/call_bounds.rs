@@ -67,10 +67,15 @@ pub fn last_op(conn: &Connection) -> Result<i64> {
     Ok(conn.prepare_cached(last)?.query_row([], |row| row.get(0))?)
 }
 
+/// Creates the table, if it is missing.
+pub fn create(conn: &Connection) -> Result<()> {
+    Ok(conn.execute_batch(TABLE)?)
+}
+
 /// Stores the bounds of a call that ends now, in the caller's transaction: its last row is that of
 /// the log.
 pub fn put_ended(conn: &Connection, call: i64, begin: CallBegin) -> Result<()> {
-    conn.execute_batch(TABLE)?;
+    create(conn)?;
     let made = begin.checkpoint.map(|id| checkpoint::get(conn, id)).transpose()?.flatten();
     // The call begins at its checkpoint, which a restore of the call goes back to.
     let begin_op = made.map_or(0, |made| made.last_op).max(begin.last_op);

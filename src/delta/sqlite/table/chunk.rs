@@ -15,6 +15,7 @@ use crate::delta::{Ino, InodeRow, Result, StoreError};
 
 use super::old_pieces::{self, ChangedChunk};
 use super::value;
+use crate::delta::sqlite::table::replica::RowNotes;
 
 /// The largest file, in bytes: the maximum of the `size` column.
 const MAX_FILE_BYTES: u64 = i64::MAX as u64;
@@ -29,6 +30,8 @@ pub struct Chunks<'c> {
     is_ours: bool,
     /// Whether pieces that change in a chunk are saved for a checkpoint.
     saves_pieces: bool,
+    /// Takes the rows that SQLite does not report as changed.
+    notes: Option<&'c RowNotes>,
 }
 
 impl<'c> Chunks<'c> {
@@ -40,12 +43,17 @@ impl<'c> Chunks<'c> {
     /// The chunks of `ino`, to change them. `is_ours` says that no other program can have stored
     /// any, so that none lies beyond the end (invariant D2).
     pub fn to_change(conn: &'c Connection, ino: Ino, chunk: u64, is_ours: bool) -> Self {
-        Self { conn, ino: ino.0.cast_signed(), chunk, is_ours, saves_pieces: false }
+        Self { conn, ino: ino.0.cast_signed(), chunk, is_ours, saves_pieces: false, notes: None }
     }
 
     /// The same, with pieces that change in a chunk saved first if `saves`.
     pub fn saving_pieces(self, saves: bool) -> Self {
         Self { saves_pieces: saves, ..self }
+    }
+
+    /// The same, with changed rows noted that SQLite does not report.
+    pub fn noting(self, notes: Option<&'c RowNotes>) -> Self {
+        Self { notes, ..self }
     }
 
     /// Fills `buffer` with the content from byte `offset` of a file of `size` bytes.
@@ -189,6 +197,7 @@ impl<'c> Chunks<'c> {
             }
             blob.write_all_at(piece, from as usize)?;
             blob.close()?;
+            self.notes.iter().for_each(|notes| notes.add("fs_data", rowid));
             return Ok(false);
         }
         let mut data = self.load(rowid)?;

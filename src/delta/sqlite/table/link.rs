@@ -51,7 +51,7 @@ pub fn count(conn: &Connection, base: FileId, hidden: u32) -> Result<()> {
 
 /// Replaces all rows: per file, the number of hidden names and when the last one was hidden.
 pub fn replace_all(conn: &Connection, links: &[(FileId, (u32, Option<Time>))]) -> Result<()> {
-    conn.execute("DELETE FROM acetate_link", [])?;
+    conn.execute("DELETE FROM acetate_link WHERE 1", [])?;
     let mut statement = conn.prepare(
         "INSERT OR REPLACE INTO acetate_link (base_ino, hidden, ctime, ctime_nsec)
          VALUES (?1, ?2, ?3, ?4)",

@@ -41,8 +41,16 @@ pub const LAST_DENTRY: &str = "last_dentry";
 /// The largest `acetate_op.id` at the last unclean shutdown: replies to calls up to this row may
 /// not have reached the client.
 pub const LATE_OP: &str = "late_op";
+/// The name under which the session is in another store, if it was moved there.
+pub const MOVED_TO: &str = "moved_to";
+/// Of a replica: the name of its session in the other store, for people.
+pub const REPLICA_OF: &str = "replica_of";
+/// Of a replica: the number of the last batch of the other store that it has.
+pub const SEQ: &str = "replica_seq";
+/// Of a replica: the random number of that batch.
+pub const STAMP: &str = "replica_stamp";
 /// Counts syncs that had no other row to write.
-pub(super) const SYNCS: &str = "syncs";
+pub const SYNCS: &str = "syncs";
 
 /// Limit of the contents' bytes; no row if unlimited (invariant M5).
 pub const QUOTA_BYTES: &str = "quota_bytes";
@@ -81,7 +89,7 @@ pub const RESTORED_FROM: &str = "restored_from";
 
 /// A sum over the tree's rows at the last clean close, if there was a checkpoint, and the last row
 /// of `acetate_op` then.
-pub(super) const TREE_SUM: &str = "tree_sum";
+pub const TREE_SUM: &str = "tree_sum";
 
 /// 1 if `acetate_past` has the needed facts of all rows deleted from the audit log.
 pub(super) const AUDIT_KEPT: &str = "audit_kept";

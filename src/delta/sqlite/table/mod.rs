@@ -36,6 +36,7 @@ pub mod prune;
 pub mod quota;
 pub mod redirect;
 pub mod removed_checkpoints;
+pub mod replica;
 pub mod restore_rows;
 pub mod schema;
 pub mod symlink;

@@ -111,7 +111,7 @@ pub(super) fn delete(conn: &Connection, ino: Ino) -> Result<()> {
 pub fn show(conn: &Connection, shown: bool) -> Result<()> {
     let was_hidden = meta::get::<String>(conn, meta::SEALED_FOR)?.is_some();
     if !shown {
-        conn.execute("DELETE FROM fs_origin", [])?;
+        conn.execute("DELETE FROM fs_origin WHERE 1", [])?;
         return meta::put(conn, meta::SEALED_FOR, "agentfs");
     }
     if was_hidden {

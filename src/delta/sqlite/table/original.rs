@@ -99,7 +99,7 @@ pub fn put(conn: &Connection, original: &Original, content: Option<&[u8]>) -> Re
 pub fn remove(conn: &Connection, path: &BasePath) -> Result<u64> {
     if path.is_root() {
         let bytes = total_bytes(conn)?;
-        conn.execute("DELETE FROM acetate_original", [])?;
+        conn.execute("DELETE FROM acetate_original WHERE 1", [])?;
         return Ok(bytes);
     }
     let (from, to) = range_below(path);
@@ -117,18 +117,20 @@ pub fn remove(conn: &Connection, path: &BasePath) -> Result<u64> {
 /// Renames the rows of a base path and of all paths below it.
 pub fn rename(conn: &Connection, old: &BasePath, new: &BasePath) -> Result<()> {
     let (from, to) = range_below(old);
+    let values = params![old.as_bytes(), from, to, new.as_bytes(), old.as_bytes().len() as i64 + 1];
+    // Not `OR REPLACE`, whose deletions SQLite reports to no hook.
     conn.prepare_cached(
-        "UPDATE OR REPLACE acetate_original
+        "DELETE FROM acetate_original WHERE base_path IN
+           (SELECT CAST(?4 || substr(base_path, ?5) AS BLOB) FROM acetate_original
+            WHERE base_path = ?1 OR (base_path > ?2 AND base_path < ?3))",
+    )?
+    .execute(values)?;
+    conn.prepare_cached(
+        "UPDATE OR FAIL acetate_original
          SET base_path = CAST(?4 || substr(base_path, ?5) AS BLOB)
          WHERE base_path = ?1 OR (base_path > ?2 AND base_path < ?3)",
     )?
-    .execute(params![
-        old.as_bytes(),
-        from,
-        to,
-        new.as_bytes(),
-        old.as_bytes().len() as i64 + 1
-    ])?;
+    .execute(values)?;
     Ok(())
 }
 

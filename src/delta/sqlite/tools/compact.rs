@@ -10,6 +10,7 @@ use crate::delta::sqlite::file::error::OpenError;
 use crate::delta::sqlite::file::lock::SessionLock;
 use crate::delta::sqlite::file::rewrite::{self, FileCopy, UsedPages};
 use crate::delta::sqlite::file::{probe, session::Session};
+use crate::delta::sqlite::table::replica;
 use crate::delta::sqlite::wal::schedule;
 
 /// How long the final checkpoint waits for readers of other programs.
@@ -39,6 +40,8 @@ impl Session {
         let mut conn = connect::open(path, Role::Writer).map_err(store)?;
         connect::prepare_to_write(&conn).map_err(store)?;
         schedule::rewrite_frames(&conn).map_err(store)?;
+        // Another store knows rows by their ids, and these change.
+        replica::put_mark(&conn, None).map_err(store)?;
         let used = UsedPages::of(&conn).map_err(store)?;
         rewrite::require_room(path, used.bytes())?;
         copy.create().map_err(|error| OpenError::io(&copy.path, error))?;

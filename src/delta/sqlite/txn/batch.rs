@@ -19,6 +19,7 @@ use crate::delta::sqlite::table::dentry_ids::DentryIds;
 use crate::delta::sqlite::table::inode_numbers::InodeNumbers;
 use crate::delta::sqlite::table::old_restore::{self, RestoreNeeds};
 use crate::delta::sqlite::table::op::{ClientTexts, LastAuditRow};
+use crate::delta::sqlite::table::replica::RowNotes;
 use crate::delta::sqlite::table::{
     checkpoint, copy_up, dentry, inode, link, old_content, old_pieces, old_rows, opaque, origin,
     original, prune, quota, redirect, removed_checkpoints, symlink, whiteout,
@@ -63,6 +64,8 @@ pub(super) struct OpenBatch {
     pub had_changed: bool,
     /// The current operation's change of quota usage; `None` before usage is counted.
     pub growth: Option<UsageDelta>,
+    /// The rows that the batch changes, if another store is to have them.
+    pub row_notes: Option<RowNotes>,
     /// The error of the last failed change. Some errors make SQLite roll back the whole
     /// transaction.
     pub failure: Option<StoreError>,
@@ -219,9 +222,10 @@ impl WriteTxn for OpenBatch {
         let saves = self.has_checkpoint()?;
         let saved = if saves { old_pieces::most_bytes(data.len()) } else { 0 };
         self.disk_reserve.add(&self.conn, data.len().saturating_add(saved))?;
+        let notes = self.row_notes.clone();
         self.change(|conn| {
             let chunks = Chunks::to_change(conn, inode.ino, chunk_bytes, is_ours);
-            chunks.saving_pieces(saves).write(inode, offset, data)
+            chunks.saving_pieces(saves).noting(notes.as_ref()).write(inode, offset, data)
         })
     }
 

@@ -18,6 +18,7 @@ use crate::delta::{
 
 use super::batch::OpenBatch;
 use super::writer::SqliteWriter;
+use crate::delta::sqlite::table::replica;
 use crate::delta::sqlite::table::{
     checkpoint, checkpoint_space, incomplete, old_content, removed_checkpoints, value,
 };
@@ -209,7 +210,9 @@ impl SqliteWriter {
     /// Runs `work` in a batch of its own.
     fn in_batch<T>(&mut self, work: impl FnOnce(&mut OpenBatch) -> Result<T>) -> Result<T> {
         self.begin(false)?;
-        match work(&mut self.batch) {
+        // Another store gets the change with the next batch.
+        let changed = replica::put_mark(&self.batch.conn, None);
+        match changed.and_then(|()| work(&mut self.batch)) {
             Ok(value) => self.commit().map(|()| value),
             Err(error) => self.abort().and(Err(error)),
         }

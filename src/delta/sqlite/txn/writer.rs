@@ -42,8 +42,9 @@ use crate::delta::sqlite::file::session::{OpenMode, Session};
 use crate::delta::sqlite::file::{connect, epoch, rewrite};
 use crate::delta::sqlite::table::audit_bound::AuditBound;
 use crate::delta::sqlite::table::dentry_ids::DentryIds;
-use crate::delta::sqlite::table::inode_numbers::{self, InodeNumbers};
+use crate::delta::sqlite::table::inode_numbers::InodeNumbers;
 use crate::delta::sqlite::table::op::{ClientTexts, LastAuditRow};
+use crate::delta::sqlite::table::replica;
 use crate::delta::sqlite::table::{dentry, meta, quota, tree_sum};
 use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
 use crate::delta::sqlite::wal::schedule::{self, Wal};
@@ -53,12 +54,12 @@ use crate::wal_shim;
 pub struct SqliteWriter {
     pub(super) batch: OpenBatch,
     epoch: Arc<AtomicU64>,
-    boot_id: Option<String>,
+    pub(super) boot_id: Option<String>,
     read_only: bool,
     /// See [`epoch::late_op`](crate::delta::sqlite::file::epoch::late_op).
     late_op: Option<i64>,
     /// `acetate_meta.clean`.
-    clean: bool,
+    pub(super) clean: bool,
     /// Whether commits currently sync (FULL).
     full: bool,
     /// Whether the open batch is durable.
@@ -70,7 +71,7 @@ pub struct SqliteWriter {
     /// Whether the WAL is to be checkpointed before the next batch, because the disk was full.
     checkpoint_owed: bool,
     poison: Poison,
-    wal: Wal,
+    pub(super) wal: Wal,
     _token: WriterToken,
     lock: Option<Arc<SessionLock>>,
 }
@@ -111,6 +112,7 @@ impl SqliteWriter {
                 has_changed: false,
                 had_changed: false,
                 growth: None,
+                row_notes: session.row_notes.clone(),
                 failure: None,
             },
             _token: token,
@@ -118,17 +120,17 @@ impl SqliteWriter {
         })
     }
 
-    fn run(&self, sql: &str) -> Result<()> {
+    pub(super) fn run(&self, sql: &str) -> Result<()> {
         self.batch.conn.prepare_cached(sql)?.execute([])?;
         Ok(())
     }
 
     /// Commits the transaction; `wal_shim` writes it to the WAL in one or a few large writes.
-    fn run_commit(&self) -> Result<()> {
+    pub(super) fn run_commit(&self) -> Result<()> {
         wal_shim::committing(|| self.run("COMMIT"))
     }
 
-    fn set_full(&mut self, full: bool) -> Result<()> {
+    pub(super) fn set_full(&mut self, full: bool) -> Result<()> {
         if self.full != full {
             connect::set_full(&self.batch.conn, full)?;
             self.full = full;
@@ -137,7 +139,7 @@ impl SqliteWriter {
     }
 
     /// Rewrites frames of an earlier process, so that the next sync includes them.
-    fn take_over_wal(&mut self) -> Result<()> {
+    pub(super) fn take_over_wal(&mut self) -> Result<()> {
         let done = self.wal.rewrite_inherited(&self.batch.conn);
         done.inspect_err(|error| {
             if error.kind.leaves_doubt() {
@@ -146,49 +148,14 @@ impl SqliteWriter {
         })
     }
 
-    /// Runs `work` in a transaction of its own that is synced at commit.
-    fn in_synced(&mut self, work: impl FnOnce(&Connection) -> Result<()>) -> Result<()> {
-        self.take_over_wal()?;
-        self.set_full(true)?;
-        self.run("BEGIN IMMEDIATE")?;
-        let done = work(&self.batch.conn).and_then(|()| self.run_commit());
-        if done.is_err() {
-            self.undo();
-            return done;
-        }
-        self.wal.note_length(&self.batch.conn);
-        self.note_sync();
-        Ok(())
-    }
-
     /// Records that everything committed is synced.
-    fn note_sync(&mut self) {
+    pub(super) fn note_sync(&mut self) {
         self.unsynced = false;
         self.wal.note_sync();
     }
 
-    /// Marks the session as not clean and reserves inode numbers, in a synced transaction before
-    /// the first change. A session that is only read stays the same to the byte. Repeated when the
-    /// reserved numbers run out. If the mark were in an unsynced batch, a power loss could undo it,
-    /// and the next run would allocate the batch's numbers again.
-    fn begin_writing(&mut self) -> Result<()> {
-        let mark = self.batch.numbers.due();
-        let boot_id = self.boot_id.clone().unwrap_or_default();
-        self.in_synced(|conn| {
-            meta::put(conn, meta::CLEAN, 0)?;
-            tree_sum::forget(conn)?;
-            meta::put(conn, meta::BOOT_ID, boot_id)?;
-            mark.map_or(Ok(()), |mark| inode_numbers::put_mark(conn, mark))
-        })?;
-        self.clean = false;
-        if let Some(mark) = mark {
-            self.batch.numbers.marked(mark);
-        }
-        Ok(())
-    }
-
     /// Rolls the transaction back, if SQLite has not done so itself.
-    fn undo(&mut self) {
+    pub(super) fn undo(&mut self) {
         if self.batch.is_changed() {
             self.batch.rolled_back(true);
         }
@@ -425,6 +392,8 @@ impl Writer for SqliteWriter {
         self.poison.check()?;
         // Its commit is synced, and with it everything before.
         self.set_full(true)?;
+        // Another store knows rows by their ids, and these change.
+        replica::put_mark(&self.batch.conn, None)?;
         let done = rewrite::by_writer(&mut self.batch.conn, self.wal.session());
         self.unsynced &= done.is_err();
         let done = done.and_then(|rewritten| {
@@ -479,9 +448,13 @@ impl Writer for SqliteWriter {
         self.poison.check()?;
         if !self.clean {
             let (mark, late_op) = (self.batch.numbers.last(), self.late_op);
+            // The other store has this row too.
+            let is_replica = self.batch.row_notes.is_some();
             self.in_synced(|conn| {
                 meta::put(conn, meta::CLEAN, 1)?;
-                meta::put(conn, meta::NEXT_INO, mark.cast_signed())?;
+                if !is_replica {
+                    meta::put(conn, meta::NEXT_INO, mark.cast_signed())?;
+                }
                 meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)?;
                 tree_sum::store(conn)?;
                 // After a clean close, the next run cannot derive this from `clean`.

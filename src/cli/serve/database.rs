@@ -1,0 +1,182 @@
+//! A session in a database: waits for its lease before the server listens, and ends the process
+//! when the lease is lost.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use super::Args;
+use super::signals::ServeSignals;
+use super::systemd::ServiceNotifier;
+use crate::cli::error::CliError;
+use crate::cli::{LOST, in_database, output};
+use crate::delta::postgres::SessionUrl;
+use crate::workspace::database::{self, DatabaseOptions, HeldReplica};
+
+/// How long a stop waits for the database while the lease is not valid.
+const STOP_WAIT: Duration = Duration::from_secs(10);
+
+/// The shortest and the longest term of a lease.
+const TERM: std::ops::RangeInclusive<u64> = 1..=3600;
+
+/// Options for a session in a database.
+#[derive(Debug, clap::Args)]
+pub(super) struct DatabaseArgs {
+    /// Where the replica of a session in a database is kept [default: the user's cache directory].
+    #[arg(long, value_name = "DIR", requires = "session", hide_short_help = true)]
+    local: Option<PathBuf>,
+
+    /// Of a new session in a database: seconds after which a server that is silent loses it
+    /// [default: 3].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(TERM))]
+    #[arg(requires = "session", hide_short_help = true)]
+    lease: Option<u64>,
+
+    /// Wait while another server has the session in the database, and listen once it is gone.
+    #[arg(long, requires = "session", hide_short_help = true)]
+    standby: bool,
+
+    /// Run this program when the session in the database is this server's, before it listens.
+    ///
+    /// It may move an address here. ACETATE_SESSION has the URL. If it fails, the server ends.
+    #[arg(long, value_name = "PROGRAM", requires = "session", hide_short_help = true)]
+    on_lease: Option<PathBuf>,
+}
+
+impl Args {
+    /// The session in a database, if one is named.
+    pub(super) fn session_url(&self) -> Result<Option<SessionUrl>, CliError> {
+        let given = self.session.as_deref().and_then(Path::to_str);
+        let Some(given) = given.filter(|given| SessionUrl::is_meant(given)) else {
+            let DatabaseArgs { local, lease, standby, on_lease } = &self.database;
+            if local.is_some() || lease.is_some() || *standby || on_lease.is_some() {
+                let what = "--local, --lease, --standby and --on-lease are for sessions in a \
+                            database";
+                let hint = "name the session as postgres://USER@HOST/DATABASE/NAME";
+                return Err(CliError::new(what).with_hint(hint));
+            }
+            return Ok(None);
+        };
+        if self.read_only {
+            let what = "--read-only does not work with a session in a database";
+            return Err(CliError::new(what).with_hint("clients can mount it with `-o ro`"));
+        }
+        in_database::parse(given).map(Some)
+    }
+
+    /// Whether the session is in a database.
+    pub(super) fn is_in_database(&self) -> bool {
+        self.session.as_deref().and_then(Path::to_str).is_some_and(SessionUrl::is_meant)
+    }
+
+    /// The session as the user knows it; `file` is the one that is open.
+    pub(super) fn shown_session(&self, file: &Path) -> String {
+        match &self.session {
+            Some(url) if self.is_in_database() => url.display().to_string(),
+            _ => file.display().to_string(),
+        }
+    }
+}
+
+/// Waits for the lease of a session, and runs the program of `--on-lease`; `None` if a signal came
+/// first.
+pub(super) fn hold(
+    runtime: &Runtime,
+    args: &Args,
+    url: &SessionUrl,
+    signals: &mut ServeSignals,
+    notifier: &ServiceNotifier,
+) -> Result<Option<Arc<HeldReplica>>, CliError> {
+    let given = &args.database;
+    let hidden = args.hide.patterns()?;
+    let addresses: Vec<_> = args.listen.iter().map(ToString::to_string).collect();
+    let options = DatabaseOptions {
+        url,
+        local: given.local.as_deref(),
+        base: args.base.as_deref(),
+        chunk_size: args.chunk_size,
+        hidden: &hidden,
+        existing: args.choosing.existing,
+        term: given.lease.map(Duration::from_secs),
+        address: addresses.join(", "),
+        is_standby: given.standby,
+        is_moved: args.choosing.moved,
+    };
+    notifier.status(match given.standby {
+        true => "waiting for the session's lease",
+        false => "taking the session's lease",
+    });
+    if given.standby {
+        output::line(format_args!("waiting until {url} is free"));
+    }
+    let held = database::hold(&options, runtime.handle(), signals.next())?;
+    let Some(held) = held.map(Arc::new) else { return Ok(None) };
+    if let Some(program) = &given.on_lease
+        && let Err(error) = run(program, url)
+    {
+        runtime.block_on(held.release());
+        return Err(error);
+    }
+    Ok(Some(held))
+}
+
+fn run(program: &Path, url: &SessionUrl) -> Result<(), CliError> {
+    let shown = program.display();
+    let hint = "it has to end with 0 once the address leads here; the session is free again";
+    let ended = Command::new(program).env("ACETATE_SESSION", url.to_string()).status();
+    let status = ended.map_err(|error| {
+        CliError::caused(format_args!("{shown} of --on-lease"), &error).with_hint(hint)
+    })?;
+    match status.success() {
+        true => Ok(()),
+        false => {
+            let what = format!("{shown} of --on-lease failed: {status}");
+            Err(CliError::new(what).with_hint(hint))
+        }
+    }
+}
+
+/// Tells other servers where the session is served.
+pub(super) async fn announce(held: &HeldReplica, addresses: &[SocketAddr]) {
+    let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    if let Err(error) = held.announce(&addresses.join(", ")).await {
+        tracing::warn!(%error, "the database does not know where the session is served");
+    }
+}
+
+/// Ends the process at once when the session is lost: another server answers now.
+pub(super) async fn end_when_lost(held: Arc<HeldReplica>, notifier: ServiceNotifier) {
+    let reason = held.until_lost().await;
+    notifier.status(format_args!("lost the session: {reason}"));
+    output::error(&CliError::new(format!("lost the session: {reason}")));
+    process::exit(LOST);
+}
+
+/// Completes when requests are to be aborted at a shutdown: they wait for the database. Never
+/// completes for a session in a file.
+pub(super) async fn away(held: Option<&Arc<HeldReplica>>) {
+    loop {
+        tokio::time::sleep(super::STUCK_DRAIN_TIMEOUT).await;
+        if held.is_some_and(|held| !held.is_valid()) {
+            return;
+        }
+    }
+}
+
+/// Ends the process at a stop if the database stays away: what waits for it is never answered, and
+/// the database, not this process, knows what was kept.
+pub(super) async fn end_without_database(held: Arc<HeldReplica>) {
+    loop {
+        tokio::time::sleep(STOP_WAIT).await;
+        if !held.is_valid() {
+            let what = "stopped without the database, which does not answer";
+            let hint = "calls that were not answered are repeated by the clients";
+            output::error(&CliError::new(what).with_hint(hint));
+            process::exit(LOST);
+        }
+    }
+}

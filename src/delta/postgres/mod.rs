@@ -1,0 +1,27 @@
+//! Sessions in PostgreSQL.
+//!
+//! The rows in the database are the session. The server that holds the session's lease has a
+//! *replica*, a session file with the same rows, from which it reads. A batch of changes is kept in
+//! the database first, by one statement that also checks the lease, and in the replica second; so
+//! the replica has nothing that the database lacks.
+
+mod connect;
+mod hold;
+mod lease;
+mod passwords;
+mod session;
+mod ship;
+pub mod statement;
+mod store;
+mod url;
+
+pub use connect::{DatabaseConnectError, connect};
+pub use hold::{Hold, HoldError, HoldOptions};
+pub use lease::{HeldLease, LeaseRow, LeaseTime, LeaseWatch};
+pub use session::{
+    ListedSession, SessionError, SessionRow, check_rights, download, find, hydrate, list,
+    prepare_schema, record_move, release, renew, session_id, take, upload,
+};
+pub use ship::{HeldSession, Shipper};
+pub use store::PostgresStore;
+pub use url::{DatabasePlace, SchemaName, SessionUrl, UrlError};

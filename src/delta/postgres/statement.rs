@@ -1,0 +1,247 @@
+//! The text of statements: tables, and batches of rows.
+//!
+//! The dialect is what PostgreSQL, CockroachDB and YugabyteDB share;
+//! `tests/delta/postgres/dialect.rs` checks every statement.
+
+use std::fmt::Write;
+
+use super::url::SchemaName;
+use crate::delta::sqlite::{ColumnKind, SessionTable, session_tables};
+
+/// The column of a row's id, where no column of the table is one.
+const ROW: &str = "row";
+
+/// Parameters of a batch before those of its rows: the session, the epoch, and the number and the
+/// stamp of the batch.
+pub const BATCH_PARAMETERS: usize = 4;
+
+/// The type of a column's values.
+fn column_type(kind: ColumnKind) -> &'static str {
+    match kind {
+        ColumnKind::Int => "bigint",
+        ColumnKind::Text | ColumnKind::Any => "text",
+        ColumnKind::Name | ColumnKind::Blob => "bytea",
+    }
+}
+
+/// The column with the ids of a table's rows.
+fn id_column(table: &SessionTable) -> &str {
+    table.key.and_then(|at| table.columns.get(at)).map_or(ROW, |column| column.name.as_str())
+}
+
+/// The columns of a table beside the id, quoted, with their types.
+fn columns(table: &SessionTable) -> impl Iterator<Item = (String, &'static str)> + '_ {
+    let beside = table.columns.iter().enumerate().filter(|(at, _)| table.key != Some(*at));
+    beside.map(|(_, column)| (format!("\"{}\"", column.name), column_type(column.kind)))
+}
+
+/// Indexes beside the primary keys: table, name and columns.
+const INDEXES: [(&str, &str, &str); 3] = [
+    // S4 is SQLite's to enforce: exchanging two names would break an immediate UNIQUE.
+    ("fs_dentry", "fs_dentry_name", "session, parent_ino, name"),
+    ("fs_dentry", "fs_dentry_ino", "session, ino"),
+    ("fs_data", "fs_data_chunk", "session, ino, chunk_index"),
+];
+
+/// The statements that create all tables of a schema, if they are missing.
+pub fn create_tables(schema: &SchemaName) -> Vec<String> {
+    let mut all = vec![
+        format!("CREATE SCHEMA IF NOT EXISTS {schema}"),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {schema}.session (id BIGINT PRIMARY KEY, name TEXT NOT \
+             NULL UNIQUE, format BIGINT NOT NULL, incarnation BIGINT NOT NULL, epoch BIGINT NOT \
+             NULL, beat BIGINT NOT NULL, seq BIGINT NOT NULL, stamp BIGINT NOT NULL, lease_ms \
+             BIGINT NOT NULL, holder TEXT, address TEXT, base_mark TEXT, moved_to TEXT)"
+        ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {schema}.secret (session BIGINT PRIMARY KEY, handle_key \
+             BYTEA NOT NULL)"
+        ),
+    ];
+    for table in session_tables() {
+        let id = id_column(table);
+        let mut text = format!(
+            "CREATE TABLE IF NOT EXISTS {schema}.\"{}\" (session BIGINT NOT NULL, \"{id}\" BIGINT \
+             NOT NULL",
+            table.name
+        );
+        for (name, kind) in columns(table) {
+            let _ = write!(text, ", {name} {}", kind.to_uppercase());
+        }
+        let _ = write!(text, ", PRIMARY KEY (session, \"{id}\"))");
+        all.push(text);
+    }
+    for (table, name, columns) in INDEXES {
+        all.push(format!("CREATE INDEX IF NOT EXISTS {name} ON {schema}.\"{table}\" ({columns})"));
+    }
+    all
+}
+
+/// What a batch does to one table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TouchedTable {
+    /// The index of the table in [`session_tables`].
+    pub table: usize,
+    /// Whether rows are written.
+    pub has_rows: bool,
+    /// Whether rows are deleted.
+    pub has_gone: bool,
+}
+
+/// The statement of a batch: it writes and deletes rows if the session has the epoch `$2` and has
+/// kept the batches before `$3`, and returns how many sessions that were. For each table follow
+/// arrays: the ids and the columns of rows to write, if there are any; then the ids of rows to
+/// delete, if there are any.
+pub fn batch(schema: &SchemaName, touched: &[TouchedTable]) -> String {
+    let mut text = format!(
+        "WITH held AS (UPDATE {schema}.session SET seq = $3::bigint, stamp = $4::bigint, beat = \
+         beat + 1 WHERE id = $1 AND epoch = $2::bigint AND seq = $3::bigint - 1 RETURNING 1)"
+    );
+    let mut next = BATCH_PARAMETERS;
+    let mut parameter = |kind: &str| {
+        next += 1;
+        format!("${next}::{kind}[]")
+    };
+    for (at, touched) in touched.iter().enumerate() {
+        let Some(table) = session_tables().get(touched.table) else { continue };
+        let (name, id) = (&table.name, id_column(table));
+        if touched.has_rows {
+            let mut names = vec![format!("\"{id}\"")];
+            let mut arrays = vec![parameter("bigint")];
+            let mut updates = Vec::new();
+            for (column, kind) in columns(table) {
+                arrays.push(parameter(kind));
+                updates.push(format!("{column} = excluded.{column}"));
+                names.push(column);
+            }
+            let (names, arrays) = (names.join(", "), arrays.join(", "));
+            let then = match updates.is_empty() {
+                true => "NOTHING".to_owned(),
+                false => format!("UPDATE SET {}", updates.join(", ")),
+            };
+            let _ = write!(
+                text,
+                ", w{at} AS (INSERT INTO {schema}.\"{name}\" (session, {names}) SELECT $1, n.* \
+                 FROM held, unnest({arrays}) AS n ON CONFLICT (session, \"{id}\") DO {then})"
+            );
+        }
+        if touched.has_gone {
+            let gone = parameter("bigint");
+            let _ = write!(
+                text,
+                ", d{at} AS (DELETE FROM {schema}.\"{name}\" d USING held, unnest({gone}) AS k \
+                 WHERE d.session = $1 AND d.\"{id}\" = k)"
+            );
+        }
+    }
+    text.push_str(" SELECT count(*) FROM held");
+    text
+}
+
+/// The statement that reads rows of a table after the id `$2`, in their order, up to `$3` of them.
+pub fn read_after(schema: &SchemaName, table: &SessionTable) -> String {
+    let id = id_column(table);
+    let mut names = vec![format!("\"{id}\"")];
+    names.extend(columns(table).map(|(name, _)| name));
+    let (names, name) = (names.join(", "), &table.name);
+    format!(
+        "SELECT {names} FROM {schema}.\"{name}\" WHERE session = $1 AND \"{id}\" > $2 ORDER BY \
+         \"{id}\" LIMIT $3"
+    )
+}
+
+/// The row of the session named `$1`.
+pub fn find(schema: &SchemaName) -> String {
+    format!(
+        "SELECT id, seq, stamp, incarnation, epoch, beat, holder, address, lease_ms, format, \
+         base_mark, moved_to FROM {schema}.session WHERE name = $1"
+    )
+}
+
+/// Makes a session without rows: id, name, format, incarnation, term of its lease in milliseconds.
+pub fn new_session(schema: &SchemaName) -> String {
+    format!(
+        "INSERT INTO {schema}.session (id, name, format, incarnation, epoch, beat, seq, stamp, \
+         lease_ms) VALUES ($1, $2, $3, $4, 0, 0, 0, 0, $5)"
+    )
+}
+
+/// Stores the secret of the session `$1`: the key `$2` of its file handles' MAC.
+pub fn new_secret(schema: &SchemaName) -> String {
+    format!("INSERT INTO {schema}.secret (session, handle_key) VALUES ($1, $2)")
+}
+
+/// The key of the file handles' MAC of the session `$1`.
+pub fn handle_key(schema: &SchemaName) -> String {
+    format!("SELECT handle_key FROM {schema}.secret WHERE session = $1")
+}
+
+/// The epoch of the session `$1`, and the number and the stamp of the batch that was kept last.
+pub fn last_batch(schema: &SchemaName) -> String {
+    format!("SELECT epoch, seq, stamp FROM {schema}.session WHERE id = $1")
+}
+
+/// Takes the lease of the session `$1` for the holder `$4` at the address `$5`, if it still has the
+/// epoch `$2` and the beat `$3`; returns the new epoch.
+pub fn take(schema: &SchemaName) -> String {
+    format!(
+        "UPDATE {schema}.session SET epoch = epoch + 1, beat = beat + 1, holder = $4, address = $5 \
+         WHERE id = $1 AND epoch = $2 AND beat = $3 RETURNING epoch"
+    )
+}
+
+/// Renews the leases of the sessions `$1` that have the epochs `$2`; returns the ids of these, and
+/// the numbers of the batches that were kept last.
+pub fn renew(schema: &SchemaName) -> String {
+    format!(
+        "UPDATE {schema}.session s SET beat = s.beat + 1 FROM unnest($1::bigint[], $2::bigint[]) \
+         AS h(id, epoch) WHERE s.id = h.id AND s.epoch = h.epoch RETURNING s.id, s.seq"
+    )
+}
+
+/// Gives the lease of the session `$1` back, if it has the epoch `$2`.
+pub fn release(schema: &SchemaName) -> String {
+    format!(
+        "UPDATE {schema}.session SET epoch = epoch + 1, holder = NULL, address = NULL WHERE id = \
+         $1 AND epoch = $2"
+    )
+}
+
+/// Records the address `$3` of the session `$1`, and the mark `$4` of its base, if it has the epoch
+/// `$2`.
+pub fn describe(schema: &SchemaName) -> String {
+    format!("UPDATE {schema}.session SET address = $3, base_mark = $4 WHERE id = $1 AND epoch = $2")
+}
+
+/// The sessions of a schema, by name, with the bytes of their contents.
+pub fn list(schema: &SchemaName) -> String {
+    format!(
+        "SELECT s.name, s.seq, s.epoch, s.beat, s.holder, s.address, s.lease_ms, (SELECT \
+         COALESCE(sum(length(d.data)), 0) FROM {schema}.fs_data d WHERE d.session = s.id)::bigint \
+         FROM {schema}.session s WHERE s.moved_to IS NULL ORDER BY s.name"
+    )
+}
+
+/// Records that the session `$1` was moved to `$3`, if it has the epoch `$2`.
+pub fn record_move(schema: &SchemaName) -> String {
+    format!("UPDATE {schema}.session SET moved_to = $3 WHERE id = $1 AND epoch = $2")
+}
+
+/// The id of the session named `$1`, if it was moved away.
+pub fn moved_away(schema: &SchemaName) -> String {
+    format!("SELECT id FROM {schema}.session WHERE name = $1 AND moved_to IS NOT NULL")
+}
+
+/// Removes all rows of the session `$1`, one statement for each table.
+pub fn remove(schema: &SchemaName) -> Vec<String> {
+    let of_table = |name: &str| format!("DELETE FROM {schema}.\"{name}\" WHERE session = $1");
+    let mut all: Vec<_> = session_tables().iter().map(|table| of_table(&table.name)).collect();
+    all.push(of_table("secret"));
+    all.push(format!("DELETE FROM {schema}.session WHERE id = $1"));
+    all
+}
+
+/// The id in the rows of the session `$1`, as JSON (invariant M1).
+pub fn session_id(schema: &SchemaName) -> String {
+    format!("SELECT value FROM {schema}.acetate_meta WHERE session = $1 AND key = 'session_id'")
+}

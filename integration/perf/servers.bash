@@ -1,11 +1,11 @@
 # The servers that are measured. Source it.
 #
-# server_start NAME     starts acetate, ganesha or nfsserve at HOST, and waits until it listens
+# server_start NAME     starts acetate, postgres, ganesha or nfsserve at HOST, and waits until it listens
 # server_stop NAME      ends it, and notes the most memory that it has had, and its processor time
 # server_cpu_us         processor time of all its threads so far, in microseconds
 #
-# They read HOST, BASE (what acetate and nfsserve serve), SESSION, COPY (what ganesha serves and
-# writes to) and PART, and set SERVER_PID, nfs, mount (addresses) and export.
+# They read HOST, BASE (what acetate and nfsserve serve), SESSION, SESSION_URL (of postgres: acetate
+# with a session in a database), COPY (what ganesha serves and writes to) and PART, and set SERVER_PID, nfs, mount (addresses) and export.
 
 HOST=127.0.0.1
 SERVER_PID='' nfs='' mount='' export=''
@@ -18,6 +18,10 @@ server_command() {
             command=("$ACETATE" serve "$SESSION" ${BASE:+--base "$BASE"} --listen "$nfs" --insecure)
             # Beyond loopback, the guest's root is root only where that is said.
             [[ $HOST = 127.* ]] || command+=(--no-root-squash)
+            ;;
+        postgres)
+            command=("$ACETATE" serve "$SESSION_URL" --base "$BASE" --local "$RUN/local"
+                --listen "$nfs" --insecure)
             ;;
         nfsserve)
             command=("$PERF_CLIENT" serve-stock "$SESSION" "$BASE" "$nfs")
@@ -59,7 +63,7 @@ server_start() {
 # Ours has to end well; the others are only asked to be gone: ganesha takes seconds for it.
 server_stop() {
     local signal=KILL status=0 peak
-    [ "$1" != acetate ] || signal=TERM
+    [ "$1" != acetate ] && [ "$1" != postgres ] || signal=TERM
     peak=$(awk '/^VmHWM/ { print $2 }' "/proc/$SERVER_PID/status")
     printf '{"part":"%s","server":"%s","peak_kib":%d}\n' "$PART" "$1" "$peak" >>"$RESULTS"
     kill "-$signal" "$SERVER_PID"

@@ -9,6 +9,7 @@ import json
 import sys
 
 import bounds
+import postgres
 import protocol
 import scale
 import work
@@ -19,7 +20,8 @@ def main():
     with open(arguments[0], encoding="utf-8") as lines:
         results = [json.loads(line) for line in lines]
     rows = []
-    for module, part in ((protocol, "protocol"), (work, "work"), (scale, "scale"), (bounds, None)):
+    parts = (protocol, "protocol"), (postgres, "postgres"), (work, "work"), (scale, "scale")
+    for module, part in (*parts, (bounds, None)):
         of_part = [one for one in results if part in (None, one["part"])]
         lines, found = module.report(of_part) if of_part else ([], [])
         rows += found

@@ -18,8 +18,8 @@ pub enum StoreErrorKind {
     Corrupt,
     /// Any other I/O failure of the file.
     Io,
-    /// Another server has the session. Nothing was changed, and no call may be answered: its client
-    /// repeats it at the other server.
+    /// Another server has the session. Nothing was changed: a client that repeats its call reaches
+    /// the other server.
     Lost,
 }
 

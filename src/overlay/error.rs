@@ -79,7 +79,7 @@ pub(super) fn from_store(error: &StoreError) -> FsError {
             FsError::TryLater
         }
         StoreErrorKind::ReadOnly => FsError::ReadOnly,
-        // A call that waits is not answered: see the worker.
+        // The client repeats the call, at the server that has the session.
         StoreErrorKind::Lost => FsError::TryLater,
         StoreErrorKind::Corrupt | StoreErrorKind::Io => {
             tracing::error!(%error, "cannot read or write the session");

@@ -126,7 +126,8 @@ fn a_session_goes_back_to_a_checkpoint_in_the_database() {
 fn what_is_applied_is_in_the_base() {
     let kept = Kept::new();
     kept.write("/n", "new\n");
-    kept.on("apply", &["--yes"]);
+    let (_, told) = kept.try_on("apply", &["--yes"], 0);
+    assert!(told.contains(&format!("`acetate apply --undo '{}'`", kept.url)), "{told}");
     assert_eq!(fs::read_to_string(kept.path().join("base/n")).unwrap(), "new\n");
     assert_eq!(kept.diff(&kept.url), "");
     kept.write("/a", "changed\n");

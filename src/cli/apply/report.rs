@@ -138,7 +138,9 @@ pub(in crate::cli) fn undo_command(session: &Path, copy: Option<&Path>) -> Strin
 
 /// Prints the command that undoes the apply, or repeats it.
 fn note_undo(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliError> {
-    let command = undo_command(&args.source.session, args.to.as_deref());
+    // A replica is changed by its session's name alone.
+    let session = opened.session().replica_of().map_or(&*args.source.session, Path::new);
+    let command = undo_command(session, args.to.as_deref());
     match report.is_undo && !report.is_redo {
         false => {
             output::line(format_args!("`{command}` undoes it, until the next apply"));

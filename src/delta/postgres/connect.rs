@@ -138,7 +138,7 @@ async fn log_end(connection: impl Future<Output = Result<(), tokio_postgres::Err
     }
 }
 
-/// Whether a host is this machine: no program between could read along.
+/// Whether a host is this machine: nothing in between can read along.
 fn is_near(host: &Host) -> bool {
     match host {
         Host::Tcp(name) => matches!(name.as_str(), "localhost" | "127.0.0.1" | "::1"),

@@ -18,7 +18,7 @@ use crate::delta::sqlite::file::host::Host;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
 use crate::delta::sqlite::file::{config, epoch};
 use crate::delta::sqlite::table::{dentry, meta, schema, tree_sum};
-use crate::delta::sqlite::wal::schedule;
+use crate::delta::sqlite::wal::frames;
 
 /// Pages copied between two progress reports.
 const STEP_PAGES: i32 = 1024;
@@ -145,6 +145,6 @@ fn identify(copy: &Path, host: &Host) -> Result<Option<String>> {
     // The original's last calls cannot be retransmitted to the copy.
     meta::delete(&transaction, meta::LATE_OP)?;
     transaction.commit()?;
-    schedule::checkpoint(&conn, "TRUNCATE")?;
+    frames::checkpoint(&conn, "TRUNCATE")?;
     meta::get(&conn, meta::SESSION_ID)
 }

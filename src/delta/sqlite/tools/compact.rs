@@ -11,7 +11,7 @@ use crate::delta::sqlite::file::lock::SessionLock;
 use crate::delta::sqlite::file::rewrite::{self, FileCopy, UsedPages};
 use crate::delta::sqlite::file::{probe, session::Session};
 use crate::delta::sqlite::table::replica;
-use crate::delta::sqlite::wal::schedule;
+use crate::delta::sqlite::wal::frames;
 
 /// How long the final checkpoint waits for readers of other programs.
 const READER_WAIT: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ impl Session {
         let store = |error| OpenError::store(path, error);
         let mut conn = connect::open(path, Role::Writer).map_err(store)?;
         connect::prepare_to_write(&conn).map_err(store)?;
-        schedule::rewrite_frames(&conn).map_err(store)?;
+        frames::rewrite_frames(&conn).map_err(store)?;
         // Another store knows rows by their ids, and these change.
         replica::put_mark(&conn, None).map_err(store)?;
         let used = UsedPages::of(&conn).map_err(store)?;
@@ -48,7 +48,7 @@ impl Session {
         rewrite::rewrite(&mut conn, path, &copy.path, used, tell).map_err(store)?;
         copy.remove().map_err(|error| OpenError::io(&copy.path, error))?;
         conn.busy_timeout(READER_WAIT).map_err(|error| store(error.into()))?;
-        schedule::checkpoint(&conn, "TRUNCATE").map_err(store)?;
+        frames::checkpoint(&conn, "TRUNCATE").map_err(store)?;
         let is_delayed = byte_len(&companion_path(path, "-wal")) > 0;
         drop(conn);
         Ok(Compacted { before_bytes, after_bytes: rewrite::whole_length(path), is_delayed })

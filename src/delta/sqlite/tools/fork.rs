@@ -28,7 +28,7 @@ use crate::delta::sqlite::table::{
     checkpoint, copy_up, dentry, dentry_ids, inode, inode_numbers, meta, old_rows, past, prune,
     schema, tree_sum, value,
 };
-use crate::delta::sqlite::wal::schedule;
+use crate::delta::sqlite::wal::frames;
 
 /// Bytes of content between two progress reports.
 const PROGRESS_BYTES: u64 = 4 << 20;
@@ -141,7 +141,7 @@ fn fill(
     tree_sum::store(&transaction)?;
     transaction.commit()?;
     connect::prepare_to_write(&conn)?;
-    schedule::checkpoint(&conn, "TRUNCATE")?;
+    frames::checkpoint(&conn, "TRUNCATE")?;
     meta::get(&conn, meta::SESSION_ID)
 }
 

@@ -10,7 +10,7 @@
 //! synced WAL or in the synced database.
 //!
 //! **P3: frames of an earlier process are rewritten before the first durable commit**
-//! ([`schedule::rewrite_frames`]). A sync that failed in that process was reported to it alone, and
+//! ([`frames::rewrite_frames`]). A sync that failed in that process was reported to it alone, and
 //! no later sync writes those pages.
 //!
 //! **P4: a failed sync is never missed.** The kernel reports it once to each open file, and then
@@ -47,7 +47,8 @@ use crate::delta::sqlite::table::op::{ClientTexts, LastAuditRow};
 use crate::delta::sqlite::table::replica;
 use crate::delta::sqlite::table::{dentry, meta, quota, tree_sum};
 use crate::delta::sqlite::wal::disk_reserve::DiskReserve;
-use crate::delta::sqlite::wal::schedule::{self, Wal};
+use crate::delta::sqlite::wal::frames;
+use crate::delta::sqlite::wal::schedule::Wal;
 use crate::wal_shim;
 
 /// The writing connection.
@@ -397,7 +398,7 @@ impl Writer for SqliteWriter {
         let done = rewrite::by_writer(&mut self.batch.conn, self.wal.session());
         self.unsynced &= done.is_err();
         let done = done.and_then(|rewritten| {
-            self.poison.keep(schedule::checkpoint(&self.batch.conn, "TRUNCATE"))?;
+            self.poison.keep(frames::checkpoint(&self.batch.conn, "TRUNCATE"))?;
             self.poison.check().map(|()| rewritten.finish(self.wal.session()))
         });
         self.wal.note_length(&self.batch.conn);
@@ -465,6 +466,6 @@ impl Writer for SqliteWriter {
         }
         self.wal.stop();
         self.poison.check()?;
-        self.poison.keep(schedule::checkpoint(&self.batch.conn, "TRUNCATE")).map(drop)
+        self.poison.keep(frames::checkpoint(&self.batch.conn, "TRUNCATE")).map(drop)
     }
 }

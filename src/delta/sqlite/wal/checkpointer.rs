@@ -24,7 +24,7 @@ use rusqlite::Connection;
 use crate::delta::{Result, StoreError};
 
 use super::background::{Task, TaskProgress};
-use super::schedule::checkpoint;
+use super::frames::checkpoint;
 use crate::delta::sqlite::file::wal_progress::WalProgress;
 use crate::system_error::words;
 use crate::wal_shim;

@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use rusqlite::hooks;
 
-use crate::delta::{BackgroundThreads, Poison, Result, StoreError};
+use crate::delta::{BackgroundThreads, Poison, Result};
 
 use super::background::BackgroundTask;
+
 use super::checkpointer::{DbPresync, WalCheckpointer, WalPresync, syncs_ahead};
 use super::disk_reserve::DiskReserve;
-use crate::counters::COUNTERS;
-use crate::delta::sqlite::file::connect::{self, BUSY_WAIT, companion_path};
+use super::frames::{checkpoint, checkpoint_within, rewrite_frames};
+use crate::delta::sqlite::file::connect::{self, companion_path};
 use crate::delta::sqlite::file::disk::byte_len;
 use crate::delta::sqlite::file::wal_progress::WalProgress;
 use crate::wal_shim;
@@ -359,23 +360,6 @@ impl Wal {
     }
 }
 
-/// Rewrites the frames that an earlier process left in the WAL, so that the next fsync writes them
-/// to the disk. Call before the first durable commit.
-///
-/// An fsync of that process may have failed and its error been lost. The kernel then treats those
-/// pages as clean, and no later fsync writes them. After a power loss, SQLite would ignore every
-/// frame after the missing ones.
-///
-/// # Errors
-/// Another program writes for too long, or the WAL cannot be read or written.
-pub fn rewrite_frames(conn: &Connection) -> Result<()> {
-    conn.execute_batch("BEGIN IMMEDIATE")?;
-    let written = wal_shim::rewrite_wal(conn);
-    // Fails only if there is nothing to roll back.
-    let _ = conn.execute_batch("ROLLBACK");
-    Ok(written?)
-}
-
 /// The WAL's header, which gets new salts each time that the WAL restarts; `None` if it cannot be
 /// read. SQLite holds no POSIX lock on this file, so closing it releases none.
 fn header(path: &Path) -> Option<[u8; HEADER_BYTES]> {
@@ -387,31 +371,4 @@ fn header(path: &Path) -> Option<[u8; HEADER_BYTES]> {
 /// Sets the length that the file keeps when the WAL restarts, in bytes.
 fn keep(conn: &Connection, bytes: u64) -> Result<()> {
     Ok(conn.pragma_update(None, "journal_size_limit", bytes.cast_signed())?)
-}
-
-/// [`checkpoint`], where the mode `how` waits at most `wait` for readers.
-fn checkpoint_within(conn: &Connection, wait: Duration, how: &str) -> Result<u32> {
-    conn.busy_timeout(wait)?;
-    let done = checkpoint(conn, how);
-    conn.busy_timeout(BUSY_WAIT)?;
-    done
-}
-
-/// Copies the WAL into the database as far as readers allow; returns how many of its pages are
-/// copied now.
-///
-/// # Errors
-/// An fsync or write failed: data that was not synced before may be lost. A full disk or a lock is
-/// no error, because the WAL still holds everything.
-pub fn checkpoint(conn: &Connection, how: &str) -> Result<u32> {
-    let sql = format!("PRAGMA wal_checkpoint({how})");
-    let begun = Instant::now();
-    // Columns: busy flag, pages in the WAL, pages copied.
-    let copied = conn.query_row(&sql, [], |row| row.get::<_, i64>(2)).map_err(StoreError::from);
-    COUNTERS.wal_checkpoints.observe_time(begun.elapsed());
-    match copied {
-        Ok(pages) => Ok(u32::try_from(pages).unwrap_or(0)),
-        Err(error) if !error.kind.leaves_doubt() => Ok(0),
-        Err(error) => Err(error),
-    }
 }

@@ -27,7 +27,7 @@ use crate::delta::sqlite::table::{chunk, dentry, inode, meta, schema, tree_sum};
 use crate::delta::sqlite::tools::backup;
 use crate::delta::sqlite::tools::check::{Broken, CheckOptions};
 use crate::delta::sqlite::tools::new_file::SessionCopy;
-use crate::delta::sqlite::wal::schedule;
+use crate::delta::sqlite::wal::frames;
 use plan::MigrationPlan;
 pub use plan::MigrationStep;
 
@@ -137,7 +137,7 @@ fn write(
     let store = |error| OpenError::store(path, error);
     let conn = connect::open(path, Role::Writer).map_err(store)?;
     connect::prepare_to_write(&conn).map_err(store)?;
-    schedule::rewrite_frames(&conn).map_err(store)?;
+    frames::rewrite_frames(&conn).map_err(store)?;
     // ALTER TABLE RENAME must not rewrite references to the table: they name its replacement.
     conn.pragma_update(None, "legacy_alter_table", true).map_err(|error| store(error.into()))?;
     // From here on no other program can write, so the backup has all rows.
@@ -149,7 +149,7 @@ fn write(
     transaction.commit().map_err(|error| store(error.into()))?;
     // The migration is committed and synced. If a reader blocks this checkpoint, a later one copies
     // the WAL.
-    let _copied = schedule::checkpoint(&conn, "TRUNCATE");
+    let _copied = frames::checkpoint(&conn, "TRUNCATE");
     Ok((plan.steps, copied))
 }
 

@@ -28,7 +28,7 @@ use crate::delta::sqlite::table::{chunk, dentry, inode, meta, schema, tree_sum};
 use crate::delta::sqlite::tools::backup;
 use crate::delta::sqlite::tools::check::{CheckOptions, INTEGRITY};
 use crate::delta::sqlite::tools::new_file::{self, SessionCopy};
-use crate::delta::sqlite::wal::schedule;
+use crate::delta::sqlite::wal::frames;
 use repairer::Repairer;
 pub use repairer::{AskBase, BaseListing, Repairs};
 
@@ -101,7 +101,7 @@ impl Session {
         let conn = connect::open(path, Role::Writer).map_err(store)?;
         if !options.dry_run {
             connect::prepare_to_write(&conn).map_err(store)?;
-            schedule::rewrite_frames(&conn).map_err(store)?;
+            frames::rewrite_frames(&conn).map_err(store)?;
         }
         let transaction = Transaction::new_unchecked(&conn, TransactionBehavior::Immediate)
             .map_err(|error| store(error.into()))?;
@@ -114,7 +114,7 @@ impl Session {
         transaction.commit().map_err(|error| store(error.into()))?;
         // The repair is committed and synced. If a reader blocks this checkpoint, a later one
         // copies the WAL.
-        let _copied = schedule::checkpoint(&conn, "TRUNCATE");
+        let _copied = frames::checkpoint(&conn, "TRUNCATE");
         Ok(RepairReport { mended, backup: Some(copied) })
     }
 }

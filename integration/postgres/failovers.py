@@ -16,6 +16,22 @@ def kill(pair):
     pair.renew_standby()
 
 
+def follow(pair):
+    """A standby has the rows of now before it takes over, and its replica is not made again: not
+    after a start without one, and not with one of a while ago."""
+    for _ in range(2):
+        pair.standby.wait_for("the replica is up to date, and follows")
+        made = pair.standby.replica().stat().st_ino
+        pair.work_a_while()
+        pair.holder.kill()
+        pair.taken_over("kill -9 (follow)", time.monotonic())
+        assert pair.holder.replica().stat().st_ino == made, "the replica was made again"
+        pair.work_a_while()
+        pair.renew_standby()
+    # It follows a server that it was before.
+    pair.standby.wait_for("the replica is up to date, and follows")
+
+
 def stop(pair):
     """SIGTERM: the standby follows at once."""
     pair.work_a_while()

@@ -99,7 +99,7 @@ class Server:
 
     def start(self, standby=False, options=(), url=None):
         command = [os.environ["ACETATE"], "serve", url or self.url(), "--insecure"]
-        command += ["--local", self.local, "--listen", f"127.0.0.1:{self.port}"]
+        command += ["--local", self.local, "--listen", f"127.0.0.1:{self.port}", "--log", "info"]
         command += ["--on-lease", self.run / "on-lease", "--lease", str(self.lease), *options]
         command += ["--standby"] if standby else []
         environment = {

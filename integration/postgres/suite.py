@@ -19,6 +19,7 @@ from servers import Database
 
 PAIRS = {
     "kill": failovers.kill,
+    "follow": failovers.follow,
     "stop": failovers.stop,
     "freeze": failovers.freeze,
     "partition-short": failovers.partition_short,

@@ -15,10 +15,11 @@ use tokio::runtime::Handle;
 use super::error::{Error, Result};
 use super::layers::{close, create, real_base};
 use super::leased_program::LeasedProgram;
+use super::standby::SessionFollower;
 use crate::delta::postgres::{
     DatabasePlace, Hold, HoldError, HoldOptions, LeaseTime, ListedSession, PostgresStore,
-    SessionError, SessionRow, SessionUrl, Shipper, check_rights, connect, find, hydrate, list,
-    prepare_schema, upload,
+    SessionError, SessionRow, SessionUrl, Shipper, catch_up, check_rights, connect, find, hydrate,
+    list, prepare_schema, upload,
 };
 use crate::delta::sqlite::{BatchMark, Host, OpenError, Session};
 use crate::inspect::opened::host;
@@ -168,12 +169,17 @@ pub fn hold(
         is_standby: options.is_standby,
     };
     let mut stopped = std::pin::pin!(stopped);
+    let follower =
+        options.is_standby.then(|| SessionFollower::start(options.url, &dir, runtime)).flatten();
     let hold = runtime.block_on(async {
         tokio::select! {
             hold = Hold::take(options.url, &asked, runtime) => Some(hold),
             () = &mut stopped => None,
         }
     });
+    if let Some(follower) = follower {
+        follower.end();
+    }
     let Some(hold) = hold else { return Ok(None) };
     let hold = hold.map_err(|error| of_hold(options.url, error))?;
     let of_session = (options.url, &hold.row);
@@ -328,8 +334,9 @@ pub fn replica_name(row: &SessionRow) -> String {
     format!("{:016x}-{:016x}", row.id, row.incarnation)
 }
 
-/// Opens the replica of a session; makes it from the database, unless it has all batches.
-async fn bring_up_to_date(
+/// Opens the replica of a session, with all batches; makes it from the database if there is none,
+/// or it lacks too many.
+pub(super) async fn bring_up_to_date(
     (url, row): (&SessionUrl, &SessionRow),
     dir: &Path,
     runtime: &Handle,
@@ -342,13 +349,28 @@ async fn bring_up_to_date(
         match Session::open_any(&path, &host) {
             Ok(session) => {
                 let mark = session.replica_mark().map_err(|error| Error::store(&path, error))?;
-                match mark {
-                    Some(mark) if mark == row.mark => return Ok((path, session, mark)),
-                    // The database had this batch before the replica.
-                    Some(mark) if mark.seq >= row.mark.seq => {
-                        return Err(Error::NewerReplica { path });
+                if let Some(mark) = mark {
+                    if mark == row.mark {
+                        return Ok((path, session, mark));
                     }
-                    _ => {}
+                    drop(session);
+                    match follow_up((url, row.id), &path, &host, runtime).await {
+                        Ok(Some((session, mark))) => return Ok((path, session, mark)),
+                        // The database had this batch before the replica.
+                        Ok(None) if mark.seq >= row.mark.seq => {
+                            return Err(Error::NewerReplica { path });
+                        }
+                        Ok(None) => {}
+                        Err(HoldError::Session(SessionError::Replica(
+                            error @ OpenError::InUse { .. },
+                        ))) => {
+                            in_use = Some(error);
+                            continue;
+                        }
+                        Err(error) => {
+                            return Err(Error::Hydration { path, source: Box::new(error) });
+                        }
+                    }
                 }
             }
             Err(error @ OpenError::InUse { .. }) => {
@@ -368,6 +390,20 @@ async fn bring_up_to_date(
         }
     }
     Err(in_use.unwrap_or_else(|| OpenError::Missing { path: dir.to_owned() }).into())
+}
+
+/// Fetches the batches that a replica lacks, and opens it; `None` if it has to be made again.
+async fn follow_up(
+    (url, id): (&SessionUrl, i64),
+    path: &Path,
+    host: &Host,
+    runtime: &Handle,
+) -> std::result::Result<Option<(Session, BatchMark)>, HoldError> {
+    let mut client = connect(&url.connection, runtime).await?;
+    let mark = catch_up(&mut client, (&url.schema, id), (path, host)).await?;
+    let Some(mark) = mark else { return Ok(None) };
+    let session = Session::open_any(path, host).map_err(SessionError::Replica)?;
+    Ok(Some((session, mark)))
 }
 
 async fn fetch(

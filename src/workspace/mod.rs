@@ -44,6 +44,7 @@ mod opening;
 mod quotas;
 mod serving;
 mod session_file;
+mod standby;
 
 #[cfg(feature = "internals")]
 pub mod accounts;

@@ -5,7 +5,9 @@
 //! the database first, by one statement that also checks the lease, and in the replica second; so
 //! the replica has nothing that the database lacks.
 
+mod change;
 mod connect;
+mod follow;
 mod hold;
 mod lease;
 mod passwords;
@@ -16,6 +18,7 @@ mod store;
 mod url;
 
 pub use connect::{DatabaseConnectError, connect};
+pub use follow::{catch_up, follow};
 pub use hold::{Hold, HoldError, HoldOptions};
 pub use lease::{HeldLease, LeaseRow, LeaseTime, LeaseWatch};
 pub use session::{

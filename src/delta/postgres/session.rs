@@ -25,10 +25,10 @@ use crate::delta::{Result as StoreResult, StoreError};
 const FORMAT: i64 = 1;
 
 /// Rows that are read at once.
-const PAGE_ROWS: i64 = 4096;
+const PAGE_ROWS: usize = 4096;
 
 /// Content that is read at once, in rows: each has up to a chunk of content.
-const CONTENT_PAGE_ROWS: i64 = 64;
+const CONTENT_PAGE_ROWS: usize = 64;
 
 /// No session has this number, and no lease this epoch.
 const NO_SESSION: i64 = -1;
@@ -201,9 +201,10 @@ pub fn upload(
     let read = file.each_row(true, &mut |rows| {
         mark = mark.next();
         let rows = [rows];
-        let batch = BatchToSend::new(&rows);
+        let batch = BatchToSend::without_replicas(&rows);
         let text = statement::batch(schema, &batch.touched);
-        let mut all: Vec<&(dyn ToSql + Sync)> = vec![&id, &0_i64, &mark.seq, &mark.stamp];
+        let mut all: Vec<&(dyn ToSql + Sync)> =
+            vec![&id, &0_i64, &mark.seq, &mark.stamp, &batch.changed];
         all.extend_from_slice(&batch.arrays);
         let sent = runtime.block_on(transaction.query_one(&text, &all));
         sent.map(drop).map_err(|error| {
@@ -288,7 +289,8 @@ pub async fn check_rights(client: &Client, schema: &SchemaName) -> Result<()> {
     let tables: Vec<TableRows> = session_tables().iter().map(TableRows::new).collect();
     let batch = BatchToSend::touching(&tables, true);
     let text = statement::batch(schema, &batch.touched);
-    let mut all: Vec<&(dyn ToSql + Sync)> = vec![&NO_SESSION, &NO_SESSION, &0_i64, &0_i64];
+    let mut all: Vec<&(dyn ToSql + Sync)> =
+        vec![&NO_SESSION, &NO_SESSION, &0_i64, &0_i64, &batch.changed];
     all.extend_from_slice(&batch.arrays);
     client.query(&text, &all).await?;
     Ok(())
@@ -413,7 +415,7 @@ async fn read(
     let file = NewReplica::create(path)?;
     for table in session_tables().iter().filter(|it| with_outside || !it.is_outside) {
         let text = transaction.prepare(&statement::read_after(schema, table)).await?;
-        let most = if table.name == CONTENT { CONTENT_PAGE_ROWS } else { PAGE_ROWS };
+        let most = i64::try_from(page_rows(table)).unwrap_or(i64::MAX);
         let mut after = i64::MIN;
         loop {
             let page = transaction.query(&text, &[&id, &after, &most]).await?;
@@ -427,8 +429,13 @@ async fn read(
     Ok((file, mark, handle_key))
 }
 
-/// Rows of a table as [`statement::read_after`] returns them.
-fn table_rows(table: &'static SessionTable, page: &[Row]) -> StoreResult<TableRows> {
+/// Rows of a table that are read at once.
+pub(super) fn page_rows(table: &SessionTable) -> usize {
+    if table.name == CONTENT { CONTENT_PAGE_ROWS } else { PAGE_ROWS }
+}
+
+/// Rows of a table as [`statement::read_after`] and [`statement::read_rows`] return them.
+pub(super) fn table_rows(table: &'static SessionTable, page: &[Row]) -> StoreResult<TableRows> {
     let mut rows = TableRows::new(table);
     let invalid = |error: tokio_postgres::Error| StoreError::corrupt(words(&error));
     for row in page {

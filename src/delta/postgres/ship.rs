@@ -21,7 +21,9 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, Statement};
 
+use super::change::changed_rows;
 use super::connect::{connect, words};
+use super::follow::KNOWN_BATCHES;
 use super::lease::{HeldLease, LeaseTime, WENT_BACK};
 use super::statement::{self, BATCH_PARAMETERS, TouchedTable};
 use super::url::SchemaName;
@@ -37,6 +39,9 @@ const RECONNECT: (Duration, Duration) = (Duration::from_millis(20), Duration::fr
 /// The longest time for a statement to be answered before its connection is given up. The first is
 /// the lease's term: another server may have the database's address now.
 const MAX_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Batches after which the database forgets the changes of old ones.
+const FORGET_AFTER: i64 = 1024;
 
 /// Sets of touched tables whose statements a connection keeps prepared.
 const MAX_PREPARED: usize = 64;
@@ -232,7 +237,12 @@ impl Shipper {
             return Attempt::Unknown;
         };
         match done {
-            Ok(1) => Attempt::Kept,
+            Ok(1) => {
+                if mark.seq % FORGET_AFTER == 0 {
+                    link.forget_changes(&session, mark).await;
+                }
+                Attempt::Kept
+            }
             Ok(_) => Attempt::NotTaken,
             Err(error) => match error.code() {
                 Some(code) => {
@@ -370,15 +380,23 @@ fn jittered(pause: Duration) -> Duration {
 /// The statement and the parameters of a batch.
 pub(super) struct BatchToSend<'a> {
     pub(super) touched: Vec<TouchedTable>,
+    /// Which rows are changed, for replicas.
+    pub(super) changed: Option<String>,
     pub(super) arrays: Vec<&'a (dyn ToSql + Sync)>,
 }
 
 impl<'a> BatchToSend<'a> {
     pub(super) fn new(rows: &'a [TableRows]) -> Self {
-        Self::touching(rows, false)
+        Self { changed: Some(changed_rows(rows)), ..Self::touching(rows, false) }
     }
 
-    /// As [`Self::new`]; with `all`, it also writes and deletes no rows of a table.
+    /// As [`Self::new`], for a session that has no replica yet.
+    pub(super) fn without_replicas(rows: &'a [TableRows]) -> Self {
+        Self { changed: Some(changed_rows(&[])), ..Self::touching(rows, false) }
+    }
+
+    /// As [`Self::new`], for no session; with `all`, it also writes and deletes no
+    /// rows of a table.
     pub(super) fn touching(rows: &'a [TableRows], all: bool) -> Self {
         let (mut touched, mut arrays) = (Vec::new(), Vec::new());
         for rows in rows {
@@ -401,7 +419,7 @@ impl<'a> BatchToSend<'a> {
                 arrays.push(&rows.gone);
             }
         }
-        Self { touched, arrays }
+        Self { touched, changed: None, arrays }
     }
 }
 
@@ -426,7 +444,17 @@ impl Link {
         let mut all: Vec<&(dyn ToSql + Sync)> =
             Vec::with_capacity(BATCH_PARAMETERS + batch.arrays.len());
         all.extend([&session.id as &(dyn ToSql + Sync), &epoch, &mark.seq, &mark.stamp]);
+        all.push(&batch.changed);
         all.extend_from_slice(&batch.arrays);
         Ok(self.client.query_one(statement, &all).await?.get(0))
+    }
+
+    /// Has the database forget the changes of batches long before `mark`.
+    async fn forget_changes(&self, session: &HeldSession, mark: BatchMark) {
+        let (text, last) = (statement::forget_changes(&session.schema), mark.seq - KNOWN_BATCHES);
+        let parameters: [&(dyn ToSql + Sync); 2] = [&session.id, &last];
+        // If it fails, the next time is soon.
+        let forgotten = self.client.execute(&text, &parameters);
+        let _ = tokio::time::timeout(session.lease.term() / 4, forgotten).await;
     }
 }

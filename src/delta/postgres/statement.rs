@@ -11,9 +11,9 @@ use crate::delta::sqlite::{ColumnKind, SessionTable, session_tables};
 /// The column of a row's id, where no column of the table is one.
 const ROW: &str = "row";
 
-/// Parameters of a batch before those of its rows: the session, the epoch, and the number and the
-/// stamp of the batch.
-pub const BATCH_PARAMETERS: usize = 4;
+/// Parameters of a batch before those of its rows: the session, the epoch, the number and the stamp
+/// of the batch, and which rows it has changed.
+pub const BATCH_PARAMETERS: usize = 5;
 
 /// The type of a column's values.
 fn column_type(kind: ColumnKind) -> &'static str {
@@ -57,6 +57,10 @@ pub fn create_tables(schema: &SchemaName) -> Vec<String> {
             "CREATE TABLE IF NOT EXISTS {schema}.secret (session BIGINT PRIMARY KEY, handle_key \
              BYTEA NOT NULL)"
         ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {schema}.change (session BIGINT NOT NULL, seq BIGINT NOT \
+             NULL, stamp BIGINT NOT NULL, changed TEXT NOT NULL, PRIMARY KEY (session, seq))"
+        ),
     ];
     for table in session_tables() {
         let id = id_column(table);
@@ -89,13 +93,15 @@ pub struct TouchedTable {
 }
 
 /// The statement of a batch: it writes and deletes rows if the session has the epoch `$2` and has
-/// kept the batches before `$3`, and returns how many sessions that were. For each table follow
-/// arrays: the ids and the columns of rows to write, if there are any; then the ids of rows to
-/// delete, if there are any.
+/// kept the batches before `$3`, and returns how many sessions that were. `$5` goes into `change`,
+/// unless it is NULL. For each table follow arrays: the ids and the columns of rows to write, if
+/// there are any; then the ids of rows to delete, if there are any.
 pub fn batch(schema: &SchemaName, touched: &[TouchedTable]) -> String {
     let mut text = format!(
         "WITH held AS (UPDATE {schema}.session SET seq = $3::bigint, stamp = $4::bigint, beat = \
-         beat + 1 WHERE id = $1 AND epoch = $2::bigint AND seq = $3::bigint - 1 RETURNING 1)"
+         beat + 1 WHERE id = $1 AND epoch = $2::bigint AND seq = $3::bigint - 1 RETURNING 1), c \
+         AS (INSERT INTO {schema}.change (session, seq, stamp, changed) SELECT $1, $3::bigint, \
+         $4::bigint, $5::text FROM held WHERE $5::text IS NOT NULL)"
     );
     let mut next = BATCH_PARAMETERS;
     let mut parameter = |kind: &str| {
@@ -148,6 +154,29 @@ pub fn read_after(schema: &SchemaName, table: &SessionTable) -> String {
         "SELECT {names} FROM {schema}.\"{name}\" WHERE session = $1 AND \"{id}\" > $2 ORDER BY \
          \"{id}\" LIMIT $3"
     )
+}
+
+/// The statement that reads the rows of a table with the ids `$2`.
+pub fn read_rows(schema: &SchemaName, table: &SessionTable) -> String {
+    let id = id_column(table);
+    let mut names = vec![format!("\"{id}\"")];
+    names.extend(columns(table).map(|(name, _)| name));
+    let (names, name) = (names.join(", "), &table.name);
+    format!("SELECT {names} FROM {schema}.\"{name}\" WHERE session = $1 AND \"{id}\" = ANY ($2)")
+}
+
+/// Which rows the batches of the session `$1` from number `$2` on have changed, in the order of the
+/// batches, up to `$3` of them.
+pub fn changes_from(schema: &SchemaName) -> String {
+    format!(
+        "SELECT seq, stamp, changed FROM {schema}.change WHERE session = $1 AND seq >= $2 ORDER BY \
+         seq LIMIT $3"
+    )
+}
+
+/// Forgets which rows the batches of the session `$1` up to number `$2` have changed.
+pub fn forget_changes(schema: &SchemaName) -> String {
+    format!("DELETE FROM {schema}.change WHERE session = $1 AND seq <= $2")
 }
 
 /// The row of the session named `$1`.
@@ -236,7 +265,7 @@ pub fn moved_away(schema: &SchemaName) -> String {
 pub fn remove(schema: &SchemaName) -> Vec<String> {
     let of_table = |name: &str| format!("DELETE FROM {schema}.\"{name}\" WHERE session = $1");
     let mut all: Vec<_> = session_tables().iter().map(|table| of_table(&table.name)).collect();
-    all.push(of_table("secret"));
+    all.extend(["secret", "change"].map(of_table));
     all.push(format!("DELETE FROM {schema}.session WHERE id = $1"));
     all
 }

@@ -74,11 +74,14 @@ fn statements() -> (Vec<String>, Vec<String>) {
         statement::moved_away(schema),
         statement::session_id(schema),
         statement::batch(schema, &[]),
+        statement::changes_from(schema),
+        statement::forget_changes(schema),
     ];
     all.extend(statement::remove(schema));
     let mut touched = Vec::new();
     for (table, described) in session_tables().iter().enumerate() {
         all.push(statement::read_after(schema, described));
+        all.push(statement::read_rows(schema, described));
         for (has_rows, has_gone) in [(true, false), (false, true), (true, true)] {
             all.push(statement::batch(schema, &[TouchedTable { table, has_rows, has_gone }]));
         }

@@ -3,6 +3,7 @@
 
 mod dialect;
 mod doubt;
+mod follow;
 mod kept;
 mod left_out;
 mod mark;

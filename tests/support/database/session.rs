@@ -7,8 +7,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use acetate::delta::postgres::{
-    HeldLease, HeldSession, PostgresStore, SessionRow, SessionUrl, Shipper, find, hydrate, take,
-    upload,
+    HeldLease, HeldSession, PostgresStore, SessionRow, SessionUrl, Shipper, catch_up, find,
+    hydrate, take, upload,
 };
 use acetate::delta::sqlite::{BatchMark, Host, OpenError, OpenMode, Session, session_tables};
 use acetate::delta::{
@@ -16,13 +16,17 @@ use acetate::delta::{
     WalSize, WriteTxn, Writer,
 };
 use acetate::vfs::FsStat;
+use tempfile::TempDir;
 
 use super::left_out;
-use super::rows::{RowKey, differences, rows_at_rest, rows_of_database};
+use super::rows::{AllRows, RowKey, differences, rows_at_rest, rows_of_database};
 use super::server::{TestDatabase, given};
 
 /// No server of a test is silent for so long.
 const TERM: Duration = Duration::from_secs(3600);
+
+/// The file of the replica that follows.
+const FOLLOWING: &str = "following.db";
 
 /// A session's name in the database, and what became of its file.
 #[derive(Clone)]
@@ -70,7 +74,7 @@ pub struct KeptSession {
     guard: Arc<Guard>,
 }
 
-/// Compares the two sides.
+/// Compares the two sides, and with them a replica that follows.
 struct Guard {
     url: SessionUrl,
     id: i64,
@@ -78,6 +82,9 @@ struct Guard {
     lease: Arc<HeldLease>,
     foreign: Arc<Mutex<BTreeSet<RowKey>>>,
     left: Arc<Mutex<Option<BatchMark>>>,
+    /// The directory of the replica that follows; `None` for rows that a test made contradict each
+    /// other.
+    following: Option<TempDir>,
 }
 
 impl TestSession {
@@ -163,11 +170,46 @@ fn held(
     REGISTERED.lock().unwrap().insert(path.clone(), entry);
     let shipper = Shipper::new(held, database.runtime().clone(), mark);
     let store = PostgresStore::new(session, Arc::clone(&lease), shipper);
-    let guard = Arc::new(Guard { url, id: row.id, path, lease, foreign, left });
+    let following = begin_following(&url, row.id);
+    let guard = Arc::new(Guard { url, id: row.id, path, lease, foreign, left, following });
     TestSession::Kept(KeptSession { store, guard })
 }
 
+/// Makes a second replica, which has all rows of now.
+fn begin_following(url: &SessionUrl, id: i64) -> Option<TempDir> {
+    let (dir, host) = (tempfile::tempdir().unwrap(), Host::current().unwrap());
+    let path = dir.path().join(FOLLOWING);
+    let hydrated = super::server::any().with(|client, runtime| {
+        runtime.block_on(hydrate(client, (url, id), (&path, &host))).map(drop)
+    });
+    match hydrated {
+        Ok(()) => Some(dir),
+        Err(error) if error.to_string().contains("contradicts another one") => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 impl Guard {
+    /// Has the second replica follow; fails with the rows that differ from those of the database.
+    fn follow(&self, kept: &AllRows, mark: BatchMark) -> std::result::Result<(), String> {
+        let Some(following) = &self.following else { return Ok(()) };
+        let (path, host) = (following.path().join(FOLLOWING), Host::current().unwrap());
+        let followed = super::server::any().with(|client, runtime| {
+            let session = (&self.url.schema, self.id);
+            runtime.block_on(catch_up(client, session, (&path, &host)))
+        });
+        match followed {
+            Ok(Some(followed)) if followed == mark => {}
+            other => return Err(format!("the second replica does not follow: {other:?}")),
+        }
+        let (file, _session) = rows_at_rest(&path, &host)?;
+        let differences = differences(&file, kept, &BTreeSet::new());
+        match differences.is_empty() {
+            true => Ok(()),
+            false => Err(format!("the second replica and the database differ:\n{differences}")),
+        }
+    }
+
     /// Fails with the rows that differ.
     fn compare(&self) -> std::result::Result<(), String> {
         if self.lease.is_lost() || !self.path.exists() {
@@ -189,7 +231,7 @@ impl Guard {
         }
         let differences = differences(&file, &kept, &self.foreign.lock().unwrap());
         match differences.is_empty() {
-            true => Ok(()),
+            true => self.follow(&kept, mark),
             false => Err(format!("the file and the database differ:\n{differences}")),
         }
     }

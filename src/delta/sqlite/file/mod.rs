@@ -9,6 +9,7 @@ pub mod create;
 pub mod disk;
 pub mod epoch;
 pub mod error;
+pub mod following_replica;
 pub mod host;
 pub mod lock;
 pub mod memory;

@@ -63,7 +63,9 @@ impl NewReplica {
     /// # Errors
     /// A value has not its column's type, or the disk is full.
     pub fn insert(&self, rows: &TableRows) -> Result<()> {
-        SessionTable::insert(self.conn()?, rows)
+        let conn = self.conn()?;
+        SessionTable::make_place(conn, rows)?;
+        SessionTable::insert(conn, rows)
     }
 
     /// Commits the replica, and opens it to be served.
@@ -122,14 +124,19 @@ impl NewReplica {
     /// Adds what is about the file, and commits.
     fn complete(&self, host: &Host) -> Result<()> {
         let conn = self.conn()?;
-        // Not clean: the last calls may have no answer, so that clients repeat them. Of this boot:
-        // nothing is lost.
-        meta::put(conn, meta::CLEAN, 0)?;
-        meta::put(conn, meta::BOOT_ID, host.boot_id.as_deref().unwrap_or(""))?;
+        put_state(conn, host)?;
         meta::put(conn, meta::EPOCH, 1)?;
-        meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)?;
         Ok(conn.execute_batch("COMMIT")?)
     }
+}
+
+/// Records the state of a file with rows of another store.
+pub(super) fn put_state(conn: &Connection, host: &Host) -> Result<()> {
+    // Not clean: the last calls may have no answer, so that clients repeat them. Of this boot:
+    // nothing is lost.
+    meta::put(conn, meta::CLEAN, 0)?;
+    meta::put(conn, meta::BOOT_ID, host.boot_id.as_deref().unwrap_or(""))?;
+    meta::put(conn, meta::LAST_DENTRY, dentry::last_id(conn)?)
 }
 
 impl Drop for NewReplica {

@@ -6,9 +6,12 @@ use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
 use super::cells::CellColumn;
 use super::notes::RowNotes;
-use super::tables::{SessionTable, create_late, session_tables};
+use super::tables::{ALL, SessionTable, create_late, session_tables};
 use crate::delta::sqlite::table::schema;
 use crate::delta::{Result, StoreError};
+
+/// The table with the high-water marks of AUTOINCREMENT.
+const SEQUENCES: &str = "sqlite_sequence";
 
 /// Some rows of one table.
 #[derive(Debug, Clone)]
@@ -101,6 +104,46 @@ impl SessionTable {
         Ok(rows)
     }
 
+    /// Deletes the session's rows with these ids, and gives other ones that have them new ids.
+    pub(in crate::delta::sqlite) fn delete(
+        &self,
+        conn: &Connection,
+        ids: &BTreeSet<i64>,
+    ) -> Result<()> {
+        if self.is_late && !schema::has_table(conn, &self.name)? {
+            return Ok(());
+        }
+        let (name, shared) = (&self.name, self.is_shared());
+        let delete = format!("DELETE FROM main.{name} WHERE rowid = ?1 AND {shared}");
+        let mut delete = conn.prepare_cached(&delete)?;
+        let renumber = format!(
+            "UPDATE main.{name} SET rowid = (SELECT max(rowid) FROM main.{name}) + ?2 WHERE rowid \
+             = ?1"
+        );
+        let is_all = shared == ALL;
+        // Later ids may be among those that follow.
+        let beyond = ids.last().copied().unwrap_or_default().max(0) + 1;
+        for id in ids {
+            delete.execute([id])?;
+            if !is_all {
+                conn.prepare_cached(&renumber)?.execute([*id, beyond])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes rows that SQLite made itself, where `rows`, all of a table, are to be written: the
+    /// high-water marks of the tables that got rows.
+    pub(in crate::delta::sqlite) fn make_place(conn: &Connection, rows: &TableRows) -> Result<()> {
+        let table = rows.table;
+        if table.name != SEQUENCES {
+            return Ok(());
+        }
+        let text = format!("DELETE FROM main.{SEQUENCES} WHERE {}", table.is_shared());
+        conn.execute(&text, [])?;
+        table.delete(conn, &rows.ids.iter().copied().collect())
+    }
+
     /// Writes rows that are not there yet.
     pub(in crate::delta::sqlite) fn insert(conn: &Connection, rows: &TableRows) -> Result<()> {
         let table = rows.table;
@@ -111,10 +154,6 @@ impl SessionTable {
             create_late(conn)?;
         }
         let (name, names) = (&table.name, table.names());
-        if table.name == "sqlite_sequence" {
-            // SQLite made rows when the tables got theirs.
-            conn.execute("DELETE FROM main.sqlite_sequence WHERE 1", [])?;
-        }
         let has_key = table.key.is_some();
         let (row_id, place) = if has_key { ("", "") } else { ("rowid, ", "?, ") };
         let places = vec!["?"; table.columns.len()].join(", ");

@@ -32,6 +32,9 @@ const BYTE_COLUMNS: [&str; 6] = ["name", "target", "path", "parent_path", "path2
 /// Tables in which columns of these names hold words.
 const WORDS: [&str; 2] = ["acetate_checkpoint", "sqlite_sequence"];
 
+/// The condition of [`SessionTable::is_shared`] that all rows meet.
+pub(super) const ALL: &str = "1";
+
 /// A table whose rows make up a session.
 #[derive(Debug)]
 pub struct SessionTable {
@@ -136,7 +139,7 @@ impl SessionTable {
                 format!("key NOT IN ({})", quoted(&local))
             }
             "sqlite_sequence" => format!("name NOT IN ({})", quoted(&OUTSIDE)),
-            _ => "1".to_owned(),
+            _ => ALL.to_owned(),
         }
     }
 }

@@ -1,6 +1,7 @@
 """Failovers: a holder that is killed, stopped, frozen, or cut off from the database."""
 
 import signal
+import socket
 import time
 
 from pair import Probe
@@ -8,10 +9,16 @@ from servers import LOST
 
 
 def kill(pair):
-    """kill -9 of the holder."""
+    """kill -9 of the holder: its connections are reset, and none is left where its address was."""
+    idle = socket.create_connection(("127.0.0.1", pair.holder.port))
     pair.work_a_while()
     since = time.monotonic()
     pair.holder.kill()
+    try:
+        assert not idle.recv(1), "an answer to nothing"
+        raise AssertionError("the connection was closed, and not reset")
+    except ConnectionResetError:
+        idle.close()
     pair.taken_over("kill -9", since)
     pair.renew_standby()
 

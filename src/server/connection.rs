@@ -9,9 +9,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
@@ -74,7 +75,11 @@ pub(super) async fn serve(
     shared: Arc<ServerShared>,
     stop: StopSignal,
 ) -> ConnectionEnd {
-    if let Err(error) = stream.set_nodelay(true) {
+    let resets = shared.resets;
+    if let Err(error) = stream.set_nodelay(true).and_then(|()| match resets {
+        true => SockRef::from(&stream).set_linger(Some(Duration::ZERO)),
+        false => Ok(()),
+    }) {
         return error.into();
     }
     let (reader, writer) = stream.into_split();
@@ -113,6 +118,9 @@ pub(super) async fn serve(
             () = entered.peer.unwanted.notified() => connection.hang_up(&incoming),
             () = stop.wait() => {}
         },
+    }
+    if resets {
+        incoming.close_in_order();
     }
     ending
 }

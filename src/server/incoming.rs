@@ -51,6 +51,12 @@ impl Incoming {
         let _gone = SockRef::from(self.stream.as_ref()).shutdown(Shutdown::Both);
     }
 
+    /// Has the end of the connection send what is left, and not reset it.
+    pub(super) fn close_in_order(&self) {
+        // An error means that the connection is already closed.
+        let _gone = SockRef::from(self.stream.as_ref()).set_linger(None);
+    }
+
     /// Returns the next record with its byte permit.
     pub(super) async fn next(
         &mut self,

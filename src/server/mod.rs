@@ -81,6 +81,10 @@ pub struct ServerOptions {
     pub insecure: bool,
     /// Maps uid and gid 0 of callers to the anonymous user (exports(5) `root_squash`).
     pub squash_root: bool,
+    /// If the process ends without a stop, its connections are reset. Otherwise each keeps its two
+    /// addresses for minutes where its last packets do not arrive, as the server's address has
+    /// moved to another machine; when it comes back, a client cannot connect from the same port.
+    pub resets: bool,
     /// Bounds on the resources that clients use.
     pub limits: Limits,
 }
@@ -102,6 +106,7 @@ struct ServerShared {
     limits: Limits,
     insecure: bool,
     squash_root: bool,
+    resets: bool,
     warned: Mutex<LruCache<IpAddr, ()>>,
 }
 
@@ -135,6 +140,7 @@ impl Server {
             limits,
             insecure: options.insecure,
             squash_root: options.squash_root,
+            resets: options.resets,
             warned: Mutex::new(growing_lru(
                 NonZeroUsize::new(WARNED_CLIENTS).unwrap_or(NonZeroUsize::MIN),
             )),

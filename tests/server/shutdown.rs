@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use acetate::server::ServerOptions;
 use acetate::server::limits::Limits;
 use tokio::net::TcpStream;
 
@@ -46,4 +47,15 @@ async fn what_never_ends_is_given_up() {
     peer.send_record(&call(1, fake::WAIT, b"")).await;
     fake.wait_begun(1).await;
     tokio::time::timeout(PATIENCE, server.stop()).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_sends_what_is_left_and_resets_nothing() {
+    let options = ServerOptions { insecure: true, resets: true, ..ServerOptions::default() };
+    let server = Running::start_as(options).await;
+    let mut peer = server.connect().await;
+    peer.ask(&call(1, fake::ECHO, b"")).await;
+    server.stop().await.unwrap();
+    let read = tokio::io::AsyncReadExt::read(&mut peer.0, &mut [0; 1]).await;
+    assert_eq!(read.unwrap(), 0);
 }

@@ -91,7 +91,13 @@ async fn until_signal(
     let addresses = listeners.addresses();
     let squash_root = args.squash.applies_at(&addresses);
     let insecure = args.insecure;
-    let options = ServerOptions { insecure, squash_root, ..ServerOptions::default() };
+    let options = ServerOptions {
+        insecure,
+        squash_root,
+        // Another machine has the address, then.
+        resets: held.is_some(),
+        ..ServerOptions::default()
+    };
     let programs = layers.programs();
     let programs = held.map(|held| held.guard(programs.clone())).unwrap_or(programs);
     let server = super::server(listeners, programs, registration, options);

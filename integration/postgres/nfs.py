@@ -153,8 +153,8 @@ class Client:
 
     # Calls.
 
-    def mount(self):
-        return handle_at(self.call(MNT, opaque(b"/"), MOUNT)[0], 4)
+    def mount(self, path=b"/"):
+        return handle_at(self.call(MNT, opaque(path), MOUNT)[0], 4)
 
     def lookup(self, folder, name):
         return handle_at(self.call(LOOKUP, opaque(folder) + opaque(name))[0], 4)

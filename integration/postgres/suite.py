@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 
 import bad_input
+import exports
 import failovers
 import faults
 from pair import Pair, Suite
@@ -70,7 +71,7 @@ def main():
     parser.add_argument("--lease", type=int, default=3)
     parser.add_argument("cases", nargs="*")
     args = parser.parse_intermixed_args()
-    unknown = set(args.cases) - set(PAIRS) - {"bad-input"}
+    unknown = set(args.cases) - set(PAIRS) - {"bad-input", "exports"}
     if unknown:
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     database = Database(args.run / "cluster")
@@ -84,6 +85,7 @@ def run(args, suite):
     """Runs the chosen cases; the exit status."""
     todo = {name: lambda name=name: with_pair(suite, name, PAIRS[name]) for name in PAIRS}
     todo["bad-input"] = lambda: bad_input.run(suite)
+    todo["exports"] = lambda: exports.run(suite)
     if args.rounds:
         todo["rounds"] = lambda: rounds(suite, args.rounds)
     chosen = args.cases or (["rounds"] if args.rounds else list(todo))

@@ -326,6 +326,7 @@ impl From<WorkspaceError> for CliError {
             | WorkspaceError::Place { .. }
             | WorkspaceError::Registry(_)
             | WorkspaceError::Gone { .. }
+            | WorkspaceError::SessionLost { .. }
             | WorkspaceError::Reloaded { .. }
             | WorkspaceError::Close { .. }
             | WorkspaceError::Memory(_)

@@ -1,5 +1,7 @@
 //! `acetate status`: shows the status of a session.
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
 
 use super::apply::undo_command;
@@ -47,7 +49,9 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         Some(Ok(Answer::Status(server))) => Some(server),
         _ => None,
     };
-    let exports = asked.map(|mut server| with_session(&mut server, opened.session().path()));
+    let session = opened.session();
+    let session = session.replica_of().map_or(session.path(), Path::new);
+    let exports = asked.map(|mut server| with_session(&mut server, session));
     let exports = exports.unwrap_or_default();
     let mut out = Out::new();
     if args.json {

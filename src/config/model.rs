@@ -13,6 +13,7 @@ use super::options::ExportOptions;
 use super::path::TreePath;
 use super::template::TemplateConfig;
 use super::tokens::Token;
+use crate::delta::postgres::SessionUrl;
 use crate::pattern::{Pattern, PatternSet};
 
 /// An exports file.
@@ -70,6 +71,11 @@ pub struct ExportConfig {
 }
 
 impl ExportConfig {
+    /// The sessions in databases of its mounts.
+    pub fn urls(&self) -> impl Iterator<Item = &Arc<SessionUrl>> {
+        self.mounts.iter().filter_map(MountConfig::url)
+    }
+
     /// Whether `other` exports the same in the same way, wherever it is written.
     pub fn is_same(&self, other: &Self) -> bool {
         self.without_positions()
@@ -129,8 +135,25 @@ pub enum StoreConfig {
         /// Chunk size of a new session, in bytes. Equal for all mounts of a session.
         chunk_size: Option<u64>,
     },
+    /// In a database.
+    Database {
+        /// The session's name; created if it does not exist.
+        url: Arc<SessionUrl>,
+        /// Chunk size of a new session, in bytes. Equal for all mounts of a session.
+        chunk_size: Option<u64>,
+    },
     /// In memory, until the export is removed or the server ends.
     Memory,
+}
+
+impl StoreConfig {
+    /// Chunk size of a new session, in bytes.
+    pub fn chunk_size(&self) -> Option<u64> {
+        match self {
+            Self::Session { chunk_size, .. } | Self::Database { chunk_size, .. } => *chunk_size,
+            Self::Memory => None,
+        }
+    }
 }
 
 impl MountConfig {
@@ -138,6 +161,33 @@ impl MountConfig {
     pub fn session(&self) -> Option<&PathBuf> {
         match &self.store {
             StoreConfig::Session { file, .. } => Some(file),
+            StoreConfig::Database { .. } | StoreConfig::Memory => None,
+        }
+    }
+
+    /// The session in a database, if there is one.
+    pub fn url(&self) -> Option<&Arc<SessionUrl>> {
+        match &self.store {
+            StoreConfig::Database { url, .. } => Some(url),
+            StoreConfig::Session { .. } | StoreConfig::Memory => None,
+        }
+    }
+
+    /// What two mounts of one session have in common: the real path of its file, or a text that no
+    /// file has as its path; `None` in memory.
+    pub fn session_key(&self, real: impl FnOnce(&Path) -> PathBuf) -> Option<PathBuf> {
+        match &self.store {
+            StoreConfig::Session { file, .. } => Some(real(file)),
+            StoreConfig::Database { url, .. } => Some(url.key().into()),
+            StoreConfig::Memory => None,
+        }
+    }
+
+    /// The session, for people.
+    pub fn shown_session(&self) -> Option<String> {
+        match &self.store {
+            StoreConfig::Session { file, .. } => Some(file.display().to_string()),
+            StoreConfig::Database { url, .. } => Some(url.to_string()),
             StoreConfig::Memory => None,
         }
     }

@@ -15,6 +15,7 @@ use super::options;
 use super::path::TreePath;
 use super::quota;
 use super::written::{self, ExportToml, SourceText};
+use crate::delta::postgres::{SessionUrl, UrlError};
 
 /// Checks the mounts of `export`; with `is_read_only`, all are read-only.
 pub(super) fn check(
@@ -58,10 +59,7 @@ fn check_one(
             let what = "`session` and `ephemeral` exclude each other";
             return Err(source.wrong(&session.span(), what).with_hint("leave one of them out"));
         }
-        Some(session) => StoreConfig::Session {
-            file: source.host_path(session)?,
-            chunk_size: chunk_size.map(|size| *size.get_ref()),
-        },
+        Some(session) => store(source, session, chunk_size.map(|size| *size.get_ref()))?,
         None if is_ephemeral => StoreConfig::Memory,
         None => {
             let hint = "add session = \"FILE.db\", or ephemeral = true for changes in memory; \
@@ -114,6 +112,30 @@ fn check_one(
     })
 }
 
+/// Where a session is: in a file, or in a database.
+fn store(
+    source: &SourceText<'_>,
+    session: &Spanned<String>,
+    chunk_size: Option<u64>,
+) -> Result<StoreConfig> {
+    let text = session.get_ref();
+    if !SessionUrl::is_meant(text) {
+        return Ok(StoreConfig::Session { file: source.host_path(session)?, chunk_size });
+    }
+    let parsed: std::result::Result<SessionUrl, UrlError> = text.parse();
+    let url = parsed.map_err(|error| {
+        let hint = match &error {
+            UrlError::Password => {
+                "leave the password out: it is taken from PGPASSWORD, or from ~/.pgpass"
+            }
+            _ => "a session is named as postgres://USER@HOST/DATABASE/NAME?schema=S",
+        };
+        let what = format!("the session is in no database: {error}");
+        source.wrong(&session.span(), what).with_hint(hint)
+    })?;
+    Ok(StoreConfig::Database { url: Arc::new(url), chunk_size })
+}
+
 fn keep_log(
     source: &SourceText<'_>,
     written: Option<&Spanned<written::KeepLog>>,
@@ -157,8 +179,8 @@ pub(super) fn check_distinct(
             let what = format!("the export has a mount at {} in line {}", mount.at, other.line);
             return Err(wrong(mount, what));
         }
-        let Some(session) = mount.session() else { continue };
-        let key = (real(session), &mount.subtree);
+        let Some(session) = mount.session_key(&mut real) else { continue };
+        let key = (session, &mount.subtree);
         if let Some(other) = shown.insert(key, mount.position) {
             let what = format!("the export shows this directory in line {} already", other.line);
             let hint = "two mounts of a session in one export need different subtrees";

@@ -10,6 +10,7 @@ use super::error::{ConfigError, Result};
 use super::limits::MAX_FILE_BYTES;
 use super::parameters::fixed_dir;
 use super::{folder_of, read_text};
+use crate::delta::postgres::SessionUrl;
 
 /// The sessions that an exports file names itself; those of `exports.d` are not among them.
 #[derive(Debug, Clone, Default)]
@@ -76,7 +77,10 @@ fn of_all(all: Option<&Vec<Value>>) -> Option<Vec<(&str, String)>> {
         };
         for mount in mounts {
             if let Some(session) = mount.as_table()?.get("session") {
-                named.push((session.as_str()?, name.to_owned()));
+                let session = session.as_str()?;
+                if !SessionUrl::is_meant(session) {
+                    named.push((session, name.to_owned()));
+                }
             }
         }
     }

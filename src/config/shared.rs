@@ -32,15 +32,13 @@ pub(super) fn unify_shared_settings(
     for export in &*exports {
         mounts::check_distinct(&export.file, &export.mounts, |session| real.of(session))?;
     }
-    let files = session_files(exports, real);
+    let files = session_keys(exports, real);
     let mut sessions: HashMap<&Path, SharedSettings> = HashMap::new();
     let of_export = |export: &'_ ExportConfig| Arc::clone(&export.file);
     let mounts = exports.iter().flat_map(|it| it.mounts.iter().map(move |m| (of_export(it), m)));
     for ((file, mount), session) in mounts.zip(&files) {
-        let (StoreConfig::Session { chunk_size, .. }, Some(session)) = (&mount.store, session)
-        else {
-            continue;
-        };
+        let Some(session) = session else { continue };
+        let chunk_size = mount.store.chunk_size();
         let said = sessions.entry(session).or_default();
         let at = || FilePosition { file: Arc::clone(&file), position: mount.position };
         if let Some(base) = &mount.base {
@@ -50,8 +48,8 @@ pub(super) fn unify_shared_settings(
             }
         }
         if let Some(size) = chunk_size {
-            let (other, line) = said.chunk_size.get_or_insert_with(|| (*size, at()));
-            if *other != *size {
+            let (other, line) = said.chunk_size.get_or_insert_with(|| (size, at()));
+            if *other != size {
                 return Err(contradiction(&file, mount, "chunk_size", line));
             }
         }
@@ -81,7 +79,11 @@ pub(super) fn unify_shared_settings(
         }
     }
     for (mount, session) in exports.iter_mut().flat_map(|export| &mut export.mounts).zip(&files) {
-        let StoreConfig::Session { chunk_size, .. } = &mut mount.store else { continue };
+        let (StoreConfig::Session { chunk_size, .. } | StoreConfig::Database { chunk_size, .. }) =
+            &mut mount.store
+        else {
+            continue;
+        };
         let Some(said) = session.as_deref().and_then(|it| sessions.get(it)) else { continue };
         mount.base = said.base.as_ref().map(|(base, _)| base.clone());
         *chunk_size = said.chunk_size.as_ref().map(|(size, _)| *size);
@@ -93,10 +95,10 @@ pub(super) fn unify_shared_settings(
     hide_together(exports, &files)
 }
 
-/// The real paths of the sessions of all mounts, in their order; `None` in memory.
-fn session_files(exports: &[ExportConfig], real: &mut RealPaths<'_>) -> Vec<Option<PathBuf>> {
+/// The keys of the sessions of all mounts, in their order; `None` in memory.
+fn session_keys(exports: &[ExportConfig], real: &mut RealPaths<'_>) -> Vec<Option<PathBuf>> {
     let mounts = exports.iter().flat_map(|export| &export.mounts);
-    mounts.map(|mount| mount.session().map(|file| real.of(file))).collect()
+    mounts.map(|mount| mount.session_key(|file| real.of(file))).collect()
 }
 
 /// Gives each mount the union of the `hide` patterns of all exports of its session, because the
@@ -133,7 +135,7 @@ fn hide_together(exports: &mut [ExportConfig], files: &[Option<PathBuf>]) -> Res
 
 fn contradiction(file: &Path, mount: &MountConfig, key: &str, other: &FilePosition) -> ConfigError {
     let other = other.line_words(file);
-    let session = mount.session().map(|session| session.display().to_string()).unwrap_or_default();
+    let session = mount.shown_session().unwrap_or_default();
     let what = format!("the session {session} has a different `{key}` in {other}");
     let hint = format!("all mounts of a session share its base: give them the same `{key}`");
     ConfigError::of_file(file, what).at(mount.position).with_hint(hint)

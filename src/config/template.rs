@@ -303,6 +303,11 @@ fn check_mounts(
     let is_known = |name: &&str| parameters.iter().any(|parameter| parameter.name == **name);
     for mount in &export.mounts {
         let wrong = |what: String| position_of(mount.position, what);
+        if mount.url().is_some() {
+            let what = "the sessions of a template are files".to_owned();
+            let hint = "add exports with sessions in a database by `acetate exports add`";
+            return Err(wrong(what).with_hint(hint));
+        }
         let session = mount.session().map(|file| text_of(file)).transpose();
         let base = mount.base.as_deref().map(text_of).transpose();
         let not_text = |_| wrong("paths of a template are UTF-8 text".to_owned());

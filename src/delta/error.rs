@@ -21,6 +21,9 @@ pub enum StoreErrorKind {
     /// Another server has the session. Nothing was changed: a client that repeats its call reaches
     /// the other server.
     Lost,
+    /// Another server has the session, and whether it has the change is not known: neither success
+    /// nor failure may be answered.
+    InDoubt,
 }
 
 impl StoreErrorKind {
@@ -28,7 +31,7 @@ impl StoreErrorKind {
     pub fn leaves_doubt(self) -> bool {
         match self {
             Self::Corrupt | Self::Io => true,
-            Self::Full | Self::Busy | Self::ReadOnly | Self::Lost => false,
+            Self::Full | Self::Busy | Self::ReadOnly | Self::Lost | Self::InDoubt => false,
         }
     }
 }
@@ -42,6 +45,7 @@ impl fmt::Display for StoreErrorKind {
             Self::Corrupt => "the session is corrupt",
             Self::Io => "cannot access the session",
             Self::Lost => "the session is lost",
+            Self::InDoubt => "the session is lost, with or without the change",
         })
     }
 }

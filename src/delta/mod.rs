@@ -35,9 +35,11 @@ pub use row::{
 pub use usage::{DEFAULT_FILE_BYTES, Limits, Usage, UsageDelta, content_bytes, whiteout_files};
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::base::BasePath;
+use crate::delta::postgres::HeldLease;
 use crate::vfs::{FileId, FsStat, Name, Time};
 
 /// The result of a row operation.
@@ -68,6 +70,11 @@ pub trait Store: Send + Sync + 'static {
     /// Size of the WAL.
     fn wal_size(&self) -> WalSize {
         WalSize::default()
+    }
+
+    /// The lease without which nothing may be answered, if there is one.
+    fn lease(&self) -> Option<Arc<HeldLease>> {
+        None
     }
 }
 

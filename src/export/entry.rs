@@ -257,7 +257,7 @@ impl ExportEntry {
         if !self.is_used.load(Ordering::Relaxed) {
             self.is_used.store(true, Ordering::Relaxed);
         }
-        if let Some(export) = self.current() {
+        if let Some(export) = self.current().filter(|export| !export.is_lost()) {
             return Ok(export);
         }
         self.opener.open(purpose).await

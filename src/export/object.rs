@@ -45,6 +45,7 @@ impl MountedObject {
     /// Opens the export, if it is closed.
     pub(super) async fn open(&self) -> Result<OpenObject, FsError> {
         let export = self.entry.open(OpenPurpose::Call).await?;
+        export.await_leases().await?;
         Ok(OpenObject { export, object: self.clone() })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -12,6 +13,9 @@ use super::numbers::MountNumbers;
 use super::validating_overlay::ValidatingOverlay;
 use crate::overlay::{NeededDir, Overlay, Scope};
 use crate::vfs::{Caller, FileId, FileKind, FsError, Locator, Name, NewNode, SetAttr, Vfs};
+
+/// Time that a call waits for the lease of a session; the client then tries again.
+const LEASE_WAIT: Duration = Duration::from_secs(2);
 
 /// Mode of directories that are created for mount points.
 const MADE_MODE: u32 = 0o755;
@@ -156,6 +160,22 @@ impl Export {
     /// What identifies it.
     pub(super) fn identity(&self) -> &ExportIdentity {
         &self.identity
+    }
+
+    /// Whether a session of it is lost: another server may have it.
+    pub fn is_lost(&self) -> bool {
+        self.mounts.iter().any(|mount| mount.overlay.is_lost())
+    }
+
+    /// Waits until no other server can have its sessions.
+    ///
+    /// # Errors
+    /// [`FsError::TryLater`]: another server may still have one.
+    pub(super) async fn await_leases(&self) -> Result<(), FsError> {
+        for mount in &self.mounts {
+            mount.overlay.await_lease(LEASE_WAIT).await?;
+        }
+        Ok(())
     }
 
     /// Whether no mount has a draft.

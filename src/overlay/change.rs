@@ -11,7 +11,7 @@ use crate::worker::{Committed, Cost, OpResult};
 
 use super::Overlay;
 use super::edit::Edit;
-use super::error::from_work;
+use super::error::{from_work, is_in_doubt};
 use super::hanging::reject_if_refused;
 use super::limits::MAX_PUT_OFF;
 use super::quota::QuotaReservation;
@@ -85,7 +85,7 @@ impl Overlay {
     ) -> Result<Committed<Changed<Outcome<T, C>>>, FsError> {
         let (core, scope) = (self.core.clone(), self.scope.clone());
         let memberships = self.memberships.clone();
-        let caller = caller.clone();
+        let (caller, is_once) = (caller.clone(), caller.call.is_some());
         let job = move |txn: &mut dyn WriteTxn| {
             let now = (core.clock)();
             let mut trial = core.writer_memo.begin();
@@ -142,6 +142,11 @@ impl Overlay {
             OpResult { value, commit: keep, after_commit: Some(Box::new(after_commit)) }
         };
         let work = self.worker.write(needs.cost, needs.bytes, needs.durable, job);
-        work.await.map_err(|error| from_work(&error))
+        match work.await {
+            // The client repeats the call over its next connection, to the server that has the
+            // session, which recognises it.
+            Err(error) if is_in_doubt(&error) && is_once => std::future::pending().await,
+            work => work.map_err(|error| from_work(&error)),
+        }
     }
 }

@@ -80,12 +80,17 @@ pub(super) fn from_store(error: &StoreError) -> FsError {
         }
         StoreErrorKind::ReadOnly => FsError::ReadOnly,
         // The client repeats the call, at the server that has the session.
-        StoreErrorKind::Lost => FsError::TryLater,
+        StoreErrorKind::Lost | StoreErrorKind::InDoubt => FsError::TryLater,
         StoreErrorKind::Corrupt | StoreErrorKind::Io => {
             tracing::error!(%error, "cannot read or write the session");
             FsError::Io
         }
     }
+}
+
+/// Whether a change is perhaps made, and the server can never know.
+pub(super) fn is_in_doubt(error: &WorkError) -> bool {
+    matches!(error, WorkError::Store(error) if error.kind == StoreErrorKind::InDoubt)
 }
 
 /// The error for the caller when the worker did not run, or did not commit, its operation.

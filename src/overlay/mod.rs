@@ -35,6 +35,7 @@ mod figures;
 mod followed;
 mod guarded;
 mod hanging;
+mod leased;
 mod limits;
 mod link;
 mod listings;
@@ -69,6 +70,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::base::{Base, WatchedBase};
+use crate::delta::postgres::HeldLease;
 use crate::delta::{Limits, Store};
 use crate::vfs::{CallId, FileId, Locator, Time};
 use crate::worker::{CommitSequence, Worker};
@@ -179,6 +181,8 @@ struct Core {
     unacknowledged_ops: HashMap<CallId, FileId>,
     /// The unrestricted scope, for work that no client requested.
     whole: Arc<Scope>,
+    /// The lease without which nothing may be answered.
+    lease: Option<Arc<HeldLease>>,
 }
 
 impl Core {
@@ -193,6 +197,7 @@ impl Core {
         Self {
             unacknowledged_ops: HashMap::new(),
             whole: Arc::default(),
+            lease: None,
             base: watched.clone(),
             watched,
             clock,
@@ -230,6 +235,7 @@ impl Overlay {
         let core = Core {
             unacknowledged_ops: late.map(|change| (change.call, change.fileid)).collect(),
             whole: Arc::default(),
+            lease: parts.store.lease(),
             base: watched.clone(),
             watched,
             clock: parts.clock,

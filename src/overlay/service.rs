@@ -58,7 +58,8 @@ impl Overlay {
             });
             value.ok_or(FsError::TryLater)
         });
-        work.await.map_err(|error| from_work(&error))?
+        let value = work.await.map_err(|error| from_work(&error))?;
+        self.check_lease().and(value)
     }
 
     /// Runs `f` on a snapshot exactly once: for long operations, and those with side effects.
@@ -82,7 +83,11 @@ impl Overlay {
             let view = View { txn, core: &core, memo, scope: &scope };
             reject_if_refused(|| f(&view)).unwrap_or(FsError::TryLater.into())
         });
-        work.await.unwrap_or_else(|error| from_work(&error).into())
+        let outcome = work.await.unwrap_or_else(|error| from_work(&error).into());
+        match self.check_lease() {
+            Ok(()) => outcome,
+            Err(error) => error.into(),
+        }
     }
 
     /// As [`Overlay::look`], for an operation with an outcome.

@@ -403,7 +403,8 @@ impl CommitEngine {
             StoreErrorKind::Full
             | StoreErrorKind::Busy
             | StoreErrorKind::ReadOnly
-            | StoreErrorKind::Lost => false,
+            | StoreErrorKind::Lost
+            | StoreErrorKind::InDoubt => false,
         };
         if !fatal {
             tracing::warn!(step, %error, "the session did not take a change");

@@ -45,7 +45,7 @@ pub(super) struct ExportAccount {
 
 /// A session of an export.
 struct AccountPart {
-    /// The session file; `None` in memory.
+    /// The session file, or its URL; `None` in memory.
     session: Option<PathBuf>,
     at: Vec<String>,
     is_counted: bool,
@@ -65,7 +65,7 @@ pub(super) enum UsageSource {
     },
     /// From the file, if it exists.
     File(PathBuf),
-    /// Not served and in memory: no usage.
+    /// Not served, and in memory or in a database: no usage is known.
     Memory,
 }
 
@@ -151,8 +151,11 @@ impl ExportAccount {
     fn with_parts(&self, real: &mut RealPaths) -> Self {
         let mut account = Self::new(&self.export, None);
         for mount in &self.export.mounts {
-            let session = mount.session().map(|file| real.of(file));
-            let source = session.clone().map_or(UsageSource::Memory, UsageSource::File);
+            let session = shown(mount, |file| real.of(file));
+            let source = match mount.session() {
+                Some(file) => UsageSource::File(real.of(file)),
+                None => UsageSource::Memory,
+            };
             account.add_at(mount, session, source);
         }
         account
@@ -172,7 +175,7 @@ impl ExportAccount {
 
     /// Adds a mount's session; a session that is already there gets a further mount point.
     pub(super) fn add(&mut self, mount: &MountConfig, source: UsageSource) {
-        self.add_at(mount, mount.session().map(|file| real_path(file)), source);
+        self.add_at(mount, shown(mount, real_path), source);
     }
 
     fn add_at(&mut self, mount: &MountConfig, session: Option<PathBuf>, source: UsageSource) {
@@ -237,6 +240,12 @@ impl AccountPart {
             taken: UsageReport::new(usage, limits),
         })
     }
+}
+
+/// A mount's session by the real path of its file, or by its URL.
+fn shown(mount: &MountConfig, real: impl FnOnce(&Path) -> PathBuf) -> Option<PathBuf> {
+    let url = || mount.url().map(|url| PathBuf::from(url.to_string()));
+    mount.session().map(|file| real(file)).or_else(url)
 }
 
 fn in_file(file: &Path) -> Result<(Usage, Limits)> {

@@ -19,7 +19,9 @@ pub fn automatic(config: CheckpointsConfig) -> AutomaticCheckpoints {
 pub(super) fn of_mount(mount: &MountConfig) -> AutomaticCheckpoints {
     match mount.store {
         StoreConfig::Memory => AutomaticCheckpoints::OFF,
-        StoreConfig::Session { .. } => automatic(mount.checkpoints.unwrap_or_default()),
+        StoreConfig::Session { .. } | StoreConfig::Database { .. } => {
+            automatic(mount.checkpoints.unwrap_or_default())
+        }
     }
 }
 

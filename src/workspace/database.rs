@@ -17,9 +17,9 @@ use super::layers::{close, create, real_base};
 use super::leased_program::LeasedProgram;
 use super::standby::SessionFollower;
 use crate::delta::postgres::{
-    DatabasePlace, Hold, HoldError, HoldOptions, LeaseTime, ListedSession, PostgresStore,
-    SessionError, SessionRow, SessionUrl, Shipper, catch_up, check_rights, connect, find, hydrate,
-    list, prepare_schema, upload,
+    DatabasePlace, Hold, HoldError, HoldOptions, LeaseRenewals, LeaseTime, LeaseWatch,
+    ListedSession, PostgresStore, SessionError, SessionRow, SessionUrl, Shipper, catch_up,
+    check_rights, connect, find, hydrate, list, prepare_schema, upload,
 };
 use crate::delta::sqlite::{BatchMark, Host, OpenError, Session};
 use crate::inspect::opened::host;
@@ -55,6 +55,12 @@ pub struct DatabaseOptions<'a> {
     pub is_standby: bool,
     /// Accept the base as the session's base at another place.
     pub is_moved: bool,
+    /// How long to wait for the term of a server that is silent.
+    pub patience: Option<Duration>,
+    /// What renews the leases of this server; `None` for a connection of its own.
+    pub renewals: Option<Arc<LeaseRenewals>>,
+    /// What earlier attempts have seen of the lease.
+    pub watch: Option<&'a Mutex<LeaseWatch>>,
 }
 
 impl<'a> DatabaseOptions<'a> {
@@ -72,6 +78,9 @@ impl<'a> DatabaseOptions<'a> {
             address: String::new(),
             is_standby: false,
             is_moved: false,
+            patience: None,
+            renewals: None,
+            watch: None,
         }
     }
 }
@@ -124,6 +133,17 @@ impl HeldReplica {
         self.hold.describe(address, self.base_mark.as_deref(), &self.runtime).await
     }
 
+    /// As [`Self::announce`], if the database does not know the session's base.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(super) async fn announce_base(&self, address: &str) -> std::result::Result<(), HoldError> {
+        match self.base_mark == self.hold.row.base_mark {
+            true => Ok(()),
+            false => self.announce(address).await,
+        }
+    }
+
     /// Gives the lease back. The session must be closed.
     pub async fn release(&self) {
         self.hold.release(&self.runtime).await;
@@ -167,18 +187,24 @@ pub fn hold(
         holder: holder(),
         address: options.address.clone(),
         is_standby: options.is_standby,
+        patience: options.patience,
+        renewals: options.renewals.clone().unwrap_or_default(),
     };
     let mut stopped = std::pin::pin!(stopped);
     let follower =
         options.is_standby.then(|| SessionFollower::start(options.url, &dir, runtime)).flatten();
+    let mut watch = options.watch.map(|watch| watch.lock().clone()).unwrap_or_default();
     let hold = runtime.block_on(async {
         tokio::select! {
-            hold = Hold::take(options.url, &asked, runtime) => Some(hold),
+            hold = Hold::take_watching(options.url, &asked, runtime, &mut watch) => Some(hold),
             () = &mut stopped => None,
         }
     });
     if let Some(follower) = follower {
         follower.end();
+    }
+    if let Some(known) = options.watch {
+        *known.lock() = watch;
     }
     let Some(hold) = hold else { return Ok(None) };
     let hold = hold.map_err(|error| of_hold(options.url, error))?;
@@ -416,12 +442,17 @@ async fn fetch(
     Ok(hydrate(&mut client, (url, id), (path, host)).await?)
 }
 
+/// The path of the directory for replicas; `None` if the user has no cache directory.
+pub(super) fn local_place(given: Option<&Path>) -> Option<PathBuf> {
+    match given {
+        Some(dir) => Some(dir.to_owned()),
+        None => Some(cache_dir()?.join("acetate")),
+    }
+}
+
 /// The directory for replicas, which only its owner may enter.
 fn replica_dir(given: Option<&Path>) -> Result<PathBuf> {
-    let dir = match given {
-        Some(dir) => dir.to_owned(),
-        None => cache_dir().ok_or(Error::NoLocalDir)?.join("acetate"),
-    };
+    let dir = local_place(given).ok_or(Error::NoLocalDir)?;
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
     made.map_err(|error| local_dir(&dir, error))?;
     let about = fs::metadata(&dir).map_err(|error| local_dir(&dir, error))?;

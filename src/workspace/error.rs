@@ -187,6 +187,12 @@ pub enum Error {
         /// Name of the export.
         export: String,
     },
+    /// A session of an export was lost to another server, and is being closed.
+    #[error("export {export}: a session was lost, and is being closed")]
+    SessionLost {
+        /// Name of the export.
+        export: String,
+    },
     /// The registry of instances cannot be used.
     #[error("the registry of what templates made: {0}")]
     Registry(StoreError),

@@ -142,6 +142,8 @@ pub struct SessionLayers {
     pub keep_checkpoints: Option<CheckpointKeep>,
     /// Limit on the session's files, if they are in memory.
     pub memory: Option<MemoryBound>,
+    /// The session in a database that this is a replica of.
+    pub(super) database: Option<Arc<HeldReplica>>,
     /// The session; its lock is released with the last reference.
     pub(super) store: Weak<dyn Store>,
     /// The base, if it is a directory.
@@ -153,6 +155,11 @@ impl SessionLayers {
     pub fn programs(&self) -> Vec<Arc<dyn RpcProgram>> {
         let handles = HandleCodec::new(self.handle_key, EXPORT);
         programs(Arc::clone(&self.overlay), handles)
+    }
+
+    /// Whether it is a replica of a session in a database.
+    pub fn is_replica(&self) -> bool {
+        self.database.is_some()
     }
 
     /// What identifies the session in handles.
@@ -250,6 +257,7 @@ pub fn open(wanted: &LayerOptions<'_>, pool: &Arc<WorkerPool>) -> Result<Session
         checkpoints: wanted.checkpoints,
         keep_checkpoints: wanted.keep_checkpoints,
         memory,
+        database: wanted.database.clone(),
         store: released,
         host_dir,
     })
@@ -284,7 +292,7 @@ pub(super) fn identity(file: &Path) -> Result<Option<SessionKeys>> {
 }
 
 /// The fsid of the session with this id.
-fn fsid(id: &str) -> u64 {
+pub(super) fn fsid(id: &str) -> u64 {
     digest(b"fsid", id.as_bytes())
 }
 

@@ -102,7 +102,9 @@ impl RunningSession {
         abort(self.freeing).await;
         if self.checkpoints.is_some() {
             abort(self.checkpoints).await;
-            end_of_changes(&self.layers.overlay).await;
+            if !self.layers.overlay.is_lost() {
+                end_of_changes(&self.layers.overlay).await;
+            }
         }
         if let Some((mut pruning, stop)) = self.pruning {
             stop.notify_one();
@@ -116,6 +118,9 @@ impl RunningSession {
         if self.copying.is_some() {
             abort(self.copying).await;
             left = tokio::select! {
+                biased;
+                // The session's next server continues.
+                () = std::future::ready(()), if overlay.is_lost() => Err(FsError::TryLater),
                 left = finish(overlay, pending, progress) => left,
                 // The next server continues.
                 () = until(|| overlay.is_base_stuck()) => Err(FsError::TryLater),

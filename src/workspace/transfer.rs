@@ -88,6 +88,8 @@ pub fn pull(url: &SessionUrl, file: &Path, runtime: &Handle) -> Result<()> {
         holder: super::database::holder(),
         address: DatabaseOptions::new(url).address,
         is_standby: false,
+        patience: None,
+        renewals: std::sync::Arc::default(),
     };
     let hold = runtime.block_on(Hold::take(url, &options, runtime));
     let hold = hold.map_err(|error| of_hold(url, error))?;

@@ -50,7 +50,17 @@ const LAYERS: &[(&str, &[&str])] = &[
             "base::shown_mode",
         ],
     ),
-    ("config", &["vfs", "pattern", "system_error"]),
+    // A session may be in a database; its name says so.
+    (
+        "config",
+        &[
+            "vfs",
+            "pattern",
+            "system_error",
+            "delta::postgres::SessionUrl",
+            "delta::postgres::UrlError",
+        ],
+    ),
     // A handle is bound to the mount that gave it out; numbers are in ranges by what has them.
     (
         "export",

@@ -7,11 +7,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::database_check::database_fault;
 use super::files::{MountTree, PathReach, is_there, open_base};
 use crate::cli::exposure;
 use crate::config::{
     Config, ExportConfig, GuardRule, MountConfig, Position, StoreConfig, real_path,
 };
+use crate::delta::postgres::SessionUrl;
 use crate::delta::sqlite::Session;
 use crate::inspect::opened::open_session;
 use crate::workspace::guards;
@@ -109,6 +111,10 @@ impl HostChecker {
                 self.find(export, mount.position, what);
             }
         }
+        if let Some(url) = mount.url() {
+            // What is in it is not known here.
+            return self.database((export, mount), url);
+        }
         if let StoreConfig::Session { file, chunk_size } = &mount.store {
             is_usable &= self.session((export, mount), file, *chunk_size);
         }
@@ -116,6 +122,15 @@ impl HostChecker {
             self.find(export, mount.position, what);
         }
         if is_usable && let Some(what) = parent_problem(export, mount) {
+            self.find(export, mount.position, what);
+        }
+    }
+
+    /// Checks a session in a database, once.
+    fn database(&mut self, (export, mount): (&ExportConfig, &MountConfig), url: &SessionUrl) {
+        if self.sessions.insert(url.key().into(), true).is_none()
+            && let Some(what) = database_fault(url, mount.is_read_only)
+        {
             self.find(export, mount.position, what);
         }
     }
@@ -219,6 +234,9 @@ fn parent_problem(export: &ExportConfig, mount: &MountConfig) -> Option<String> 
 
 /// Why a directory neither exists nor can be created, if so.
 fn reach_problem(mount: &MountConfig, names: &[&str], which: &str) -> Option<String> {
+    if mount.url().is_some() {
+        return None;
+    }
     match MountTree::open(mount).and_then(|tree| tree.reach(names)) {
         Ok(PathReach::There) => None,
         Ok(PathReach::Missing) if mount.is_read_only => {

@@ -1,6 +1,7 @@
 //! `acetate config`: checks the exports file of `acetate serve --config`.
 
 mod check;
+mod database_check;
 mod files;
 pub(super) mod host_check;
 mod show;

@@ -2,7 +2,7 @@
 //!
 //! Structs of the exports file are destructured by name, so that new fields cannot be forgotten.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
@@ -135,6 +135,9 @@ fn source(mount: &MountConfig) -> String {
     let path = |path: &Path| text::name(path.as_os_str().as_encoded_bytes());
     let (mut description, chunk_size) = match store {
         StoreConfig::Session { file, chunk_size } => (path(file), *chunk_size),
+        StoreConfig::Database { url, chunk_size } => {
+            (text::name(url.to_string().as_bytes()), *chunk_size)
+        }
         StoreConfig::Memory => ("memory".to_owned(), None),
     };
     if let Some(base) = base {
@@ -256,15 +259,12 @@ fn mount_json(mount: &MountConfig) -> Value {
         Some(path) => text::put_path(&mut object, key, path.as_os_str().as_encoded_bytes()),
         None => drop(object.insert(key.to_owned(), Value::Null)),
     };
-    put_path("session", mount.session().map(AsRef::as_ref));
+    let url = mount.url().map(|url| PathBuf::from(url.to_string()));
+    put_path("session", mount.session().or(url.as_ref()).map(AsRef::as_ref));
     put_path("base", mount.base.as_deref());
     object.insert("at".to_owned(), mount.at.as_str().into());
     object.insert("subtree".to_owned(), mount.subtree.as_str().into());
-    let chunk_size = match &mount.store {
-        StoreConfig::Session { chunk_size, .. } => *chunk_size,
-        StoreConfig::Memory => None,
-    };
-    object.insert("chunk_size".to_owned(), chunk_size.into());
+    object.insert("chunk_size".to_owned(), mount.store.chunk_size().into());
     object.insert("keep_originals".to_owned(), mount.keep_originals.into());
     let keep = mount.keep_log.as_ref();
     object.insert("keep_log_changes".to_owned(), keep.and_then(|keep| keep.changes).into());

@@ -258,6 +258,11 @@ fn own_sessions(
     let rest = rest.map_err(|error| ChangeErrorKind::Invalid.of(error))?;
     // What it could only read is not its own.
     let changed = export.mounts.iter().filter(|mount| !mount.is_read_only);
+    if let Some(url) = changed.clone().find_map(|mount| mount.url()) {
+        let error = CliError::new(format!("{url}: a session in a database; nothing is changed"));
+        let hint = "leave --delete out: the session stays in the database";
+        return Err(ChangeErrorKind::Invalid.of(error.with_hint(hint)));
+    }
     let sessions: BTreeSet<&PathBuf> = changed.filter_map(|mount| mount.session()).collect();
     if sessions.is_empty() {
         return Ok(Vec::new());

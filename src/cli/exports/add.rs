@@ -12,6 +12,7 @@ use crate::cli::{Ending, text};
 use crate::config::NewExport;
 use crate::config::limits::MAX_ADDED_BYTES;
 use crate::control::ExportsConnection;
+use crate::delta::postgres::SessionUrl;
 use crate::system_error::words;
 use crate::workspace::exports::base_probes::BaseProbes;
 
@@ -47,7 +48,7 @@ pub(super) struct Args {
     #[arg(long)]
     token: bool,
 
-    /// The session file for its changes.
+    /// The session file for its changes, or postgres://USER@HOST/DATABASE/NAME.
     #[arg(long, value_name = "SESSION.db", required_unless_present_any = ["from", "ephemeral"])]
     session: Option<PathBuf>,
 
@@ -142,12 +143,16 @@ impl Args {
                 CliError::caused(path, &error)
             })
         };
+        let session = |given: &PathBuf| match given.to_str().is_some_and(SessionUrl::is_meant) {
+            true => Ok(given.clone()),
+            false => absolute(given),
+        };
         let path = (!self.token).then(|| self.path.clone());
         let export = NewExport {
             path: path.map(|path| path.unwrap_or_else(|| format!("/{}", self.name))),
             options: self.options.clone(),
             clients: self.clients.clone(),
-            session: self.session.as_ref().map(absolute).transpose()?,
+            session: self.session.as_ref().map(session).transpose()?,
             base: self.base.as_ref().map(absolute).transpose()?,
             bytes: self.bytes.clone(),
             files: self.files,

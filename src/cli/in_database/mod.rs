@@ -36,7 +36,7 @@ impl DatabaseUse {
     /// That of a command.
     fn of(command: &str) -> Self {
         match command {
-            "serve" | "init" | "sessions" | "push" | "pull" | "snapshot" => Self::Own,
+            "serve" | "init" | "sessions" | "push" | "pull" | "snapshot" | "exports" => Self::Own,
             "diff" | "log" | "ls" | "tree" | "cat" | "stat" | "find" | "du" | "export"
             | "status" | "check" => Self::Look,
             "apply" | "discard" | "write" | "cp" | "mv" | "ln" | "mkdir" | "touch" | "chmod"

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use super::Args;
 use super::signals::ServeSignals;
 use super::systemd::ServiceNotifier;
+use super::{Args, Frontend};
 use crate::cli::error::CliError;
 use crate::cli::{LOST, in_database, output};
 use crate::delta::postgres::SessionUrl;
 use crate::workspace::database::{self, DatabaseOptions, HeldReplica};
+use crate::workspace::exports::DatabaseSettings;
 
 /// How long a stop waits for the database while the lease is not valid.
 const STOP_WAIT: Duration = Duration::from_secs(10);
@@ -26,8 +27,8 @@ const TERM: std::ops::RangeInclusive<u64> = 1..=3600;
 /// Options for a session in a database.
 #[derive(Debug, clap::Args)]
 pub(super) struct DatabaseArgs {
-    /// Where the replica of a session in a database is kept [default: the user's cache directory].
-    #[arg(long, value_name = "DIR", requires = "session", hide_short_help = true)]
+    /// Where replicas of sessions in databases are kept [default: the user's cache directory].
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     local: Option<PathBuf>,
 
     /// Of a new session in a database: seconds after which a server that is silent loses it
@@ -53,7 +54,8 @@ impl Args {
         let given = self.session.as_deref().and_then(Path::to_str);
         let Some(given) = given.filter(|given| SessionUrl::is_meant(given)) else {
             let DatabaseArgs { local, lease, standby, on_lease } = &self.database;
-            if local.is_some() || lease.is_some() || *standby || on_lease.is_some() {
+            let is_local = local.is_some() && self.config.is_none();
+            if is_local || lease.is_some() || *standby || on_lease.is_some() {
                 let what = "--local, --lease, --standby and --on-lease are for sessions in a \
                             database";
                 let hint = "name the session as postgres://USER@HOST/DATABASE/NAME";
@@ -66,6 +68,13 @@ impl Args {
             return Err(CliError::new(what).with_hint("clients can mount it with `-o ro`"));
         }
         in_database::parse(given).map(Some)
+    }
+
+    /// How the sessions in databases of an exports file are opened.
+    pub(super) fn database_settings(&self, door: &Frontend<'_>) -> DatabaseSettings {
+        let addresses = door.listeners.addresses();
+        let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        DatabaseSettings { local: self.database.local.clone(), address: addresses.join(", ") }
     }
 
     /// Whether the session is in a database.
@@ -95,7 +104,6 @@ pub(super) fn hold(
     let hidden = args.hide.patterns()?;
     let addresses: Vec<_> = args.listen.iter().map(ToString::to_string).collect();
     let options = DatabaseOptions {
-        url,
         local: given.local.as_deref(),
         base: args.base.as_deref(),
         chunk_size: args.chunk_size,
@@ -105,6 +113,7 @@ pub(super) fn hold(
         address: addresses.join(", "),
         is_standby: given.standby,
         is_moved: args.choosing.moved,
+        ..DatabaseOptions::new(url)
     };
     notifier.status(match given.standby {
         true => "waiting for the session's lease",

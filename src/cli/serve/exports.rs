@@ -35,6 +35,9 @@ use crate::workspace::layers::SessionLayers;
 /// The number of exports whose mount commands are printed.
 const SHOWN_COMMANDS: usize = 16;
 
+/// The time to finish requests at a shutdown after a session was lost.
+const LOST_DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The time that a reload in progress gets when the server ends.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -55,7 +58,7 @@ pub(super) fn serve(
     if !args.strict {
         served = served.lenient();
     }
-    served = served.with_room_for(max_sessions());
+    served = served.with_room_for(max_sessions()).with_databases(args.database_settings(&door));
     // From here on SIGHUP does not end the server: a start can take long.
     let hang_ups = {
         let _runtime = runtime.enter();
@@ -115,7 +118,7 @@ async fn until_signal(
         super::stopped(signals, false, admin).await;
         notifier.stopping("finishing requests");
     };
-    let serving = server.run_until(stopped, super::stuck(overlays(served)));
+    let serving = server.run_until(stopped, stuck(served));
     tokio::pin!(serving);
     // One reload at a time; a signal or order during a reload starts the next one afterwards.
     let mut reload: Option<Reload> = None;
@@ -195,6 +198,21 @@ fn await_bases(
             () = signals.next() => Err(CliError::new("stopped while a base did not answer")),
         }
     })
+}
+
+/// Completes when requests are to be aborted at a shutdown: a base hangs, a database is away, or
+/// calls wait that are never answered.
+async fn stuck(served: &Arc<Mutex<ServedExports>>) {
+    let lost = async {
+        tokio::time::sleep(LOST_DRAIN_TIMEOUT).await;
+        if !locked(served).has_lost() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = super::stuck(overlays(served)) => {}
+        () = lost => {}
+    }
 }
 
 /// The overlays of the sessions that are open when it is called.
@@ -370,7 +388,9 @@ fn watched(
     move || {
         if let Some(served) = served.try_lock() {
             let sessions = served.sessions();
-            seen = sessions.iter().map(|layers| Arc::downgrade(&layers.overlay)).collect();
+            // Without its database, a writer waits.
+            let watched = sessions.iter().filter(|layers| layers.overlay.has_lease());
+            seen = watched.map(|layers| Arc::downgrade(&layers.overlay)).collect();
         }
         seen.clone()
     }
@@ -445,7 +465,8 @@ fn announce(file: &Path, config: &Config, served: &mut ServedExports, at: &Annou
         let count = text::count(made.len(), "export");
         output::line(format_args!("{count} made by templates, not listed here"));
     }
-    let created = sessions.iter().filter(|layers| layers.is_new && layers.memory.is_none());
+    let in_files = sessions.iter().filter(|it| it.memory.is_none() && !it.is_replica());
+    let created = in_files.filter(|layers| layers.is_new);
     let created: BTreeSet<&Path> = created.map(|layers| layers.session.as_path()).collect();
     let known: BTreeSet<&Path> = sessions.iter().map(|layers| layers.session.as_path()).collect();
     created.into_iter().for_each(|it| choosing::tell_created_of_export(it, &known));

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
 use super::connect::{DatabaseConnectError, connect};
 use super::lease::{HeldLease, LeaseRow, LeaseTime, LeaseWatch};
-use super::session::{SessionError, SessionRow, describe, find, release, renew, take};
+use super::renewal::LeaseRenewals;
+use super::session::{SessionError, SessionRow, describe, find, release, take};
 use super::ship::HeldSession;
 use super::url::SessionUrl;
 
@@ -20,7 +20,10 @@ const POLL: Duration = Duration::from_millis(250);
 const MAX_RETRY: Duration = Duration::from_secs(2);
 
 /// The least time for an attempt of a holder to connect to one host.
-const MIN_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const MIN_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why a lease is lost that this server does not need any more.
+pub(super) const GIVEN_BACK: &str = "it was given back";
 
 /// Time for the database to take back a lease at a stop.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -57,20 +60,26 @@ pub struct HoldOptions {
     pub address: String,
     /// Whether to wait while another server is alive, or the database away.
     pub is_standby: bool,
+    /// How long to wait for the end of the term of a server that is silent; `None` for as long as
+    /// it takes.
+    pub patience: Option<Duration>,
+    /// What renews the leases of this server.
+    pub renewals: Arc<LeaseRenewals>,
 }
 
-/// A session whose lease this server has; a task renews it until it is released.
+/// A session whose lease this server has; it is renewed until it is released.
 pub struct Hold {
     /// The session.
     pub session: HeldSession,
     /// Its row, as of the take.
     pub row: SessionRow,
-    renewing: JoinHandle<()>,
+    renewals: Arc<LeaseRenewals>,
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.renewing.abort();
+        self.session.lease.lose(GIVEN_BACK);
+        self.renewals.removed();
     }
 }
 
@@ -84,10 +93,22 @@ impl Hold {
         options: &HoldOptions,
         runtime: &Handle,
     ) -> Result<Self, HoldError> {
+        Self::take_watching(url, options, runtime, &mut LeaseWatch::default()).await
+    }
+
+    /// As [`Self::take`]; `watch` has what earlier attempts have seen.
+    ///
+    /// # Errors
+    /// See [`HoldError`].
+    pub async fn take_watching(
+        url: &SessionUrl,
+        options: &HoldOptions,
+        runtime: &Handle,
+        watch: &mut LeaseWatch,
+    ) -> Result<Self, HoldError> {
         let (mut pause, mut is_told) = (POLL, false);
-        let mut watch = LeaseWatch::default();
         loop {
-            let taken = Self::take_when_free(url, options, runtime, (&mut watch, &mut is_told));
+            let taken = Self::take_when_free(url, options, runtime, (watch, &mut is_told));
             match taken.await {
                 Err(error @ (HoldError::Connect(_) | HoldError::Session(_)))
                     if options.is_standby && is_passing(&error) =>
@@ -109,20 +130,22 @@ impl Hold {
     ) -> Result<Self, HoldError> {
         let client = connect(&url.connection, runtime).await?;
         let mut first: Option<LeaseRow> = None;
+        let given_up = options.patience.map(|patience| LeaseTime::now().after(patience));
         loop {
             let now = LeaseTime::now();
             let row = find(&client, url).await?;
             if watch.may_take(&row.lease, now) {
                 let who = (options.holder.as_str(), options.address.as_str());
                 if let Some(lease) = take(&client, &url.schema, &row, who).await? {
-                    return Ok(Self::begin(url, (row, lease), (client, runtime)));
+                    return Ok(Self::begin((url, options), (row, lease), (client, runtime)));
                 }
                 continue;
             }
             let seen = first.get_or_insert_with(|| row.lease.clone());
             let is_alive = (seen.epoch, seen.beat) != (row.lease.epoch, row.lease.beat);
             let holder = row.lease.holder.clone().unwrap_or_default();
-            if is_alive && !options.is_standby {
+            let is_late = given_up.is_some_and(|end| end <= now);
+            if (is_alive || is_late) && !options.is_standby {
                 return Err(HoldError::Held { holder, address: row.lease.address });
             }
             if !std::mem::replace(is_told, true) && options.is_standby {
@@ -133,7 +156,7 @@ impl Hold {
     }
 
     fn begin(
-        url: &SessionUrl,
+        (url, options): (&SessionUrl, &HoldOptions),
         (row, lease): (SessionRow, HeldLease),
         (client, runtime): (Client, &Handle),
     ) -> Self {
@@ -143,8 +166,10 @@ impl Hold {
         }
         lease.kept(row.mark.seq);
         let session = HeldSession { connection, schema, id: row.id, lease: Arc::new(lease) };
-        let renewing = runtime.spawn(keep_renewed(session.clone(), client, runtime.clone()));
-        Self { session, row, renewing }
+        let renewals = Arc::clone(&options.renewals);
+        let place = (&url.connection, &url.schema);
+        renewals.add(place, (session.id, &session.lease), (client, runtime));
+        Self { session, row, renewals }
     }
 
     /// Records where the session is served, and over which base.
@@ -167,6 +192,8 @@ impl Hold {
         if self.session.lease.is_lost() {
             return;
         }
+        // Who waits for its loss need wait no more.
+        self.session.lease.lose(GIVEN_BACK);
         let released = async {
             let client = connect(&self.session.connection, runtime).await?;
             Ok::<_, HoldError>(release(&client, &self.session).await?)
@@ -192,51 +219,5 @@ fn is_passing(error: &HoldError) -> bool {
             error.code().is_none_or(|code| code.code().starts_with("57"))
         }
         _ => false,
-    }
-}
-
-/// Renews a lease until it is lost.
-async fn keep_renewed(session: HeldSession, client: Client, runtime: Handle) {
-    let HeldSession { connection, schema, id, lease } = session;
-    let held = [(id, lease)];
-    let lease = &held[0].1;
-    let period = lease.term() / 4;
-    let mut known = Some(client);
-    let mut is_away = false;
-    while !lease.is_lost() {
-        let since = lease.since_renewal(LeaseTime::now());
-        if since < period {
-            tokio::time::sleep(period - since).await;
-            continue;
-        }
-        let client = known.take().filter(|client| !client.is_closed());
-        // A connection takes several round trips.
-        let limit = if client.is_some() { period } else { period * 2 };
-        let renewing = async {
-            let client = match client {
-                Some(client) => client,
-                None => connect(&connection, &runtime).await?,
-            };
-            renew(&client, &schema, &held).await?;
-            Ok::<_, HoldError>(client)
-        };
-        match tokio::time::timeout(limit, renewing).await {
-            Ok(Ok(client)) => {
-                known = Some(client);
-                if std::mem::take(&mut is_away) {
-                    tracing::info!("the database answers again");
-                }
-                continue;
-            }
-            Ok(Err(error)) if !is_away => {
-                tracing::warn!(%error, "the database does not renew the session's lease");
-            }
-            Err(_) if !is_away => {
-                tracing::warn!("the database does not answer in time to renew the session's lease");
-            }
-            Ok(Err(_)) | Err(_) => {}
-        }
-        is_away = true;
-        tokio::time::sleep(period / 4).await;
     }
 }

@@ -10,7 +10,7 @@
 //! The term only bounds for how long it may answer reads.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -65,7 +65,7 @@ pub struct LeaseRow {
 }
 
 /// The observations of a server that waits for a lease.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct LeaseWatch {
     /// The last epoch and beat, and when they were first seen.
     seen: Option<(i64, i64, LeaseTime)>,
@@ -105,6 +105,8 @@ pub struct HeldLease {
     trusted_until: AtomicU64,
     /// The number of the last batch that the database is known to have kept.
     kept_seq: AtomicI64,
+    /// Whether a batch is on its way.
+    is_shipping: AtomicBool,
     /// Why it is lost.
     lost: OnceLock<String>,
     losing: Notify,
@@ -114,8 +116,8 @@ impl HeldLease {
     /// A lease of this epoch; the statement that took it was sent at `sent`.
     pub fn taken(epoch: i64, term: Duration, sent: LeaseTime) -> Self {
         let (trusted_until, kept_seq) = (AtomicU64::new(0), AtomicI64::new(0));
-        let (lost, losing) = (OnceLock::new(), Notify::new());
-        let lease = Self { epoch, term, trusted_until, kept_seq, lost, losing };
+        let (lost, losing, is_shipping) = (OnceLock::new(), Notify::new(), AtomicBool::new(false));
+        let lease = Self { epoch, term, trusted_until, kept_seq, is_shipping, lost, losing };
         lease.renewed(sent);
         lease
     }
@@ -145,6 +147,17 @@ impl HeldLease {
     /// The number of the last batch that the database is known to have kept.
     pub fn kept_seq(&self) -> i64 {
         self.kept_seq.load(Ordering::Acquire)
+    }
+
+    /// Whether a batch is on its way from now on: its statement locks the session's row, and renews
+    /// the lease.
+    pub fn set_shipping(&self, is_shipping: bool) {
+        self.is_shipping.store(is_shipping, Ordering::Relaxed);
+    }
+
+    /// Whether a batch is on its way.
+    pub fn is_shipping(&self) -> bool {
+        self.is_shipping.load(Ordering::Relaxed)
     }
 
     /// Time since the last renewal that succeeded was sent.
@@ -188,6 +201,20 @@ impl HeldLease {
             }
             tokio::time::sleep(VALID_POLL).await;
         }
+    }
+
+    /// Waits until no other server can have it, for at most `limit`; not if it is lost.
+    pub async fn await_valid(&self, limit: Duration) {
+        if self.is_valid(LeaseTime::now()) {
+            return;
+        }
+        let ends = async {
+            tokio::select! {
+                () = self.until_valid() => {}
+                _ = self.until_lost() => {}
+            }
+        };
+        let _late = tokio::time::timeout(limit, ends).await;
     }
 
     /// Whether no other server can have it at `now`.

@@ -11,6 +11,7 @@ mod follow;
 mod hold;
 mod lease;
 mod passwords;
+mod renewal;
 mod session;
 mod ship;
 pub mod statement;
@@ -21,9 +22,11 @@ pub use connect::{DatabaseConnectError, connect};
 pub use follow::{catch_up, follow};
 pub use hold::{Hold, HoldError, HoldOptions};
 pub use lease::{HeldLease, LeaseRow, LeaseTime, LeaseWatch};
+pub use renewal::LeaseRenewals;
 pub use session::{
-    ListedSession, SessionError, SessionRow, check_rights, download, find, hydrate, list,
-    prepare_schema, record_move, release, renew, session_id, take, upload,
+    ListedSession, SessionError, SessionInDatabase, SessionRow, check_rights, download, find,
+    hydrate, identities, list, prepare_schema, record_move, release, renew, session_id, take,
+    upload,
 };
 pub use ship::{HeldSession, Shipper};
 pub use store::PostgresStore;

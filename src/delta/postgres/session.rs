@@ -11,6 +11,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
 use super::connect::words;
+use super::hold::GIVEN_BACK;
 use super::lease::{HeldLease, LeaseRow, LeaseTime, WENT_BACK};
 use super::ship::{BatchToSend, HeldSession};
 use super::statement;
@@ -302,7 +303,7 @@ pub async fn check_rights(client: &Client, schema: &SchemaName) -> Result<()> {
 /// The database does not answer.
 pub async fn release(client: &Client, session: &HeldSession) -> Result<()> {
     let text = statement::release(&session.schema);
-    session.lease.lose("it was given back");
+    session.lease.lose(GIVEN_BACK);
     client.execute(&text, &[&session.id, &session.lease.epoch()]).await?;
     Ok(())
 }
@@ -331,6 +332,41 @@ pub async fn session_id(client: &Client, schema: &SchemaName, id: i64) -> Result
     // Values are JSON.
     let value: Option<String> = row.and_then(|row| row.get(0));
     Ok(value.and_then(|value| serde_json::from_str(&value).ok()))
+}
+
+/// What identifies a session in handles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionInDatabase {
+    /// Its name.
+    pub name: String,
+    /// The id, 32 hexadecimal digits (invariant M1).
+    pub id: String,
+    /// The key of its handles' MAC.
+    pub handle_key: [u8; 16],
+}
+
+/// What identifies the sessions of these names; nothing of those that do not exist.
+///
+/// # Errors
+/// The database refuses.
+pub async fn identities(
+    client: &Client,
+    schema: &SchemaName,
+    names: &[String],
+) -> Result<Vec<SessionInDatabase>> {
+    let text = statement::identities(schema);
+    let rows = match client.query(&text, &[&names]).await {
+        Err(error) if is_missing_table(&error) => Vec::new(),
+        found => found?,
+    };
+    let identity = |row: &Row| {
+        let (key, id): (Vec<u8>, String) = (row.get(1), row.get(2));
+        let corrupt = |what: &'static str| SessionError::from(StoreError::corrupt(what));
+        let handle_key = key.try_into().map_err(|_| corrupt("the handle key"))?;
+        let id = serde_json::from_str(&id).map_err(|_| corrupt("the session's id"))?;
+        Ok(SessionInDatabase { name: row.get(0), id, handle_key })
+    };
+    rows.iter().map(identity).collect()
 }
 
 /// Removes all rows of a session that was moved away.

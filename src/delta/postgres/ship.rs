@@ -9,8 +9,8 @@
 //!
 //! **Q3: the caller learns of a failure only if the batch was not kept and never will be.** A
 //! statement without an answer may still run: the number of its batch is then used up, so that it
-//! finds another `seq`. If another server has taken the session by then, [`Shipper::keep`] does not
-//! return at all, and the process has to end.
+//! finds another `seq`. If another server has taken the session by then, or the lease was given up,
+//! [`Shipper::keep`] fails with [`StoreErrorKind::InDoubt`], and the call is never answered.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -102,6 +102,8 @@ enum Fate {
 struct Doubt {
     /// Whether a statement that was not answered may still run.
     may_run: bool,
+    /// Whether a statement may be on its way.
+    is_sent: bool,
     /// An empty batch that is to use up the number of this one, so that what still runs finds
     /// another number; with the error of the batch.
     void: Option<(BatchMark, StoreError)>,
@@ -114,7 +116,7 @@ impl Doubt {
     /// Nothing was sent yet.
     fn none(term: Duration) -> Self {
         let patience = term.min(MAX_PATIENCE);
-        Self { may_run: false, void: None, paused: Duration::ZERO, patience }
+        Self { may_run: false, is_sent: false, void: None, paused: Duration::ZERO, patience }
     }
 
     fn void_mark(&self) -> Option<BatchMark> {
@@ -142,6 +144,11 @@ impl Shipper {
         Self { session, runtime, mark, link: None }
     }
 
+    /// Closes the connection, until the next batch.
+    pub fn rest(&mut self) {
+        self.link = None;
+    }
+
     /// The mark for the next batch.
     pub fn next_mark(&self) -> BatchMark {
         self.mark.next()
@@ -153,16 +160,40 @@ impl Shipper {
     /// # Errors
     /// The batch was not kept, and will not be: [`StoreErrorKind::Full`],
     /// [`StoreErrorKind::Busy`] if the lease ended while other transactions were in the way, or
-    /// [`StoreErrorKind::Lost`] if another server has the session.
+    /// [`StoreErrorKind::Lost`] if another server has the session. With
+    /// [`StoreErrorKind::InDoubt`], another server has it, perhaps with the batch.
     pub fn keep(&mut self, mark: BatchMark, rows: &[TableRows]) -> Result<()> {
-        let runtime = self.runtime.clone();
-        runtime.block_on(self.keep_on(mark, BatchToSend::new(rows)))
+        let (runtime, lease) = (self.runtime.clone(), Arc::clone(&self.session.lease));
+        lease.set_shipping(true);
+        let kept = runtime.block_on(self.keep_on(mark, BatchToSend::new(rows)));
+        lease.set_shipping(false);
+        kept
     }
 
+    /// Keeps a batch; ends at once when the lease is lost.
     async fn keep_on(&mut self, mark: BatchMark, batch: BatchToSend<'_>) -> Result<()> {
-        let mut doubt = Doubt::none(self.session.lease.term());
+        let lease = Arc::clone(&self.session.lease);
+        let mut doubt = Doubt::none(lease.term());
+        let lost = tokio::select! {
+            biased;
+            kept = self.keep_or_wait(mark, batch, &mut doubt) => return kept,
+            reason = lease.until_lost() => reason,
+        };
+        // A statement may be on its way.
+        self.link = None;
+        let kind = if doubt.is_sent { StoreErrorKind::InDoubt } else { StoreErrorKind::Lost };
+        Err(StoreError::new(kind, lost))
+    }
+
+    async fn keep_or_wait(
+        &mut self,
+        mark: BatchMark,
+        batch: BatchToSend<'_>,
+        doubt: &mut Doubt,
+    ) -> Result<()> {
         loop {
             let (sent, sent_mark) = (LeaseTime::now(), doubt.void_mark().unwrap_or(mark));
+            doubt.is_sent = true;
             let nothing = BatchToSend::new(&[]);
             let to_send = if doubt.void.is_some() { &nothing } else { &batch };
             let kept = match self.attempt(sent_mark, to_send, doubt.patience).await {
@@ -171,15 +202,16 @@ impl Shipper {
                     sent_mark
                 }
                 // A renewal by a statement without an answer is not trusted: its time is not known.
-                Attempt::NotTaken => self.settle(&doubt).await?,
+                Attempt::NotTaken => self.settle(doubt).await?,
                 Attempt::Unknown => {
                     doubt.may_run = true;
                     // It may be slow: each further one waits for the one before.
                     doubt.patience = MAX_PATIENCE.min(doubt.patience * 2);
-                    self.settle(&doubt).await?
+                    self.settle(doubt).await?
                 }
                 Attempt::Again(error) => {
-                    self.wait_or_give_up(&mut doubt, error).await?;
+                    doubt.is_sent = doubt.may_run;
+                    self.wait_or_give_up(doubt, error).await?;
                     continue;
                 }
                 Attempt::Refused(error) => {
@@ -199,7 +231,7 @@ impl Shipper {
                 void => doubt.void = void,
             }
             if kept != self.mark {
-                self.lost(&doubt, "another program has changed the session").await?;
+                return Err(self.lost(doubt, "another program has changed the session"));
             }
             doubt.pause().await;
         }
@@ -278,21 +310,16 @@ impl Shipper {
                     continue;
                 }
             };
-            self.lost(doubt, reason).await?;
+            return Err(self.lost(doubt, reason));
         }
     }
 
-    /// Ends the lease. Does not return if the batch may have been kept before: then neither success
-    /// nor failure is true.
-    ///
-    /// # Errors
-    /// [`StoreErrorKind::Lost`]: the batch was not kept.
-    async fn lost(&self, doubt: &Doubt, reason: &'static str) -> Result<()> {
+    /// Ends the lease. [`StoreErrorKind::Lost`]: the batch was not kept;
+    /// [`StoreErrorKind::InDoubt`]: it may have been kept before.
+    fn lost(&self, doubt: &Doubt, reason: &'static str) -> StoreError {
         self.session.lease.lose(reason);
-        if doubt.may_run {
-            std::future::pending::<()>().await;
-        }
-        Err(StoreError::new(StoreErrorKind::Lost, reason))
+        let kind = if doubt.may_run { StoreErrorKind::InDoubt } else { StoreErrorKind::Lost };
+        StoreError::new(kind, reason)
     }
 
     async fn fate(&mut self) -> Fate {

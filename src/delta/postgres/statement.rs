@@ -205,6 +205,16 @@ pub fn handle_key(schema: &SchemaName) -> String {
     format!("SELECT handle_key FROM {schema}.secret WHERE session = $1")
 }
 
+/// Names, handle keys and ids, as JSON, of the sessions that have one of the names `$1`.
+pub fn identities(schema: &SchemaName) -> String {
+    format!(
+        "SELECT s.name, k.handle_key, m.value FROM unnest($1::text[]) AS n(name) JOIN \
+         {schema}.session s ON s.name = n.name JOIN {schema}.secret k ON k.session = s.id JOIN \
+         {schema}.acetate_meta m ON m.session = s.id AND m.key = 'session_id' WHERE s.moved_to IS \
+         NULL"
+    )
+}
+
 /// The epoch of the session `$1`, and the number and the stamp of the batch that was kept last.
 pub fn last_batch(schema: &SchemaName) -> String {
     format!("SELECT epoch, seq, stamp FROM {schema}.session WHERE id = $1")

@@ -44,7 +44,7 @@ impl Store for PostgresStore {
     fn writer(&self) -> Result<Box<dyn Writer>> {
         let inner = self.replica.open_writer()?;
         let (lease, shipper) = (Arc::clone(&self.lease), Arc::clone(&self.shipper));
-        let mut writer = PostgresWriter { inner, lease, shipper };
+        let mut writer = PostgresWriter { inner, lease, shipper, has_failed: false };
         writer.keep_noted()?;
         Ok(Box::new(writer))
     }
@@ -72,6 +72,10 @@ impl Store for PostgresStore {
 
     fn wal_size(&self) -> WalSize {
         self.replica.wal_size()
+    }
+
+    fn lease(&self) -> Option<Arc<HeldLease>> {
+        Some(Arc::clone(&self.lease))
     }
 }
 
@@ -109,6 +113,8 @@ struct PostgresWriter {
     inner: SqliteWriter,
     lease: Arc<HeldLease>,
     shipper: Arc<Mutex<Shipper>>,
+    /// Whether the batch has an error, which stays its error.
+    has_failed: bool,
 }
 
 impl PostgresWriter {
@@ -124,10 +130,27 @@ impl PostgresWriter {
             Err(error) => self.abort().and(Err(error)),
         }
     }
+
+    /// Has the database keep the batch.
+    fn ship(&mut self) -> Result<()> {
+        self.inner.check_batch()?;
+        let noted = self.inner.noted()?;
+        if noted.tables.is_empty() {
+            noted.forget();
+            return check(&self.lease);
+        }
+        let mut shipper = self.shipper.lock();
+        let mark = shipper.next_mark();
+        self.inner.put_mark(mark)?;
+        shipper.keep(mark, &noted.tables)?;
+        noted.forget();
+        Ok(())
+    }
 }
 
 impl Writer for PostgresWriter {
     fn begin(&mut self, _: bool) -> Result<()> {
+        self.has_failed = false;
         check(&self.lease)?;
         // The database keeps what is answered; the replica can be made again.
         self.inner.begin(false)
@@ -163,18 +186,9 @@ impl Writer for PostgresWriter {
     }
 
     fn prepare(&mut self) -> Result<()> {
-        self.inner.check_batch()?;
-        let noted = self.inner.noted()?;
-        if noted.tables.is_empty() {
-            noted.forget();
-            return Ok(());
-        }
-        let mut shipper = self.shipper.lock();
-        let mark = shipper.next_mark();
-        self.inner.put_mark(mark)?;
-        shipper.keep(mark, &noted.tables)?;
-        noted.forget();
-        Ok(())
+        let shipped = self.ship();
+        self.has_failed = shipped.is_err();
+        shipped
     }
 
     fn commit(&mut self) -> Result<()> {
@@ -185,8 +199,13 @@ impl Writer for PostgresWriter {
         })
     }
 
+    /// The operations that ended so are answered by what they read.
     fn abort(&mut self) -> Result<()> {
-        self.inner.abort()
+        self.inner.abort()?;
+        match std::mem::take(&mut self.has_failed) {
+            true => Ok(()),
+            false => check(&self.lease),
+        }
     }
 
     fn lacks_room(&self) -> bool {
@@ -242,6 +261,7 @@ impl Writer for PostgresWriter {
 
     fn rest(&mut self) {
         self.inner.rest();
+        self.shipper.lock().rest();
     }
 
     fn close(&mut self) -> Result<()> {

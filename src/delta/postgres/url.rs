@@ -4,13 +4,23 @@
 use std::fmt;
 use std::str::FromStr;
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{
+    AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode,
+};
+use tokio_postgres::config::Host;
 
 /// The schema if none is named.
 const DEFAULT_SCHEMA: &str = "acetate";
 
 /// Longest name of a schema, in bytes: PostgreSQL cuts longer ones.
 const MAX_SCHEMA_BYTES: usize = 63;
+
+/// The port of PostgreSQL.
+const DEFAULT_PORT: u16 = 5432;
+
+/// What is not written as it is in the name of a session.
+const NOT_IN_NAMES: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'`');
 
 /// Longest name of a session, in bytes.
 const MAX_NAME_BYTES: usize = 512;
@@ -100,10 +110,61 @@ impl fmt::Display for SessionUrl {
     }
 }
 
+impl PartialEq for SessionUrl {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for SessionUrl {}
+
 impl SessionUrl {
     /// Whether a text is meant as one, right or wrong.
     pub fn is_meant(text: &str) -> bool {
         text.starts_with("postgres://") || text.starts_with("postgresql://")
+    }
+
+    /// A text that two names of one session have in common: without the user and the options of
+    /// connections, with the hosts in order and with the default port.
+    pub fn key(&self) -> String {
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let Self { schema, name, .. } = self;
+        format!("{}:{}", self.place_key(), encoded(&format!("{schema}/{name}")))
+    }
+
+    /// The same of its database.
+    pub fn place_key(&self) -> String {
+        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let ports = self.connection.get_ports();
+        let port = |at: usize| match ports {
+            [port] => *port,
+            ports => ports.get(at).copied().unwrap_or(DEFAULT_PORT),
+        };
+        let host = |(at, host): (usize, &Host)| match host {
+            Host::Tcp(name) => format!("{}:{}", name.to_ascii_lowercase(), port(at)),
+            Host::Unix(dir) => format!("{}:{}", dir.display(), port(at)),
+        };
+        let mut hosts: Vec<_> = self.connection.get_hosts().iter().enumerate().map(host).collect();
+        hosts.sort();
+        let database = self.connection.get_dbname().unwrap_or_default();
+        format!("postgres:{}:{}", encoded(&hosts.join(",")), encoded(database))
+    }
+
+    /// The session of another name in the same schema.
+    ///
+    /// # Errors
+    /// [`UrlError::BadName`]
+    pub fn named(&self, name: &str) -> Result<Self, UrlError> {
+        let (place, query) = match self.text.split_once('?') {
+            Some((place, query)) => (place, format!("?{query}")),
+            None => (self.text.as_str(), String::new()),
+        };
+        let (scheme, rest) = place.split_once("://").ok_or(UrlError::Scheme)?;
+        let mut parts = rest.splitn(3, '/');
+        let (server, database) = (parts.next(), parts.next());
+        let (server, database) = server.zip(database).ok_or(UrlError::Name)?;
+        let name = utf8_percent_encode(name, NOT_IN_NAMES);
+        format!("{scheme}://{server}/{database}/{name}{query}").parse()
     }
 }
 
@@ -188,6 +249,37 @@ mod tests {
         assert_eq!(parsed.connection.get_hosts().len(), 2);
         assert_eq!(parsed.connection.get_dbname(), Some("agents"));
         assert_eq!(url("postgres:///agents/a").unwrap().schema.to_string(), "acetate");
+    }
+
+    #[test]
+    fn two_texts_that_name_one_session_have_one_key() {
+        let key = |text: &str| url(text).unwrap().key();
+        let one = key("postgres://me@A.example,b.example:5433/db/x?sslmode=disable");
+        assert_eq!(one, key("postgresql://you@b.example:5433,a.example:5432/db/x?schema=acetate"));
+        for other in [
+            "postgres://me@a.example/db/x",
+            "postgres://me@a.example,b.example:5433/other/x",
+            "postgres://me@a.example,b.example:5433/db/y",
+            "postgres://me@a.example,b.example:5433/db/x?schema=s",
+            "postgres:///db/x?host=/run",
+        ] {
+            assert_ne!(one, key(other), "{other}");
+        }
+        assert_ne!(key("postgres://h/db/a//b"), key("postgres://h/db/a/b"));
+        assert!(!std::path::Path::new(&one).is_absolute() && !one.contains('/'), "{one}");
+    }
+
+    #[test]
+    fn a_session_beside_another_has_a_name_of_any_characters() {
+        let one = url("postgres://me@h/db/chats/{chat}?schema=s&sslmode=disable").unwrap();
+        assert_eq!(one.name, "chats/{chat}");
+        let other = one.named("chats/50%? #1").unwrap();
+        assert_eq!(other.name, "chats/50%? #1");
+        assert_eq!(
+            other.to_string(),
+            "postgres://me@h/db/chats/50%25%3F%20%231?schema=s&sslmode=disable"
+        );
+        assert!(matches!(one.named("a\nb").unwrap_err(), UrlError::BadName(_)));
     }
 
     #[test]

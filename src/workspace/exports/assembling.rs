@@ -37,12 +37,8 @@ pub(super) fn layer_options<'a>(
     file: &'a Path,
     SessionAccess { read_only, existing }: SessionAccess,
 ) -> LayerOptions<'a> {
-    let chunk_size = match &mount.store {
-        StoreConfig::Session { chunk_size, .. } => *chunk_size,
-        StoreConfig::Memory => None,
-    };
     LayerOptions {
-        chunk_size,
+        chunk_size: mount.store.chunk_size(),
         read_only,
         existing,
         strict: parts.strict,
@@ -51,8 +47,9 @@ pub(super) fn layer_options<'a>(
         keep_log: mount.keep_log.map(log_bound::of_config),
         checkpoints: checkpoints::of_mount(mount),
         keep_checkpoints: mount.keep_checkpoints.map(checkpoints::keep_of),
-        // The exports file names the base explicitly; whether it is the same tree is checked.
-        moved: true,
+        // The exports file names the base explicitly; whether it is the same tree is checked. That
+        // of a session in a database was compared before.
+        moved: mount.url().is_none(),
         memory_bytes: (mount.store == StoreConfig::Memory).then(|| memory_bytes(limits(export))),
         listings: Arc::clone(&parts.listings),
         ..LayerOptions::new(file, mount.base.as_deref())

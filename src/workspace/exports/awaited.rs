@@ -146,7 +146,8 @@ impl SharedParts {
             return;
         }
         let Some(dirs) = self.awaited.due() else { return };
-        let mut identities = Identities::default();
+        self.look_at_awaited();
+        let mut identities = Identities::new(&self.databases);
         let awaited = self.sources().into_iter().filter_map(|source| {
             let entry = source.entry().filter(|it| it.is_awaited())?;
             Some((source, entry))
@@ -175,12 +176,21 @@ impl SharedParts {
     }
 }
 
+impl SharedParts {
+    /// Asks the databases of awaited exports again.
+    fn look_at_awaited(&self) {
+        let sources = self.sources();
+        let awaited = sources.iter().filter(|it| it.entry().is_some_and(|it| it.is_awaited()));
+        self.databases.look(awaited.flat_map(|it| it.config.urls()).cloned());
+    }
+}
+
 impl ExportSource {
     /// Looks for the sessions of its awaited `entry`; returns whether it is awaited no more.
     fn find_identity(
         &self,
         entry: &ExportEntry,
-        identities: &mut Identities,
+        identities: &mut Identities<'_>,
         before: &AwaitedDirs,
     ) -> Result<bool> {
         let sessions = self.needed()?;
@@ -196,7 +206,9 @@ impl ExportSource {
 
 /// Warns of exports whose sessions may be on a filesystem that is not mounted.
 pub(super) fn tell_of_awaited(loaded: &[LoadedExport]) {
-    let mut awaited = loaded.iter().filter(|it| it.entry.is_awaited());
+    // Of the others, the databases are logged.
+    let in_files = loaded.iter().filter(|it| it.source.config.urls().next().is_none());
+    let mut awaited = in_files.filter(|it| it.entry.is_awaited());
     if let Some(first) = awaited.next() {
         let (export, others) = (&first.source.config.name, awaited.count());
         tracing::warn!(

@@ -36,6 +36,7 @@ impl ServedExports {
     /// A session was not closed cleanly; the others were still closed.
     pub fn end(&mut self, pending: PendingAtEnd, progress: &CopyProgress) -> Result<()> {
         self.upkeep.drain(..).for_each(|task| task.abort());
+        self.parts.give_up_silent();
         let loading = self.parts.loading.write();
         self.parts.save_uses();
         self.parts.keep_templates(Vec::new());

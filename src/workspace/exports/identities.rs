@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use super::awaited::{AwaitedDir, AwaitedDirs};
+use super::databases::{DatabaseSessions, KnownSession};
 use super::on_demand::NeededSession;
 use crate::config::{ExportConfig, StoreConfig};
 use crate::delta::sqlite::SessionKeys;
@@ -16,19 +17,25 @@ use crate::workspace::layers;
 const LEAST_FOR_THREAD: usize = 64;
 
 /// Reads from session files what identifies exports; each file once.
-#[derive(Default)]
-pub(super) struct Identities {
+pub(super) struct Identities<'a> {
+    databases: &'a DatabaseSessions,
     keys: HashMap<PathBuf, Option<SessionKeys>>,
     /// The directories of sessions that do not exist, as they were first seen.
     dirs: AwaitedDirs,
 }
 
-impl Identities {
+impl<'a> Identities<'a> {
+    /// Nothing is read yet.
+    pub(super) fn new(databases: &'a DatabaseSessions) -> Self {
+        Self { databases, keys: HashMap::new(), dirs: AwaitedDirs::default() }
+    }
+
     /// Reads the sessions of these exports, on as many threads as the machine has cores.
     ///
     /// What cannot be read is left to [`Self::keys`].
-    pub(super) fn read_ahead<'a>(&mut self, sessions: impl Iterator<Item = &'a NeededSession>) {
-        let files: Vec<&Path> = sessions
+    pub(super) fn read_ahead<'b>(&mut self, sessions: impl Iterator<Item = &'b NeededSession>) {
+        let in_files = sessions.filter(|it| it.database.is_none());
+        let files: Vec<&Path> = in_files
             .map(|it| it.file.as_path())
             .filter(|it| !self.keys.contains_key(*it))
             .collect();
@@ -84,9 +91,13 @@ impl Identities {
         sessions: &[NeededSession],
         is_it: impl Fn(&Path, AwaitedDir) -> bool,
     ) -> bool {
-        let Self { keys, dirs } = self;
+        let Self { databases, keys, dirs } = self;
         let mut any = false;
-        for (mount, NeededSession { file, .. }) in config.mounts.iter().zip(sessions) {
+        for (mount, NeededSession { file, database, .. }) in config.mounts.iter().zip(sessions) {
+            if database.is_some() {
+                any |= databases.known(file) == KnownSession::Unknown;
+                continue;
+            }
             let is_missing = keys.get(file) == Some(&None);
             if is_missing && mount.store != StoreConfig::Memory {
                 // Each is noted.
@@ -112,14 +123,11 @@ impl Identities {
         sessions: &[NeededSession],
     ) -> Result<Option<Vec<SessionKeys>>> {
         let (mut keys, mut is_whole) = (Vec::with_capacity(sessions.len()), true);
-        for (mount, NeededSession { file, .. }) in config.mounts.iter().zip(sessions) {
-            let known = match self.keys.get(file) {
-                Some(known) => *known,
-                None => {
-                    let read = layers::identity(file)?;
-                    self.keys.insert(file.clone(), read);
-                    read
-                }
+        for (mount, NeededSession { file, database, .. }) in config.mounts.iter().zip(sessions) {
+            let known = match database.as_ref().map(|_| self.databases.known(file)) {
+                Some(KnownSession::Keys(keys)) => Some(keys),
+                Some(KnownSession::Missing | KnownSession::Unknown) => None,
+                None => self.in_file(file)?,
             };
             match known {
                 Some(known) => keys.push(known),
@@ -129,6 +137,16 @@ impl Identities {
             }
         }
         Ok(is_whole.then_some(keys))
+    }
+
+    /// The keys of a session in a file; `None` if it does not exist.
+    fn in_file(&mut self, file: &Path) -> Result<Option<SessionKeys>> {
+        if let Some(known) = self.keys.get(file) {
+            return Ok(*known);
+        }
+        let read = layers::identity(file)?;
+        self.keys.insert(file.to_owned(), read);
+        Ok(read)
     }
 }
 

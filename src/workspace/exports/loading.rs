@@ -88,7 +88,7 @@ impl ServedExports {
         plan: &LoadPlan<'_>,
         loaded: &mut Vec<LoadedExport>,
     ) -> Result<Vec<FailedExport>> {
-        let mut identities = Identities::default();
+        let mut identities = Identities::new(&self.parts.databases);
         if self.is_lenient {
             // Instances come last.
             let rest = wanted.iter().skip(OPEN_AT_START);
@@ -122,7 +122,8 @@ impl ServedExports {
             changed += usize::from(is_changed);
             let is_early = is_changed && changed <= OPEN_AT_START;
             let opens = is_open || is_added || is_written && (is_early || !self.is_lenient);
-            let opens = opens && hanging.is_none();
+            let may_wait = is_added || !self.is_lenient || !self.waits_for_database(&wanted);
+            let opens = opens && hanging.is_none() && may_wait;
             let opened = self.load_or_leave_closed(&wanted, &mut identities, opens, is_added);
             match opened {
                 Ok(export) => loaded.push(export),
@@ -146,7 +147,7 @@ impl ServedExports {
     fn load_or_leave_closed(
         &self,
         wanted: &WantedExport,
-        identities: &mut Identities,
+        identities: &mut Identities<'_>,
         opens: bool,
         is_added: bool,
     ) -> Result<LoadedExport> {
@@ -169,7 +170,7 @@ impl ServedExports {
     fn load_one(
         &self,
         wanted: &WantedExport,
-        identities: &mut Identities,
+        identities: &mut Identities<'_>,
         opens: bool,
     ) -> Result<LoadedExport> {
         let WantedExport { config, sessions, instance } = wanted;
@@ -202,6 +203,12 @@ impl ServedExports {
         Ok(LoadedExport { source, entry, stays: false })
     }
 
+    /// Whether opening an export waits for a database: the first mount or call does that.
+    fn waits_for_database(&self, wanted: &WantedExport) -> bool {
+        let mut sessions = wanted.sessions.iter().flatten();
+        sessions.any(|it| it.database.is_some() && !self.parts.sessions.is_open(&it.file))
+    }
+
     /// Opens and serves an export that could not be served.
     pub(super) fn serve_again(
         &self,
@@ -210,8 +217,9 @@ impl ServedExports {
     ) -> Result<()> {
         let (config, sessions) = (Arc::new(export.clone()), sessions.to_owned());
         let wanted = WantedExport { config, sessions: Some(sessions), instance: None };
+        let opens = !self.waits_for_database(&wanted);
         let LoadedExport { entry, .. } =
-            self.load_one(&wanted, &mut Identities::default(), true)?;
+            self.load_one(&wanted, &mut Identities::new(&self.parts.databases), opens)?;
         self.parts.exports.put(entry);
         Ok(())
     }

@@ -11,12 +11,14 @@ pub(super) mod assembling;
 mod awaited;
 pub mod base_probes;
 pub mod closing;
+mod databases;
 mod expiry;
 mod host_mounts;
 mod identities;
 mod idle;
 pub mod listed;
 mod loading;
+mod losing;
 mod on_demand;
 mod open_sessions;
 mod openings;
@@ -59,6 +61,7 @@ use templates::{KnownInstance, Templates, known, rebuild};
 use unavailable::FailedExport;
 
 pub use super::memory::MAX_MEMORY_BYTES;
+pub use databases::DatabaseSettings;
 pub use idle::{MAX_AWAKE, OpenBounds};
 pub use shared_parts::SessionObserver;
 pub use templates::registry_file;
@@ -133,6 +136,13 @@ impl ServedExports {
         Self { room: sessions, ..self }
     }
 
+    /// Opens sessions in databases like this.
+    #[must_use]
+    pub fn with_databases(self, settings: DatabaseSettings) -> Self {
+        self.parts.databases.set(settings);
+        self
+    }
+
     /// Informs `observer` of sessions that are open, and of all that are opened and closed from now
     /// on.
     pub fn observe(&self, observer: Arc<dyn SessionObserver>) {
@@ -148,6 +158,12 @@ impl ServedExports {
     /// NFS, MOUNT and NLM for the current exports.
     pub fn programs(&self) -> Vec<Arc<dyn RpcProgram>> {
         layers::programs(Arc::new(self.exports().clone()), self.exports().clone())
+    }
+
+    /// Whether a session was lost to another server: calls that may have changed it are never
+    /// answered.
+    pub fn has_lost(&self) -> bool {
+        self.parts.databases.has_lost()
     }
 
     /// The open sessions.
@@ -216,6 +232,8 @@ impl ServedExports {
         added: Option<&str>,
     ) -> Result<DroppedSessions> {
         let parts = Arc::clone(&self.parts);
+        // Before all else waits.
+        parts.look_at_databases(config);
         let loading = parts.loading.write();
         self.avoid(hanging);
         let known = self.parts.templates_if_same(&config.templates);
@@ -226,8 +244,10 @@ impl ServedExports {
         let mut wanted = self.wanted(config, &templates)?;
         let unserved = self.take_unserved(&mut wanted, added)?;
         let sessions = wanted.iter().filter_map(|wanted| wanted.sessions.as_ref()).flatten();
-        let sessions = sessions.map(|session| session.file.clone()).collect();
-        self.parts.hide(self.files_to_hide(&templates), sessions);
+        let files = sessions.filter(|session| session.database.is_none());
+        let sessions = files.map(|session| session.file.clone()).collect();
+        let has_databases = config.exports.iter().any(|it| it.urls().next().is_some());
+        self.parts.hide(self.files_to_hide(&templates, has_databases), sessions);
         let open = self.open_paths();
         let mut before = self.parts.sources();
         let by_path = before.iter().filter_map(|it| Some((it.path()?.to_owned(), Arc::clone(it))));
@@ -360,8 +380,12 @@ impl ServedExports {
     }
 
     /// Files and directories that no base may show, beside the sessions: the exports file and what
-    /// the server keeps beside it, and the directories of the sessions of templates.
-    fn files_to_hide(&self, templates: &[Arc<TemplateConfig>]) -> BTreeSet<PathBuf> {
+    /// the server keeps beside it, and the directories of replicas and of the sessions of templates.
+    fn files_to_hide(
+        &self,
+        templates: &[Arc<TemplateConfig>],
+        has_databases: bool,
+    ) -> BTreeSet<PathBuf> {
         // Absolute: a file that is made later has the same path then.
         let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
         let registry = registry_file(&file);
@@ -369,6 +393,9 @@ impl ServedExports {
         let mut files: BTreeSet<PathBuf> = own.iter().map(|file| real_path(file)).collect();
         files.extend(session_files(&real_path(&registry)));
         files.insert(control_socket(&real_path(&file)));
+        // Replicas have the contents of all exports.
+        let replicas = self.parts.databases.local().filter(|_| has_databases);
+        files.extend(replicas.map(|dir| real_path(&dir)));
         let mut real = RealPaths::avoiding(&self.hanging);
         files.extend(templates.iter().flat_map(|it| it.session_dirs()).map(|dir| real.of(&dir)));
         files
@@ -413,13 +440,14 @@ fn sessions_among(
     real: &mut RealPaths<'_>,
 ) -> Result<Vec<NeededSession>> {
     let session = |mount: &MountConfig| {
-        let file = match mount.session() {
-            Some(file) => real.of(file),
-            None => session_of(parts, export, mount)?,
+        let file = match &mount.store {
+            StoreConfig::Session { file, .. } => real.of(file),
+            StoreConfig::Database { .. } | StoreConfig::Memory => session_of(parts, export, mount)?,
         };
         // A session that is open read-write stays so; read-only mounts refuse changes themselves.
         let may_change = mount.is_shared || parts.sessions.is_open_to_change(&file);
-        Ok(NeededSession { file, read_only: mount.is_read_only && !may_change })
+        let database = mount.url().cloned();
+        Ok(NeededSession { file, database, read_only: mount.is_read_only && !may_change })
     };
     export.mounts.iter().map(session).collect()
 }
@@ -431,6 +459,7 @@ pub(super) fn session_of(
 ) -> Result<PathBuf> {
     match &mount.store {
         StoreConfig::Session { file, .. } => Ok(real_path(file)),
+        StoreConfig::Database { url, .. } => Ok(url.key().into()),
         StoreConfig::Memory => {
             let place = [export.name.as_bytes(), mount.at.as_str().as_bytes()].join(&0);
             let name = format!("{:016x}.db", layers::digest(b"memory", &place));
@@ -471,7 +500,8 @@ fn session_dirs_of(export: &ExportConfig) -> impl Iterator<Item = PathBuf> + '_ 
     sessions.filter_map(|session| session.parent()).map(Path::to_owned)
 }
 
-/// Waits until the base of any overlay is stuck.
+/// Waits until the base of any overlay is stuck, or its database is away.
 pub async fn until_any_stuck(overlays: &[Arc<Overlay>]) {
-    until(|| overlays.iter().any(|overlay| overlay.is_base_stuck())).await;
+    let is_stuck = |it: &Arc<Overlay>| it.is_base_stuck() || !it.has_lease();
+    until(|| overlays.iter().any(is_stuck)).await;
 }

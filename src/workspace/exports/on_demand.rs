@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use super::shared_parts::SharedParts;
 use super::templates::{check_places, order_by_place};
 use super::{session_of, sessions_among};
 use crate::config::{ExportConfig, RealPaths, StoreConfig, TemplateConfig};
+use crate::delta::postgres::SessionUrl;
 use crate::delta::sqlite::OpenError;
 use crate::export::{Admission, Export, ExportEntry, ExportIdentity, OpenExport, OpenPurpose};
 use crate::workspace::accounts::{ExportAccount, SharedAccount};
@@ -47,8 +48,8 @@ pub(in crate::workspace) struct ExportSource {
     pub(super) has_memory: AtomicBool,
     /// The sessions of its mounts, in their order, once they are known: finding them may block.
     sessions: OnceLock<Vec<NeededSession>>,
-    /// Identifies the export's drafts: they survive no reload.
-    draft_epoch: u64,
+    /// Identifies the export's drafts: they survive no reload, and no loss of a session.
+    pub(super) draft_epoch: AtomicU64,
     pub(super) this: Weak<Self>,
     entry: OnceLock<Weak<ExportEntry>>,
     /// Locked while the export is opened, closed or removed.
@@ -61,7 +62,7 @@ pub(in crate::workspace) struct ExportSource {
     pub(super) opening: Mutex<Option<watch::Receiver<OpenOutcome>>>,
     pub(super) last_failure: Mutex<Option<OpenFailure>>,
     /// The usage of its sessions.
-    account: SharedAccount,
+    pub(super) account: SharedAccount,
     /// When a call was last seen.
     pub(super) last_use: Mutex<Instant>,
     /// The last use after which its sessions were put to rest.
@@ -85,8 +86,10 @@ pub(super) struct SourceState {
 /// A session that an export needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NeededSession {
-    /// The session file.
+    /// The session file; of a session in a database its key, which is the path of no file.
     pub(super) file: PathBuf,
+    /// The session in a database.
+    pub(super) database: Option<Arc<SessionUrl>>,
     /// No mount of any export may change it.
     pub(super) read_only: bool,
 }
@@ -102,8 +105,7 @@ impl ExportSource {
         kind: SourceKind,
     ) -> Result<(Arc<Self>, Arc<ExportEntry>)> {
         let path = config.path.as_ref().ok_or(Error::NoExport)?.to_string();
-        let draft_epoch =
-            getrandom::u64().map_err(|error| Error::Random(std::io::Error::other(error)))?;
+        let draft_epoch = new_draft_epoch()?;
         let account = Arc::new(RwLock::new(ExportAccount::at_rest(Arc::clone(&config))));
         let has_memory = config.mounts.iter().any(|mount| mount.store == StoreConfig::Memory);
         let source = Arc::new_cyclic(|this| Self {
@@ -113,7 +115,7 @@ impl ExportSource {
             uses: InstanceUses::default(),
             has_memory: AtomicBool::new(has_memory),
             sessions: sessions.map(OnceLock::from).unwrap_or_default(),
-            draft_epoch,
+            draft_epoch: AtomicU64::new(draft_epoch),
             this: Weak::clone(this),
             entry: OnceLock::new(),
             state: Mutex::default(),
@@ -200,6 +202,7 @@ impl ExportSource {
         }
         let reloaded = || Error::Reloaded { export: self.config.name.clone() };
         let entry = self.entry().filter(|_| !self.is_retired()).ok_or_else(reloaded)?;
+        self.drop_lost(&mut state);
         if let Some(export) = entry.current() {
             return Ok(export);
         }
@@ -254,7 +257,8 @@ impl ExportSource {
         }
         self.has_memory.fetch_or(in_memory.contains(&true), Ordering::SeqCst);
         self.take_sessions(existing, taken)?;
-        let (export, account) = assemble(&self.parts, &self.config, taken, self.draft_epoch)?;
+        let epoch = self.draft_epoch.load(Ordering::SeqCst);
+        let (export, account) = assemble(&self.parts, &self.config, taken, epoch)?;
         // Clients know the handles of the others.
         let is_made = !is_known && purpose != OpenPurpose::Load;
         let _loading = is_made.then(|| self.parts.loading.read());
@@ -266,8 +270,10 @@ impl ExportSource {
         if self.is_retired() {
             return Err(Error::Reloaded { export: self.config.name.clone() });
         }
+        self.learn_identities(taken)?;
         let before = entry.identity();
         if !entry.put_open(Arc::clone(&export), &in_memory) {
+            self.forget_identities()?;
             return Err(Error::Replaced { export: self.config.name.clone() });
         }
         // The tags of mounts in memory may have expired.
@@ -340,11 +346,14 @@ impl ExportSource {
     /// Opens the sessions of all mounts; with `existing`, none is created.
     fn take_sessions(&self, existing: bool, taken: &mut Vec<SessionLease>) -> Result<()> {
         for (mount, session) in self.config.mounts.iter().zip(self.needed()?) {
-            let NeededSession { file, read_only } = session;
+            let NeededSession { file, database, read_only } = session;
             // What was in memory of another run is gone: it begins empty.
             let existing = existing && mount.store != StoreConfig::Memory;
             let access = SessionAccess { read_only: *read_only, existing };
             let open = || {
+                if let Some(url) = database {
+                    return self.open_in_database((file, url), mount, access);
+                }
                 let wanted = layer_options(&self.parts, &self.config, mount, file, access);
                 // A failed opening may have created the file.
                 let is_new = file.symlink_metadata().is_err();
@@ -358,6 +367,9 @@ impl ExportSource {
                 Ok(self.parts.begin(layers))
             };
             let check = |layers: &SessionLayers| {
+                if layers.overlay.is_lost() {
+                    return Err(Error::SessionLost { export: self.config.name.clone() });
+                }
                 check_same_settings(layers, &self.config, mount, *read_only)
             };
             taken.push(self.parts.sessions.acquire(file, open, check)?);
@@ -366,7 +378,7 @@ impl ExportSource {
     }
 
     /// Ends the use of sessions, and closes those that no other export uses.
-    fn release(&self, leases: Vec<SessionLease>) {
+    pub(super) fn release(&self, leases: Vec<SessionLease>) {
         for lease in leases {
             if let Err(error) = self.parts.release(lease) {
                 tracing::error!(%error, "a session was not closed cleanly");
@@ -459,6 +471,11 @@ impl ExportSource {
         }
         Some(*last_use)
     }
+}
+
+/// A number that tells the drafts of an open export from those of another time.
+pub(super) fn new_draft_epoch() -> Result<u64> {
+    getrandom::u64().map_err(|error| Error::Random(std::io::Error::other(error)))
 }
 
 /// Whether a directory has entries.

@@ -122,6 +122,12 @@ impl OpenSessions {
         self.slots.lock().contains_key(file)
     }
 
+    /// Whether this session is open.
+    pub(super) fn is_open(&self, file: &Path) -> bool {
+        let slot = self.slots.lock().get(file).cloned();
+        slot.is_some_and(|slot| slot.layers.read().is_some())
+    }
+
     /// Whether this session is open for changes.
     pub(super) fn is_open_to_change(&self, file: &Path) -> bool {
         let slot = self.slots.lock().get(file).cloned();

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::on_demand::{ExportSource, OPEN_WAIT};
 use super::unavailable::{FIRST_RETRY, MAX_RETRY};
+use crate::delta::postgres::HoldError;
 use crate::delta::sqlite::OpenError;
 use crate::export::{Export, OpenExport, OpenFuture, OpenPurpose, PauseFuture};
 use crate::vfs::FsError;
@@ -119,7 +120,11 @@ impl ExportSource {
         let (text, at) = (error.to_string(), Instant::now());
         let wait = match error {
             // A session can become idle at any moment.
-            Error::TooManyOpen { .. } => FIRST_RETRY,
+            Error::TooManyOpen { .. } | Error::SessionLost { .. } => FIRST_RETRY,
+            // The other server can die at any moment.
+            Error::Database { source, .. } if matches!(**source, HoldError::Held { .. }) => {
+                FIRST_RETRY
+            }
             _ => last.as_ref().map_or(FIRST_RETRY, |last| MAX_RETRY.min(last.wait * 2)),
         };
         if last.as_ref().is_none_or(|last| last.text != text) {

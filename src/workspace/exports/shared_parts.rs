@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use super::awaited::AwaitedSessions;
 use super::base_probes::BaseProbes;
 use super::closing::CopyProgress;
+use super::databases::DatabaseSessions;
 use super::expiry::Expiry;
 use super::idle::OpenBounds;
 use super::listed::ListedExport;
@@ -92,6 +93,8 @@ pub(in crate::workspace) struct SharedParts {
     pub(super) failed: RwLock<Vec<ListedExport>>,
     /// Asks directories whether they answer.
     pub(super) probes: BaseProbes,
+    /// The sessions in databases.
+    pub(super) databases: DatabaseSessions,
     /// Finds sessions whose filesystem was not mounted.
     pub(super) awaited: AwaitedSessions,
     /// Removes the instances that expire.
@@ -114,6 +117,7 @@ impl SharedParts {
         file: &Path,
     ) -> Self {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        let databases = DatabaseSessions::new(runtime.clone());
         Self {
             strict,
             runtime,
@@ -133,6 +137,7 @@ impl SharedParts {
             added_dir: added_dir(&file),
             failed: RwLock::default(),
             probes: BaseProbes::default(),
+            databases,
             awaited: AwaitedSessions::default(),
             expiry: Expiry::default(),
             peers: RwLock::default(),
@@ -285,8 +290,10 @@ impl SharedParts {
         pending: PendingAtEnd,
         progress: &CopyProgress,
     ) -> Result<()> {
-        // A session in memory ends here.
-        let is_kept = running.layers.memory.is_none();
+        let database = running.layers.database.clone();
+        // A session in memory ends here, and one that is lost has another server.
+        let is_lost = running.layers.overlay.is_lost();
+        let is_kept = running.layers.memory.is_none() && !is_lost;
         let pending = if is_kept { pending } else { PendingAtEnd::Leave };
         let session = running.layers.session.clone();
         let observer = self.observer.read().clone();
@@ -299,7 +306,18 @@ impl SharedParts {
             if let Some(observer) = observer {
                 observer.closing(&session).await;
             }
-            running.end(pending, left).await.map(drop)
+            let ended = running.end(pending, left).await.map(drop);
+            if let Some(database) = database {
+                database.release().await;
+            }
+            match ended {
+                // The database has what was answered.
+                Err(error) if is_lost => {
+                    tracing::debug!(session = %session.display(), %error, "closed");
+                    Ok(())
+                }
+                ended => ended,
+            }
         })
     }
 

@@ -152,7 +152,7 @@ pub(super) fn rebuild(
             found.push((own, config, sessions));
         }
     }
-    let mut identities = Identities::default();
+    let mut identities = Identities::new(&parts.databases);
     identities.read_ahead(found.iter().flat_map(|(_, _, sessions)| sessions));
     let mut instances = Vec::with_capacity(found.len());
     for (own, config, sessions) in found {

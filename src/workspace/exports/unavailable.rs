@@ -74,6 +74,13 @@ impl Error {
                 | Self::Export { .. }
                 | Self::Replaced { .. }
                 | Self::TooManyOpen { .. }
+                | Self::SessionLost { .. }
+                | Self::Database { .. }
+                | Self::Hydration { .. }
+                | Self::NewerReplica { .. }
+                | Self::CopiedBase { .. }
+                | Self::LocalDir { .. }
+                | Self::NoLocalDir
         )
     }
 }

@@ -73,6 +73,7 @@ fn statements() -> (Vec<String>, Vec<String>) {
         statement::record_move(schema),
         statement::moved_away(schema),
         statement::session_id(schema),
+        statement::identities(schema),
         statement::batch(schema, &[]),
         statement::changes_from(schema),
         statement::forget_changes(schema),

@@ -1,6 +1,7 @@
 //! Several exports of one server: one tree of several mounts, and who gets where.
 
 mod awaited;
+mod databases;
 mod expiry;
 mod guard;
 mod guard_restore;
@@ -30,8 +31,8 @@ use acetate::inspect::log::{AuditLog, LogOptions};
 use acetate::inspect::opened::open_session;
 use acetate::server::limits::Limits;
 use acetate::server::{Listeners, Server, ServerOptions};
-use acetate::workspace::exports::ServedExports;
 use acetate::workspace::exports::closing::CopyProgress;
+use acetate::workspace::exports::{DatabaseSettings, ServedExports};
 use acetate::workspace::layers::SessionLayers;
 use acetate::workspace::running::PendingAtEnd;
 use tempfile::TempDir;
@@ -117,6 +118,8 @@ impl Site {
         if self.is_lenient {
             served = served.lenient();
         }
+        let (local, address) = (Some(self.path("local")), "here".to_owned());
+        served = served.with_databases(DatabaseSettings { local, address });
         let none =
             served.load(&config::read(&file, Missing::Make).unwrap(), &BTreeSet::new()).unwrap();
         served.close(none);

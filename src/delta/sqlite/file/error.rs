@@ -240,7 +240,8 @@ impl OpenError {
                 StoreErrorKind::Full
                 | StoreErrorKind::ReadOnly
                 | StoreErrorKind::Io
-                | StoreErrorKind::Lost => return None,
+                | StoreErrorKind::Lost
+                | StoreErrorKind::InDoubt => return None,
             },
             Self::Io { .. } => return None,
         })

@@ -35,9 +35,6 @@ use crate::workspace::layers::SessionLayers;
 /// The number of exports whose mount commands are printed.
 const SHOWN_COMMANDS: usize = 16;
 
-/// The time to finish requests at a shutdown after a session was lost.
-const LOST_DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// The time that a reload in progress gets when the server ends.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -118,7 +115,7 @@ async fn until_signal(
         super::stopped(signals, false, admin).await;
         notifier.stopping("finishing requests");
     };
-    let serving = server.run_until(stopped, stuck(served));
+    let serving = server.run_until(stopped, super::stuck(overlays(served)));
     tokio::pin!(serving);
     // One reload at a time; a signal or order during a reload starts the next one afterwards.
     let mut reload: Option<Reload> = None;
@@ -198,21 +195,6 @@ fn await_bases(
             () = signals.next() => Err(CliError::new("stopped while a base did not answer")),
         }
     })
-}
-
-/// Completes when requests are to be aborted at a shutdown: a base hangs, a database is away, or
-/// calls wait that are never answered.
-async fn stuck(served: &Arc<Mutex<ServedExports>>) {
-    let lost = async {
-        tokio::time::sleep(LOST_DRAIN_TIMEOUT).await;
-        if !locked(served).has_lost() {
-            std::future::pending::<()>().await;
-        }
-    };
-    tokio::select! {
-        () = super::stuck(overlays(served)) => {}
-        () = lost => {}
-    }
 }
 
 /// The overlays of the sessions that are open when it is called.

@@ -26,6 +26,10 @@ use crate::workspace::error::Result;
 /// the exports file must not keep clients with handles of others waiting for ever.
 const MAX_MISSING: Duration = Duration::from_secs(10 * 60);
 
+/// Longest delay between looks for sessions in databases: another server may have made one and given
+/// out handles, and its clients come here when it dies.
+const MAX_DATABASE_RETRY: Duration = Duration::from_secs(5);
+
 /// The directory of a session that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AwaitedDir {
@@ -126,13 +130,14 @@ impl AwaitedSessions {
     }
 
     /// The directories as they were, if it is time to look at them again.
-    fn due(&self) -> Option<Arc<AwaitedDirs>> {
+    /// `most` is the longest time to the next look.
+    fn due(&self, most: Duration) -> Option<Arc<AwaitedDirs>> {
         let mut next = self.0.lock();
         let now = Instant::now();
         if now < next.at {
             return None;
         }
-        next.wait = MAX_RETRY.min(next.wait * 2);
+        next.wait = most.min(next.wait * 2);
         next.at = now + next.wait;
         Some(Arc::clone(&next.dirs))
     }
@@ -145,7 +150,9 @@ impl SharedParts {
         if self.exports.awaited() == 0 {
             return;
         }
-        let Some(dirs) = self.awaited.due() else { return };
+        let is_in_database = self.has_awaited_databases();
+        let most = if is_in_database { MAX_DATABASE_RETRY } else { MAX_RETRY };
+        let Some(dirs) = self.awaited.due(most) else { return };
         self.look_at_awaited();
         let mut identities = Identities::new(&self.databases);
         let awaited = self.sources().into_iter().filter_map(|source| {
@@ -177,6 +184,14 @@ impl SharedParts {
 }
 
 impl SharedParts {
+    /// Whether a session in a database is awaited.
+    fn has_awaited_databases(&self) -> bool {
+        let is_it = |it: &Arc<ExportSource>| {
+            it.config.urls().next().is_some() && it.entry().is_some_and(|it| it.is_awaited())
+        };
+        self.sources().iter().any(is_it)
+    }
+
     /// Asks the databases of awaited exports again.
     fn look_at_awaited(&self) {
         let sources = self.sources();

@@ -3,10 +3,9 @@
 //! A database that does not answer delays a load by [`LOOK_WAIT`], and an opening by as long as it
 //! takes to connect. Until it answers, the exports are awaited: unknown handles may be theirs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -60,7 +59,6 @@ pub(in crate::workspace) struct DatabaseSessions {
     /// Why databases did not answer, as it was logged.
     logged: Mutex<HashMap<String, String>>,
     renewals: Arc<LeaseRenewals>,
-    has_lost: AtomicBool,
 }
 
 /// The sessions of one schema that are looked for.
@@ -80,7 +78,6 @@ impl DatabaseSessions {
             watches: Mutex::default(),
             logged: Mutex::default(),
             renewals: Arc::default(),
-            has_lost: AtomicBool::new(false),
         }
     }
 
@@ -109,20 +106,9 @@ impl DatabaseSessions {
         self.known.lock().remove(key);
     }
 
-    /// Whether a session was lost to another server.
-    pub(super) fn has_lost(&self) -> bool {
-        self.has_lost.load(Ordering::Relaxed)
-    }
-
-    /// A session was lost to another server.
-    pub(super) fn note_loss(&self) {
-        self.has_lost.store(true, Ordering::Relaxed);
-    }
-
     /// Forgets what no export names any more.
     pub(super) fn keep_only(&self, urls: &[Arc<SessionUrl>]) {
-        let keys: std::collections::HashSet<PathBuf> =
-            urls.iter().map(|url| url.key().into()).collect();
+        let keys: HashSet<PathBuf> = urls.iter().map(|url| url.key().into()).collect();
         self.known.lock().retain(|key, _| keys.contains(key));
         self.watches.lock().retain(|key, _| keys.contains(key));
         let places: Vec<_> = urls.iter().map(|url| url.place_key()).collect();

@@ -95,7 +95,8 @@ impl<'a> Identities<'a> {
         let mut any = false;
         for (mount, NeededSession { file, database, .. }) in config.mounts.iter().zip(sessions) {
             if database.is_some() {
-                any |= databases.known(file) == KnownSession::Unknown;
+                // Another server may make it at any moment, and end.
+                any |= !matches!(databases.known(file), KnownSession::Keys(_));
                 continue;
             }
             let is_missing = keys.get(file) == Some(&None);

@@ -124,7 +124,6 @@ async fn close_when_lost(parts: std::sync::Weak<SharedParts>, held: Arc<HeldRepl
     if !is_open_lost(&parts, &session) {
         return;
     }
-    parts.databases.note_loss();
     tracing::error!(session = %session.display(), reason, "the session is lost");
     let _ended = tokio::task::spawn_blocking(move || parts.close_lost()).await;
 }

@@ -160,12 +160,6 @@ impl ServedExports {
         layers::programs(Arc::new(self.exports().clone()), self.exports().clone())
     }
 
-    /// Whether a session was lost to another server: calls that may have changed it are never
-    /// answered.
-    pub fn has_lost(&self) -> bool {
-        self.parts.databases.has_lost()
-    }
-
     /// The open sessions.
     pub fn sessions(&self) -> Vec<Arc<SessionLayers>> {
         self.parts.sessions.all()
@@ -379,7 +373,7 @@ impl ServedExports {
         Ok(sessions)
     }
 
-    /// Files and directories that no base may show, beside the sessions: the exports file and what
+    /// Files and directories that no base may show, beside sessions: the exports file and what
     /// the server keeps beside it, and the directories of replicas and of the sessions of templates.
     fn files_to_hide(
         &self,

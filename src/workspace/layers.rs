@@ -157,9 +157,9 @@ impl SessionLayers {
         programs(Arc::clone(&self.overlay), handles)
     }
 
-    /// Whether it is a replica of a session in a database.
-    pub fn is_replica(&self) -> bool {
-        self.database.is_some()
+    /// Whether its file is kept, and all that there is of it.
+    pub fn is_only_in_file(&self) -> bool {
+        self.memory.is_none() && self.database.is_none()
     }
 
     /// What identifies the session in handles.

@@ -1,6 +1,7 @@
 //! The exports file: what is read from it, and what is said of what is wrong.
 
 mod credentials;
+mod databases;
 mod example;
 mod exports;
 mod guards;

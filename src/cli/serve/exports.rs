@@ -57,11 +57,9 @@ pub(super) fn serve(
     }
     served = served.with_room_for(max_sessions()).with_databases(args.database_settings(&door));
     // From here on SIGHUP does not end the server: a start can take long.
-    let hang_ups = {
-        let _runtime = runtime.enter();
-        signal(SignalKind::hangup())
-            .map_err(|error| CliError::caused("cannot listen for signals", &error))?
-    };
+    let hang_ups = runtime.block_on(async { signal(SignalKind::hangup()) });
+    let hang_ups =
+        hang_ups.map_err(|error| CliError::caused("cannot listen for signals", &error))?;
     let added = added_changed(file);
     let (config, mut hanging) = read(file, &served.probes(), args.strict)?;
     hanging.extend(await_bases(runtime, &mut door, &served, &config)?);
@@ -369,10 +367,9 @@ fn watched(
     let (served, mut seen) = (Arc::clone(served), Vec::new());
     move || {
         if let Some(served) = served.try_lock() {
-            let sessions = served.sessions();
             // Without its database, a writer waits.
-            let watched = sessions.iter().filter(|layers| layers.overlay.has_lease());
-            seen = watched.map(|layers| Arc::downgrade(&layers.overlay)).collect();
+            let sessions = served.sessions().into_iter().filter(|it| it.overlay.has_lease());
+            seen = sessions.map(|layers| Arc::downgrade(&layers.overlay)).collect();
         }
         seen.clone()
     }
@@ -447,8 +444,7 @@ fn announce(file: &Path, config: &Config, served: &mut ServedExports, at: &Annou
         let count = text::count(made.len(), "export");
         output::line(format_args!("{count} made by templates, not listed here"));
     }
-    let in_files = sessions.iter().filter(|it| it.memory.is_none() && !it.is_replica());
-    let created = in_files.filter(|layers| layers.is_new);
+    let created = sessions.iter().filter(|it| it.is_new && it.is_only_in_file());
     let created: BTreeSet<&Path> = created.map(|layers| layers.session.as_path()).collect();
     let known: BTreeSet<&Path> = sessions.iter().map(|layers| layers.session.as_path()).collect();
     created.into_iter().for_each(|it| choosing::tell_created_of_export(it, &known));

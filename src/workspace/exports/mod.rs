@@ -387,7 +387,6 @@ impl ServedExports {
         let mut files: BTreeSet<PathBuf> = own.iter().map(|file| real_path(file)).collect();
         files.extend(session_files(&real_path(&registry)));
         files.insert(control_socket(&real_path(&file)));
-        // Replicas have the contents of all exports.
         let replicas = self.parts.databases.local().filter(|_| has_databases);
         files.extend(replicas.map(|dir| real_path(&dir)));
         let mut real = RealPaths::avoiding(&self.hanging);

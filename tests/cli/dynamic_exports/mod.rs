@@ -2,6 +2,7 @@
 
 mod adding;
 mod broken;
+mod databases;
 mod failing;
 mod files;
 mod hanging;

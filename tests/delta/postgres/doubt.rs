@@ -1,5 +1,10 @@
 //! Batches without an answer: kept once, or never.
 
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use acetate::delta::{Store, StoreErrorKind};
 
 use super::proxy::{Cut, Proxy};
@@ -91,4 +96,38 @@ fn a_batch_that_is_refused_at_once_leaves_its_number() {
     make_files(&mut *writer, &["later"]).unwrap();
     assert_eq!(names(&kept.rows()), ["later"]);
     assert_alike(&kept.ours(), &kept.rows());
+}
+
+#[test]
+fn a_batch_without_an_answer_stays_in_doubt_when_another_server_has_the_session() {
+    let (proxy, kept) = kept_through_a_proxy();
+    let mut writer = kept.store.writer().unwrap();
+    make_files(&mut *writer, &["before"]).unwrap();
+    kept.take_away();
+    proxy.cut(Cut::Request);
+    let error = make_files(&mut *writer, &["doubtful"]).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::InDoubt, "{error}");
+    assert!(kept.lease.is_lost());
+    proxy.send_held();
+    assert_eq!(names(&kept.rows()), ["before"]);
+    let error = make_files(&mut *writer, &["later"]).unwrap_err();
+    assert_eq!(error.kind, StoreErrorKind::Lost, "nothing was sent: {error}");
+}
+
+#[test]
+fn a_batch_ends_when_its_session_is_given_up_while_the_database_is_away() {
+    // Nothing listens there.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let kept = Kept::through(port);
+    let mut writer = kept.store.writer().unwrap();
+    let lease = Arc::clone(&kept.lease);
+    let given_up = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        lease.lose("the server stops");
+        Instant::now()
+    });
+    let error = make_files(&mut *writer, &["never"]).unwrap_err();
+    assert!(given_up.join().unwrap().elapsed() < Duration::from_secs(2));
+    assert_eq!(error.kind, StoreErrorKind::Lost, "{error}");
+    assert_eq!(names(&kept.rows()), [""; 0]);
 }

@@ -8,6 +8,7 @@ mod kept;
 mod left_out;
 mod mark;
 mod proxy;
+mod renewals;
 mod retried;
 mod tables;
 mod unnoticed;

@@ -45,16 +45,15 @@ fn steal(url: &SessionUrl) {
     ));
 }
 
-/// The first answer that is not JUKEBOX, and whether there was one.
-fn settled(site: &Site, peer: &mut Peer, file: &nfs_fh3) -> (Result<Vec<u8>, nfsstat3>, bool) {
-    let (deadline, mut has_waited) = (Instant::now() + Duration::from_secs(60), false);
+/// The first answer that is not JUKEBOX.
+fn settled(site: &Site, peer: &mut Peer, file: &nfs_fh3) -> Result<Vec<u8>, nfsstat3> {
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         match site.wait(peer.read(file, 0, 100)) {
             Err(nfsstat3::NFS3ERR_JUKEBOX) if Instant::now() < deadline => {
-                has_waited = true;
                 std::thread::sleep(Duration::from_millis(50));
             }
-            answer => return (answer, has_waited),
+            answer => return answer,
         }
     }
 }
@@ -83,7 +82,7 @@ fn the_first_mount_opens_a_session_and_an_idle_one_is_given_back() {
         assert!(Instant::now() < deadline, "it keeps the lease");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(settled(&site, &mut peer, &file).0, kept("kept"), "the next call opens it");
+    assert_eq!(settled(&site, &mut peer, &file), kept("kept"), "the next call opens it");
     assert!(row(&url).lease.holder.is_some());
     site.stop();
     assert_eq!(row(&url).lease.holder, None, "and a stop gives it back");
@@ -101,9 +100,23 @@ fn another_server_has_the_same_handles() {
     assert_eq!(peer.root, second.peer("/1").root);
     for (path, file) in ["/0", "/1"].iter().zip(&files) {
         // Of an export that this server has never opened.
-        assert_eq!(settled(&second, &mut peer, file).0, kept(path));
+        assert_eq!(settled(&second, &mut peer, file), kept(path));
     }
     assert_eq!(second.peer("/0").root, root);
+    second.stop();
+}
+
+#[test]
+fn a_session_that_another_server_made_since_is_known_after_that_server_died() {
+    let (url, other) = (any().new_url(), any().new_url());
+    let mut second = serve("", &[&url, &other]);
+    let mut first = serve("", &[&url]);
+    let file = put(&first, &mut first.peer("/0"), "file", "kept");
+    let mut peer = second.peer("/1");
+    let answer = second.wait(peer.read(&file, 0, 100));
+    assert_eq!(answer, Err(nfsstat3::NFS3ERR_JUKEBOX), "never stale");
+    first.stop();
+    assert_eq!(settled(&second, &mut peer, &file), kept("kept"));
     second.stop();
 }
 
@@ -120,7 +133,7 @@ fn a_server_that_is_alive_keeps_the_session_and_the_next_one_gets_it_when_it_end
     assert_eq!(answer, Err(nfsstat3::NFS3ERR_JUKEBOX));
     assert_eq!(first.wait(first.peer("/0").read(&file, 0, 100)), kept("kept"));
     first.stop();
-    assert_eq!(settled(&second, &mut peer, &file).0, kept("kept"));
+    assert_eq!(settled(&second, &mut peer, &file), kept("kept"));
     second.stop();
 }
 
@@ -141,7 +154,7 @@ fn a_lost_session_waits_until_it_is_free_and_the_others_are_served() {
     assert_eq!(site.wait(peer.read(&file, 0, 100)), Err(nfsstat3::NFS3ERR_JUKEBOX));
     assert_eq!(site.wait(beside.read(&file_beside, 0, 100)), kept("beside"));
     put(&site, &mut beside, "more", "more");
-    assert_eq!(settled(&site, &mut peer, &file), (kept("kept"), true));
+    assert_eq!(settled(&site, &mut peer, &file), kept("kept"));
     assert!(stolen.elapsed() >= row(&lost).lease.term, "the other server might have been alive");
     assert_eq!(row(&lost).lease.epoch, epoch + 2, "it was taken again");
     site.wait(peer.mkdir(&root, "late")).expect("it was not made");
@@ -232,7 +245,7 @@ fn a_session_that_mounts_only_read_is_not_made() {
     site.stop();
     let mut site = Site::start_lenient("", &read_only);
     let mut peer = site.peer("/0");
-    assert_eq!(settled(&site, &mut peer, &file).0, kept("kept"));
+    assert_eq!(settled(&site, &mut peer, &file), kept("kept"));
     let root = peer.root.clone();
     let refused = site.wait(peer.mkdir(&root, "new")).unwrap_err();
     assert_eq!(refused, nfsstat3::NFS3ERR_ROFS);

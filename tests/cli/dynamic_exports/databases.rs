@@ -1,0 +1,45 @@
+//! Exports whose sessions are in a database.
+
+use std::fs;
+
+use super::Site;
+use crate::support::database::server::any;
+
+#[test]
+fn an_export_is_added_and_served_and_its_session_stays_when_it_is_removed() {
+    let (mut site, url) = (Site::new(""), any().new_url().to_string());
+    fs::create_dir(site.path("exports.d")).unwrap();
+    site.serve(&["--local", "local"]);
+    let options = ["--option", "insecure", "--option", "no_root_squash"];
+    let words = |name| [&[name, "--session", &url], &options[..]].concat();
+    site.done("add", &words("chat"));
+    let written = fs::read_to_string(site.path("exports.d/chat.toml")).unwrap();
+    assert!(written.contains(&format!("session = \"{url}\"")), "{written}");
+    let mut peer = site.peer("/chat");
+    let root = peer.root.clone();
+    site.runtime.block_on(peer.put(&root, "file", "kept"));
+    let said = site.fails("rm", &["chat", "--delete"]);
+    assert!(said.contains("a session in a database; nothing is changed"), "{said}");
+    assert!(said.contains("hint: leave --delete out"), "{said}");
+    assert!(site.path("exports.d/chat.toml").exists());
+    site.done("rm", &["chat"]);
+    assert!(!site.path("exports.d/chat.toml").exists());
+    site.done("add", &words("again"));
+    let mut peer = site.peer("/again");
+    let root = peer.root.clone();
+    assert_eq!(site.runtime.block_on(peer.ls(&root)), ["file"]);
+    site.stop();
+}
+
+#[test]
+fn one_that_no_database_can_have_is_refused_with_the_reason() {
+    let site = Site::new("");
+    fs::create_dir(site.path("exports.d")).unwrap();
+    let url = any().new_url().to_string();
+    let away = url.replacen(&any().address(), "127.0.0.1:1", 1);
+    let said = site.fails("add", &["away", "--session", &away]);
+    assert!(said.contains("error connecting to server"), "{said}");
+    let said = site.fails("add", &["wrong", "--session", "postgres://me:word@h/db/x"]);
+    assert!(said.contains("it has a password") && said.contains("PGPASSWORD"), "{said}");
+    assert_eq!(site.added_files(), [""; 0]);
+}

@@ -35,11 +35,9 @@ pub use row::{
 pub use usage::{DEFAULT_FILE_BYTES, Limits, Usage, UsageDelta, content_bytes, whiteout_files};
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::base::BasePath;
-use crate::delta::postgres::HeldLease;
 use crate::vfs::{FileId, FsStat, Name, Time};
 
 /// The result of a row operation.
@@ -72,8 +70,8 @@ pub trait Store: Send + Sync + 'static {
         WalSize::default()
     }
 
-    /// The lease without which nothing may be answered, if there is one.
-    fn lease(&self) -> Option<Arc<HeldLease>> {
+    /// The lease without which nothing may be answered.
+    fn lease(&self) -> Option<std::sync::Arc<postgres::HeldLease>> {
         None
     }
 }

@@ -51,16 +51,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     // A session may be in a database; its name says so.
-    (
-        "config",
-        &[
-            "vfs",
-            "pattern",
-            "system_error",
-            "delta::postgres::SessionUrl",
-            "delta::postgres::UrlError",
-        ],
-    ),
+    ("config", &["vfs", "pattern", "system_error", "delta::postgres"]),
     // A handle is bound to the mount that gave it out; numbers are in ranges by what has them.
     (
         "export",

@@ -48,7 +48,7 @@ pub(super) struct Args {
     #[arg(long)]
     token: bool,
 
-    /// The session file for its changes, or postgres://USER@HOST/DATABASE/NAME.
+    /// Its session: a file, or postgres://USER@HOST/DATABASE/NAME.
     #[arg(long, value_name = "SESSION.db", required_unless_present_any = ["from", "ephemeral"])]
     session: Option<PathBuf>,
 

@@ -5,9 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use acetate::delta::postgres::{
-    Hold, HoldOptions, LeaseRenewals, LeaseTime, SessionUrl, find, upload,
+    Hold, HoldOptions, LeaseRenewals, LeaseTime, SessionUrl, connect, find, upload,
 };
 use acetate::delta::sqlite::{CreateOptions, Session};
+use tokio::runtime::Handle;
+use tokio_postgres::Client;
 
 use super::host;
 use crate::support::database::server::any;
@@ -85,13 +87,18 @@ fn a_session_whose_row_is_locked_by_a_batch_holds_up_no_other() {
     let schema = any().schema();
     let name = &urls[0].name;
     // As a statement that takes long.
-    any().run(&format!("BEGIN; UPDATE {schema}.session SET beat = beat + 1 WHERE name = '{name}'"));
+    let connected = |_: &mut Client, runtime: &Handle| {
+        runtime.block_on(connect(&urls[0].connection, runtime)).unwrap()
+    };
+    let slow = any().with(connected);
+    let run = |sql: &str| any().with(|_, it| it.block_on(slow.batch_execute(sql)).unwrap());
+    run(&format!("BEGIN; UPDATE {schema}.session SET beat = beat + 1 WHERE name = '{name}'"));
     let end = Instant::now() + TERM * 3;
     while Instant::now() < end {
         assert!(is_valid(&other), "its renewals wait for the batch of another session");
         thread::sleep(Duration::from_millis(10));
     }
-    any().run("ROLLBACK");
+    run("ROLLBACK");
     busy.session.lease.set_shipping(false);
     assert!(soon(|| is_valid(&busy)), "and it is renewed again");
 }

@@ -26,8 +26,8 @@ use crate::workspace::error::Result;
 /// the exports file must not keep clients with handles of others waiting for ever.
 const MAX_MISSING: Duration = Duration::from_secs(10 * 60);
 
-/// Longest delay between looks for sessions in databases: another server may have made one and given
-/// out handles, and its clients come here when it dies.
+/// Longest delay between looks for sessions in databases: another server may have made one and
+/// given out handles, and its clients come here when it dies.
 const MAX_DATABASE_RETRY: Duration = Duration::from_secs(5);
 
 /// The directory of a session that does not exist.

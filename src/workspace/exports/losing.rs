@@ -1,5 +1,5 @@
-//! Exports whose sessions are in databases: opens their sessions, and closes those that were lost to
-//! another server.
+//! Exports whose sessions are in databases: opens their sessions, and closes those that were lost
+//! to another server.
 //!
 //! A lost session answers nothing more. Its exports are closed without waiting for their calls,
 //! which end by themselves; the next call opens the export again, once its session is free.

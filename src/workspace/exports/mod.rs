@@ -373,8 +373,8 @@ impl ServedExports {
         Ok(sessions)
     }
 
-    /// Files and directories that no base may show, beside sessions: the exports file and what
-    /// the server keeps beside it, and the directories of replicas and of the sessions of templates.
+    /// Files and directories that no base may show, beside sessions: the exports file and what the
+    /// server keeps beside it, and the directories of replicas and of the sessions of templates.
     fn files_to_hide(
         &self,
         templates: &[Arc<TemplateConfig>],

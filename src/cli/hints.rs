@@ -96,6 +96,17 @@ pub(super) fn of_export(error: &WorkspaceError) -> Option<&'static str> {
             "name the tree that the session was made over with the key `base` of the mount: at \
              least half of the files that it copied up have to be there, with their type and size",
         ),
+        WorkspaceError::CopiedBase { .. } => Some(
+            "each server needs the same filesystem, as file handles name its inodes: mount it \
+             there; to take a copy for good, serve the session once with `acetate serve URL \
+             --base DIR --moved`",
+        ),
+        WorkspaceError::Database { source, .. } if matches!(**source, HoldError::Held { .. }) => {
+            Some(
+                "the other server gives it back when its export is idle, or when it stops; if it \
+                 is silent, a mount or call here takes the session after the term",
+            )
+        }
         _ => None,
     }
 }

@@ -4,9 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use percent_encoding::{
-    AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode,
-};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tokio_postgres::config::Host;
 
 /// The schema if none is named.
@@ -17,10 +15,6 @@ const MAX_SCHEMA_BYTES: usize = 63;
 
 /// The port of PostgreSQL.
 const DEFAULT_PORT: u16 = 5432;
-
-/// What is not written as it is in the name of a session.
-const NOT_IN_NAMES: &AsciiSet =
-    &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'`');
 
 /// Longest name of a session, in bytes.
 const MAX_NAME_BYTES: usize = 512;
@@ -149,23 +143,6 @@ impl SessionUrl {
         let database = self.connection.get_dbname().unwrap_or_default();
         format!("postgres:{}:{}", encoded(&hosts.join(",")), encoded(database))
     }
-
-    /// The session of another name in the same schema.
-    ///
-    /// # Errors
-    /// [`UrlError::BadName`]
-    pub fn named(&self, name: &str) -> Result<Self, UrlError> {
-        let (place, query) = match self.text.split_once('?') {
-            Some((place, query)) => (place, format!("?{query}")),
-            None => (self.text.as_str(), String::new()),
-        };
-        let (scheme, rest) = place.split_once("://").ok_or(UrlError::Scheme)?;
-        let mut parts = rest.splitn(3, '/');
-        let (server, database) = (parts.next(), parts.next());
-        let (server, database) = server.zip(database).ok_or(UrlError::Name)?;
-        let name = utf8_percent_encode(name, NOT_IN_NAMES);
-        format!("{scheme}://{server}/{database}/{name}{query}").parse()
-    }
 }
 
 /// The parts of a URL: what is before the database, the database with what follows it, and the
@@ -267,19 +244,6 @@ mod tests {
         }
         assert_ne!(key("postgres://h/db/a//b"), key("postgres://h/db/a/b"));
         assert!(!std::path::Path::new(&one).is_absolute() && !one.contains('/'), "{one}");
-    }
-
-    #[test]
-    fn a_session_beside_another_has_a_name_of_any_characters() {
-        let one = url("postgres://me@h/db/chats/{chat}?schema=s&sslmode=disable").unwrap();
-        assert_eq!(one.name, "chats/{chat}");
-        let other = one.named("chats/50%? #1").unwrap();
-        assert_eq!(other.name, "chats/50%? #1");
-        assert_eq!(
-            other.to_string(),
-            "postgres://me@h/db/chats/50%25%3F%20%231?schema=s&sslmode=disable"
-        );
-        assert!(matches!(one.named("a\nb").unwrap_err(), UrlError::BadName(_)));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::hints;
 use super::similar::{did_you_mean, similar};
 use crate::base::BaseError;
 use crate::config::ConfigError;
+use crate::delta::postgres::HoldError;
 use crate::delta::sqlite::OpenError;
 use crate::delta::{StoreError, StoreErrorKind};
 use crate::inspect::InspectError;
@@ -134,6 +135,14 @@ impl CliError {
         match hint {
             Some(hint) => printed.with_hint(hint),
             None => printed,
+        }
+    }
+
+    /// A session in a database that cannot be used, for this reason.
+    fn database(error: &WorkspaceError, reason: &HoldError) -> Self {
+        match hints::of_database(reason) {
+            Some(hint) => Self::new(error).with_hint(hint),
+            None => Self::new(error),
         }
     }
 
@@ -311,10 +320,7 @@ impl From<WorkspaceError> for CliError {
                  to serve the older state of the database",
             ),
             WorkspaceError::Database { ref source, .. }
-            | WorkspaceError::Hydration { ref source, .. } => match hints::of_database(source) {
-                Some(hint) => Self::new(&error).with_hint(hint),
-                None => Self::new(&error),
-            },
+            | WorkspaceError::Hydration { ref source, .. } => Self::database(&error, source),
             WorkspaceError::CopiedBase { .. } => Self::new(&error).with_hint(
                 "each server needs the same filesystem, as file handles name its inodes: mount it \
                  there, or take a copy for good with --moved",

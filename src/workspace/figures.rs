@@ -113,7 +113,8 @@ impl ShownSessions {
             let session = overlay.figures();
             sum.open += 1;
             sum.health.failed += usize::from(session.is_read_only && !open.read_only);
-            sum.health.stuck += usize::from(session.is_writer_stuck);
+            // Without its database, a writer waits.
+            sum.health.stuck += usize::from(session.is_writer_stuck && overlay.has_lease());
             sum.health.ended += usize::from(session.has_writer_ended);
             sum.wal.file_bytes += session.wal.file_bytes;
             sum.wal.left_bytes += session.wal.left_bytes;

@@ -14,6 +14,10 @@ use crate::export::{Export, OpenExport, OpenFuture, OpenPurpose, PauseFuture};
 use crate::vfs::FsError;
 use crate::workspace::error::Error;
 
+/// Time that a mount waits for an opening that takes a lease and fetches a replica: unlike a call,
+/// it is not tried again.
+const DATABASE_MOUNT_WAIT: Duration = Duration::from_secs(15);
+
 /// Time after which an opening gives its permit to the next one: its base may hang.
 const STUCK_OPENING: Duration = Duration::from_secs(2);
 
@@ -142,7 +146,11 @@ impl OpenExport for ExportSource {
     fn open(&self, purpose: OpenPurpose) -> OpenFuture<'_> {
         Box::pin(async move {
             let mut opening = self.open_or_join(purpose)?;
-            let done = tokio::time::timeout(OPEN_WAIT, opening.wait_for(Option::is_some)).await;
+            let wait = match purpose {
+                OpenPurpose::Mount if self.config.urls().next().is_some() => DATABASE_MOUNT_WAIT,
+                _ => OPEN_WAIT,
+            };
+            let done = tokio::time::timeout(wait, opening.wait_for(Option::is_some)).await;
             match done {
                 // The handle may be of the other entry: the next call is.
                 Ok(Ok(outcome))

@@ -3,9 +3,11 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use acetate::delta::postgres::{SessionRow, SessionUrl, find};
+use acetate::delta::postgres::{SessionRow, SessionUrl, connect, find};
 use nfs3_client::nfs3_types::nfs3::{nfs_fh3, nfsstat3};
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
+use tokio::runtime::Handle;
+use tokio_postgres::Client;
 
 use super::Site;
 use super::on_demand::IDLE;
@@ -160,6 +162,41 @@ fn a_lost_session_waits_until_it_is_free_and_the_others_are_served() {
     site.wait(peer.mkdir(&root, "late")).expect("it was not made");
     let root = peer.root.clone();
     assert_eq!(site.wait(peer.ls(&root)), ["file", "late"]);
+    site.stop();
+}
+
+#[test]
+fn calls_wait_while_the_database_does_and_the_server_is_well() {
+    let (url, other) = (any().new_url(), any().new_url());
+    let mut site = serve("", &[&url, &other]);
+    let (mut peer, mut writer, mut beside) = (site.peer("/0"), site.peer("/0"), site.peer("/1"));
+    let file = put(&site, &mut peer, "file", "kept");
+    let file_beside = put(&site, &mut beside, "file", "beside");
+    let (root, epoch) = (peer.root.clone(), row(&url).lease.epoch);
+    let connected = |_: &mut Client, runtime: &Handle| {
+        runtime.block_on(connect(&url.connection, runtime)).unwrap()
+    };
+    let slow = any().with(connected);
+    let run = |sql: &str| any().with(|_, it| it.block_on(slow.batch_execute(sql)).unwrap());
+    let (schema, name) = (any().schema(), &url.name);
+    run(&format!("BEGIN; UPDATE {schema}.session SET beat = beat + 1 WHERE name = '{name}'"));
+    let health = || site.running.as_ref().unwrap().served.shown_sessions().health();
+    let looks = async {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        // Answered until the lease ends, and not after that.
+        while peer.read(&file, 0, 100).await != Err(nfsstat3::NFS3ERR_JUKEBOX) {
+            assert!(Instant::now() < deadline, "it answers without a lease");
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(health().stuck, 0, "the writer waits for the database");
+        assert_eq!(beside.read(&file_beside, 0, 100).await, kept("beside"));
+        run("ROLLBACK");
+    };
+    let (made, ()) = site.wait(async { tokio::join!(writer.mkdir(&root, "waits"), looks) });
+    made.expect("it was made");
+    assert_eq!(settled(&site, &mut peer, &file), kept("kept"));
+    assert_eq!(site.wait(peer.ls(&root)), ["file", "waits"]);
+    assert_eq!(row(&url).lease.epoch, epoch, "the session was not lost");
     site.stop();
 }
 

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::Site;
+use super::{Site, export};
+use crate::cli::program::run;
 use crate::support::database::server::any;
 
 #[test]
@@ -42,4 +43,39 @@ fn one_that_no_database_can_have_is_refused_with_the_reason() {
     let said = site.fails("add", &["wrong", "--session", "postgres://me:word@h/db/x"]);
     assert!(said.contains("it has a password") && said.contains("PGPASSWORD"), "{said}");
     assert_eq!(site.added_files(), [""; 0]);
+}
+
+#[test]
+fn check_says_what_the_database_says() {
+    let site = Site::new("");
+    let url = any().new_url().to_string();
+    let check = |session: &str, more: &str| {
+        fs::write(site.path("exports.toml"), export("path = \"/x\"", session, more)).unwrap();
+        let output = run(site.dir.path(), &["config", "check", "exports.toml"]);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, said) = check(&url, "");
+    assert_eq!(code, Some(0), "the first mount makes it: {said}");
+    assert!(said.contains(&format!("at       /  {url}")), "{said}");
+    let (code, said) = check(&url, "options = [\"ro\"]");
+    assert!(said.contains("it does not exist, and a mount that only reads makes none"), "{said}");
+    assert_eq!(code, Some(1));
+    let (code, said) = check(&url.replacen(&any().address(), "127.0.0.1:1", 1), "");
+    assert!(said.contains("exports.toml:4:1: session postgres://"), "{said}");
+    assert!(said.contains("error connecting to server"), "{said}");
+    assert_eq!(code, Some(1));
+}
+
+#[test]
+fn the_status_of_a_session_names_its_exports() {
+    let url = any().new_url().to_string();
+    let mut site = Site::new(&export("path = \"/x\"\nquota = { files = 9 }", &url, ""));
+    site.serve(&["--local", "local"]);
+    let mut peer = site.peer("/x");
+    let root = peer.root.clone();
+    site.runtime.block_on(peer.put(&root, "file", "kept"));
+    let status = run(site.dir.path(), &["status", &url]);
+    let said = String::from_utf8(status.stdout).unwrap();
+    assert!(said.contains("export       x: 4 B; files: 1 of 9"), "{said}");
+    site.stop();
 }

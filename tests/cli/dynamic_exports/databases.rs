@@ -76,6 +76,6 @@ fn the_status_of_a_session_names_its_exports() {
     site.runtime.block_on(peer.put(&root, "file", "kept"));
     let status = run(site.dir.path(), &["status", &url]);
     let said = String::from_utf8(status.stdout).unwrap();
-    assert!(said.contains("export       x: 4 B; files: 1 of 9"), "{said}");
+    assert!(said.contains("export       x: 4 B, no limit; files: 1 of 9"), "{said}");
     site.stop();
 }

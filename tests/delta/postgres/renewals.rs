@@ -14,7 +14,7 @@ use tokio_postgres::Client;
 use super::host;
 use crate::support::database::server::any;
 
-const TERM: Duration = Duration::from_secs(1);
+const TERM: Duration = Duration::from_secs(2);
 
 fn new_session() -> SessionUrl {
     let (url, dir) = (any().new_url(), tempfile::tempdir().unwrap());

@@ -1,20 +1,24 @@
 //! `acetate fork`: new sessions that begin with the tree of another.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
 
 use super::change::with_session_changer;
 use super::error::CliError;
 use super::mount_events::sync_mounts;
 use super::output::{self, Out, ProgressLine};
 use super::source::{SessionSource, warn_if_unfinished};
-use super::{Ending, applied_since, checkpoint, text};
+use super::{Ending, applied_since, checkpoint, in_database, session_names, text};
 use crate::control::{Answer, CheckpointText, Request};
 use crate::delta::sqlite::SessionCopy;
 use crate::delta::{Checkpoint, CheckpointId, CheckpointKind};
 use crate::inspect::maintenance::fork;
 use crate::inspect::opened::open_session;
+use crate::workspace::transfer;
 
 /// The most file names in the label of a checkpoint.
 const MAX_LABELLED: usize = 16;
@@ -24,13 +28,14 @@ const MAX_LABELLED: usize = 16;
 /// A fork has the tree, the base, keys, values and limits of the session, and an id of its own:
 /// both can be served and changed at once. It takes the space of what the session holds. The
 /// session gets a checkpoint of kind `fork`, which stays until you remove it; with it, `acetate
-/// merge` brings the changes of the fork back. The session may be served at the same time.
+/// merge` brings the changes of the fork back. The session may be served at the same time. Either
+/// can be in a database: a fork there is named by a URL, too.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     source: SessionSource,
 
-    /// The new session files; an existing file is never overwritten.
+    /// The new session files, or URLs; what exists is never overwritten.
     #[arg(value_name = "NEW.db", required = true)]
     new: Vec<PathBuf>,
 
@@ -55,24 +60,70 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     check_new(&args.new)?;
     warn_if_unfinished(session, args.source.base.as_deref());
     let point = make_fork_point(args)?;
+    let from = ForkSource::of(session)?;
     let mut out = Out::new();
     for new in &args.new {
-        let mut progress = ProgressLine::new("forking", stderr().is_terminal());
-        let forked = fork(session, new, &point, &mut |done, all| progress.tell(done, all));
-        progress.end();
-        print_fork(&mut out, args, new, (&forked?, point.id))?;
+        let forked = from.fork(new, &point)?;
+        print_fork(&mut out, args, new, (&forked, point.id))?;
     }
     out.end()?;
     Ok(Ending::Done)
 }
 
-/// Refuses files that exist, and one that is named twice, before anything is made.
+/// A session that forks are copied from.
+struct ForkSource {
+    /// The session file; of a session in a database, a copy of all its rows.
+    file: PathBuf,
+    /// Files that are removed at the end.
+    place: TempDir,
+}
+
+impl ForkSource {
+    fn of(session: &Path) -> Result<Self, CliError> {
+        let failed = |error| CliError::caused("a temporary directory", &error);
+        let place = tempfile::tempdir().map_err(failed)?;
+        let Some(url) = session_names::url_of(session) else {
+            return Ok(Self { file: session.to_owned(), place });
+        };
+        let url = in_database::parse(&url)?;
+        // A fork records the file's name.
+        let dir = place.path().join("from");
+        fs::create_dir(&dir).map_err(failed)?;
+        let file = dir.join(url.file_name());
+        let runtime = in_database::start()?;
+        transfer::copy_to_fork(&url, &file, runtime.handle())?;
+        Ok(Self { file, place })
+    }
+
+    /// Makes a fork in a file, or in a database.
+    fn fork(&self, new: &Path, point: &Checkpoint) -> Result<SessionCopy, CliError> {
+        let url = in_database::url_of(new)?;
+        let file = match &url {
+            Some(_) => self.place.path().join("fork.db"),
+            None => new.to_owned(),
+        };
+        let mut progress = ProgressLine::new("forking", stderr().is_terminal());
+        let forked = fork(&self.file, &file, point, &mut |done, all| progress.tell(done, all));
+        progress.end();
+        let forked = forked?;
+        if let Some(url) = url {
+            let runtime = in_database::start()?;
+            transfer::push(&file, &url, runtime.handle())?;
+            let failed = |error| CliError::caused("a temporary file", &error);
+            fs::remove_file(&file).map_err(failed)?;
+        }
+        Ok(forked)
+    }
+}
+
+/// Refuses what exists, and a name that is given twice, before anything is made.
 fn check_new(new: &[PathBuf]) -> Result<(), CliError> {
     for (at, path) in new.iter().enumerate() {
-        let what = match path.symlink_metadata() {
-            Ok(_) => "the file exists",
-            Err(_) if new[..at].contains(path) => "the name is given twice",
-            Err(_) => continue,
+        let what = match in_database::url_of(path)? {
+            _ if new[..at].contains(path) => "the name is given twice",
+            Some(url) if in_database::is_there(&url)? => "the session exists",
+            None if path.symlink_metadata().is_ok() => "the file exists",
+            _ => continue,
         };
         let named = text::name(path.as_os_str().as_encoded_bytes());
         return Err(CliError::new(format!("{named}: {what}: no fork was made")));
@@ -154,7 +205,7 @@ fn print_fork(
     new: &Path,
     (copy, point): (&SessionCopy, CheckpointId),
 ) -> Result<(), CliError> {
-    let (session, named) = (args.source.session.display(), new.display());
+    let (session, named) = (session_names::shown(&args.source.session), new.display());
     if !args.json {
         let bytes = text::bytes(copy.bytes);
         return out

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use super::error::CliError;
 use super::hiding::{Hide, texts};
 use super::output::{self, Out};
-use super::{Ending, text};
+use super::shell_words::quoted;
+use super::{Ending, in_database, text};
 use crate::delta::MergedPath;
 use crate::delta::sqlite::{OpenMode, Session};
 use crate::inspect::diff::{DiffOptions, diff_past_denied};
 use crate::inspect::opened::{OpenSession, host, open_session};
 use crate::pattern::{Pattern, PatternSet};
-use crate::workspace::layers;
+use crate::workspace::{Error as WorkspaceError, layers};
 
 /// The most changed paths that are listed.
 const MAX_NAMED: usize = 10;
@@ -64,28 +65,59 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     Ok(Ending::Done)
 }
 
+/// Patterns before a change and after it.
+struct HideChange {
+    before: PatternSet,
+    hidden: PatternSet,
+}
+
 fn change(args: &Args, more: &PatternSet) -> Result<PatternSet, CliError> {
-    let mut session = Session::open(&args.session, OpenMode::Serve, &host()?)?;
-    let wrong = |error| CliError::new(format_args!("--hide: {error}"));
-    let mut patterns = session.hidden().patterns().to_vec();
+    let (changed, file) = match in_database::url_of(&args.session)? {
+        Some(url) => in_database::change_at_rest(&url, |session| replace(args, session, more))?,
+        None => {
+            let mut session = Session::open(&args.session, OpenMode::Serve, &host()?)?;
+            let changed = replace(args, &mut session, more)?;
+            layers::close(&session)?;
+            (changed, args.session.clone())
+        }
+    };
+    let HideChange { before, hidden } = changed?;
+    // A missing base does not matter: the patterns are stored already.
+    if let Ok(opened) = OpenSession::open(&file, None) {
+        tell_changed(args, &opened, &before)?;
+    }
+    Ok(hidden)
+}
+
+/// Replaces the patterns of a session that is not served.
+fn replace(
+    args: &Args,
+    session: &mut Session,
+    more: &PatternSet,
+) -> Result<Result<HideChange, CliError>, WorkspaceError> {
+    let before = PatternSet::clone(session.hidden());
+    let hidden = match hidden(args, &before, more) {
+        Ok(hidden) => hidden,
+        Err(error) => return Ok(Err(error)),
+    };
+    layers::remember_hidden(session, hidden.clone())?;
+    Ok(Ok(HideChange { before, hidden }))
+}
+
+/// The patterns of a session that has `before`, without those to remove and with `more`.
+fn hidden(args: &Args, before: &PatternSet, more: &PatternSet) -> Result<PatternSet, CliError> {
+    let mut patterns = before.patterns().to_vec();
     for removed in &args.remove {
         if !patterns.iter().any(|pattern| pattern.as_str() == removed) {
             let what = format!("{}: does not hide {removed}", args.session.display());
-            let hint = format!("`acetate hide {}` prints the list", args.session.display());
+            let session = quoted(&args.session.to_string_lossy());
+            let hint = format!("`acetate hide {session}` prints the list");
             return Err(CliError::new(what).with_hint(hint));
         }
         patterns.retain(|pattern: &Pattern| pattern.as_str() != removed);
     }
-    let hidden = PatternSet::new(patterns).and_then(|set| set.union(more)).map_err(wrong)?;
-    let before = PatternSet::clone(session.hidden());
-    layers::remember_hidden(&mut session, hidden.clone())?;
-    layers::close(&session)?;
-    drop(session);
-    // A missing base does not matter: the patterns are stored already.
-    if let Ok(opened) = OpenSession::open(&args.session, None) {
-        tell_changed(args, &opened, &before)?;
-    }
-    Ok(hidden)
+    let wrong = |error| CliError::new(format_args!("--hide: {error}"));
+    PatternSet::new(patterns).and_then(|set| set.union(more)).map_err(wrong)
 }
 
 /// Lists the session's changes at paths that the patterns newly hide.
@@ -114,7 +146,7 @@ fn tell_changed(args: &Args, opened: &OpenSession, before: &PatternSet) -> Resul
         output::line(format_args!("and {more} more that the session changed"));
     }
     if found > 0 {
-        let session = args.session.display();
+        let session = quoted(&args.session.to_string_lossy());
         output::line(format_args!(
             "hint: `acetate discard {session} PATH` gives such a change up, and nothing shows there"
         ));

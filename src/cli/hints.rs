@@ -115,6 +115,7 @@ pub(super) fn of_export(error: &WorkspaceError) -> Option<&'static str> {
 pub(super) fn of_inspect(error: &InspectError) -> Option<&str> {
     match error {
         InspectError::Open(error) => of_open(error),
+        InspectError::Database { source, .. } => of_database(source),
         InspectError::Refused { advice, .. } => Some(apply::advice::words(*advice)),
         InspectError::Base { is_recorded: true, .. } => Some(MOVED_BASE),
         InspectError::NoAudit { .. } => Some(

@@ -84,6 +84,7 @@ mod sandbox_child;
 mod seal;
 mod selecting;
 mod serve;
+mod session_names;
 mod sessions;
 mod shell_words;
 mod signals;

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use super::choosing::SessionOptions;
 use super::error::CliError;
 use super::hiding::Hide;
+use super::in_database::{IfMissing, ReplicaOptions, SessionToMount};
 use super::mount_events::tell;
 use super::output::{self, Out};
 use super::squash::RootSquash;
-use super::{Ending, text};
+use super::{Ending, in_database, session_names, text};
 use crate::mounting::attach::{AttachOptions, MountState, again, attach, base_of};
 use crate::mounting::detach::release_other;
 use crate::mounting::mount_lock::MountLock;
@@ -21,12 +22,13 @@ use crate::mounting::{place, privilege, table};
 /// Serve a session in the background, and mount it.
 ///
 /// If the session is being served, that server is mounted. Otherwise one is started: it listens on
-/// a free port of 127.0.0.1, logs to SESSION.db.log, and ends with `acetate umount`. After `sudo`
+/// a free port of 127.0.0.1, logs to SESSION.db.log (for a session in a database, beside its
+/// replica), and ends with `acetate umount`. After `sudo`
 /// it runs as the user who called sudo. If the server of a mount was killed, the same command
 /// starts it again, and the mount continues.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The session file; made if there is none.
+    /// The session file, or its URL in a database; made if there is none.
     #[arg(value_name = "SESSION.db")]
     session: PathBuf,
 
@@ -55,6 +57,9 @@ pub(super) struct Args {
     #[command(flatten)]
     choosing: SessionOptions,
 
+    #[command(flatten)]
+    replica: ReplicaOptions,
+
     /// More options, as for `mount -o`.
     #[arg(short, long, value_name = "OPTIONS")]
     options: Option<String>,
@@ -71,10 +76,20 @@ pub(super) struct Args {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let means = privilege::check(Some(&args.dir))?;
-    let session = place::session(&args.session)?;
+    in_database::name_mounted();
     let user = if args.as_root { None } else { User::behind_sudo() };
+    let hide = args.hide.patterns()?;
+    let new = IfMissing {
+        base: args.base.as_deref(),
+        hide: &hide,
+        existing: args.choosing.existing,
+        moved: args.choosing.moved,
+        refused: None,
+    };
     let named = MountPoint::find(&args.dir)?;
     named.check_owner(user.as_ref())?;
+    let found = SessionToMount::find(&args.session, &args.replica, new, user.as_ref())?;
+    let session = found.file;
     let base = base_of(&session, args.base.as_deref())?;
     release_other(named.path(), &session, &tell)?;
     let turn = MountLock::take(&session, &tell)?;
@@ -82,11 +97,12 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let point = MountPoint::find(&args.dir)?;
     let wanted = AttachOptions {
         session,
+        url: found.url.as_deref(),
         base: args.base.as_ref().and(base.clone()),
         point: &point,
         listen: args.listen,
         read_only: args.read_only,
-        hide: args.hide.patterns()?,
+        hide,
         settings: args.choosing.settings(args.squash),
         options: args.options.as_deref(),
         user: user.as_ref(),
@@ -109,7 +125,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 }
 
 fn told(args: &Args, note: &Note, how: &str) -> Result<Ending, CliError> {
-    let (session, dir) = (note.session.display(), note.dir.display());
+    let (session, dir) = (session_names::shown(&note.session), note.dir.display());
     let mut out = Out::new();
     if args.json {
         let mut object = text::json("mount");

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::{Map, Value};
 
 use super::pager::Pager;
-use super::{CliError, log_json, text};
+use super::{CliError, log_json, session_names, text};
 use crate::config::ConfigError;
 use crate::delta::MergedPath;
 
@@ -26,9 +26,11 @@ pub(super) fn error(error: &CliError) {
 /// Prints a line to stderr in one write, so that a reader gets it whole; as JSON with
 /// `--log-format json`.
 pub(super) fn line(text: std::fmt::Arguments<'_>) {
+    let text = text.to_string();
+    let text = session_names::in_message(&text);
     let line = match log_json::is_on() {
-        true => log_json::printed(&text.to_string()),
-        false => printable_line(text),
+        true => log_json::printed(&text),
+        false => printable_line(&text),
     };
     let _written = std::io::stderr().lock().write_all(line.as_bytes());
 }
@@ -50,11 +52,12 @@ pub(super) fn tell_of_denied(denied: &[MergedPath], there: &str) {
 
 /// Prints a line of data to stdout.
 pub(super) fn data(text: std::fmt::Arguments<'_>) {
-    let _written = std::io::stdout().lock().write_all(printable_line(text).as_bytes());
+    let _written = std::io::stdout().lock().write_all(printable_line(&text.to_string()).as_bytes());
 }
 
 /// Prints a JSON object to stdout, on one line.
-pub(super) fn json(object: Map<String, Value>) {
+pub(super) fn json(mut object: Map<String, Value>) {
+    session_names::in_object(&mut object);
     let line = json_text(&Value::Object(object)) + "\n";
     let _written = std::io::stdout().lock().write_all(line.as_bytes());
 }
@@ -64,8 +67,8 @@ pub(super) fn json_text(value: &Value) -> String {
     text::printable_json(&value.to_string()).into_owned()
 }
 
-fn printable_line(text: std::fmt::Arguments<'_>) -> String {
-    let mut line = text::printable(&text.to_string()).into_owned();
+fn printable_line(text: &str) -> String {
+    let mut line = text::printable(text).into_owned();
     line.push('\n');
     line
 }
@@ -123,11 +126,12 @@ impl Out {
 
     /// Prints a line.
     pub(super) fn line(&mut self, text: std::fmt::Arguments<'_>) -> Result<(), CliError> {
-        self.bytes(printable_line(text).as_bytes())
+        self.bytes(printable_line(&session_names::in_data(&text.to_string())).as_bytes())
     }
 
     /// Prints a JSON object on one line.
-    pub(super) fn json(&mut self, object: Map<String, Value>) -> Result<(), CliError> {
+    pub(super) fn json(&mut self, mut object: Map<String, Value>) -> Result<(), CliError> {
+        session_names::in_object(&mut object);
         self.bytes((json_text(&Value::Object(object)) + "\n").as_bytes())
     }
 

@@ -3,9 +3,10 @@
 use super::change::connect;
 use super::error::CliError;
 use super::output::{self, Out};
-use super::{Ending, text};
+use super::{Ending, session_names, text};
 use crate::control::{Answer, RegistryEntry, Request, ServerStatus, entries};
 use crate::delta::postgres::{DatabasePlace, ListedSession, UrlError};
+use crate::inspect::opened::open_session;
 use crate::mounting::address::reached;
 use crate::mounting::table::{Mounted, mounted};
 use crate::workspace::database;
@@ -69,7 +70,13 @@ fn show(
     mounted: &[Mounted],
     out: &mut Out,
 ) -> Result<(), CliError> {
-    let session = entry.session.as_os_str().as_encoded_bytes();
+    let opened = open_session(&entry.session).ok();
+    if let Some(url) = opened.as_ref().and_then(|session| session.replica_of()) {
+        session_names::show_as(&entry.session, url);
+    }
+    let url = session_names::url_of(&entry.session);
+    let session =
+        url.as_deref().map_or(entry.session.as_os_str().as_encoded_bytes(), str::as_bytes);
     let shown = mounted.iter().filter(|mounted| shows(mounted, status));
     let mounts: Vec<_> = shown.map(|mounted| &mounted.dir).collect();
     if args.json {

@@ -1,7 +1,7 @@
 //! `acetate snapshot`: copies a session.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 
@@ -9,7 +9,6 @@ use super::error::CliError;
 use super::output::{self, Out};
 use super::source::warn_if_unfinished;
 use super::{Ending, in_database, text};
-use crate::delta::postgres::SessionUrl;
 use crate::inspect::maintenance::snapshot;
 use crate::workspace::transfer;
 
@@ -62,11 +61,7 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
 
 /// Copies out of a database, or into one; `None` if both sides are files.
 fn between_databases(args: &Args) -> Result<Option<Ending>, CliError> {
-    let url_of = |path: &Path| {
-        let text = path.to_str().filter(|text| SessionUrl::is_meant(text));
-        text.map(in_database::parse).transpose()
-    };
-    let (from, to) = (url_of(&args.session)?, url_of(&args.new)?);
+    let (from, to) = (in_database::url_of(&args.session)?, in_database::url_of(&args.new)?);
     if from.is_none() && to.is_none() {
         return Ok(None);
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::error::CliError;
 use super::mount_events::{goes_on, tell};
 use super::output::Out;
-use super::{Ending, output, text};
+use super::{Ending, in_database, output, session_names, text};
 use crate::inspect::counts::count_changes;
 use crate::inspect::opened::OpenSession;
 use crate::inspect::selection::Selection;
@@ -47,6 +47,7 @@ pub(super) struct Args {
 /// Unmounts, and says what the session holds.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     privilege::check(None)?;
+    in_database::name_mounted();
     let Some(dir) = &args.dir else {
         return stop_dead();
     };
@@ -136,5 +137,5 @@ fn told(args: &Args, note: &Note, server: &ServerFate) -> Result<Ending, CliErro
 fn sum(session: &Path) -> Option<String> {
     let opened = OpenSession::open(session, None).ok()?;
     let counts = count_changes(&opened, Selection::default()).ok()?;
-    Some(format!("{}: {}", session.display(), text::changes(counts)))
+    Some(format!("{}: {}", session_names::shown(session), text::changes(counts)))
 }

@@ -6,6 +6,7 @@ use super::apply::ApplyAdvice;
 use super::restore_call::CallRefusal;
 use super::similar_names::SimilarPaths;
 use crate::base::BaseError;
+use crate::delta::postgres::HoldError;
 use crate::delta::sqlite::OpenError;
 use crate::delta::{MergedPath, StoreError, StoreErrorKind};
 use crate::overlay::ChangesError;
@@ -27,6 +28,14 @@ pub enum InspectError {
         session: PathBuf,
         /// The error of the store.
         source: StoreError,
+    },
+    /// The session's database refuses, or does not answer.
+    #[error("{url}: {source}")]
+    Database {
+        /// The session's name.
+        url: String,
+        /// The error.
+        source: Box<HoldError>,
     },
     /// The base that the session records, or that the caller gave, cannot be used.
     #[error("base {}: {source}", .path.display())]

@@ -3,6 +3,7 @@
 //! Each tool has a file; the subcommand of the same name prints its result. Most tools start from
 //! [`opened`]: a session with its base, and a snapshot of the merged tree.
 
+mod agent_rows;
 pub mod apply;
 pub mod audit_counts;
 pub mod between;

@@ -3,28 +3,32 @@
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use super::agent_rows::{AgentRows, either};
 use super::error::{InspectError, Result};
 use super::json;
 use super::opened::open_session;
 use crate::delta::sqlite::{
-    AgentAccess, AgentTables, AuditFilter, AuditReader, CallBegin, CallFilter, CallRow, CallStats,
-    InvalidRow, NewCall, Order, ToolCall, UndoneRows,
+    AgentAccess, AuditFilter, AuditReader, CallBegin, CallFilter, CallRow, CallStats, InvalidRow,
+    NewCall, Order, ToolCall, UndoneRows,
 };
 use crate::delta::{AuditRow, StoreError};
 
 /// The open table of tool calls; other processes may add to it at any time.
 #[derive(Debug)]
 pub struct ToolCalls {
-    tables: AgentTables,
+    /// The session file, or the replica.
+    session: PathBuf,
+    tables: AgentRows,
 }
 
 impl ToolCalls {
-    /// Opens the tool calls of the session file `session`.
+    /// Opens the tool calls of `session`: a file, the replica of a session in a database, or its URL
+    /// (without the changes of calls).
     ///
     /// # Errors
     /// `session` is not a session, or `access` asks to write and it cannot be written.
     pub fn open(session: &Path, access: AgentAccess) -> Result<Self> {
-        Ok(Self { tables: AgentTables::open(session, access)? })
+        Ok(Self { session: session.to_owned(), tables: AgentRows::open(session, access)? })
     }
 
     /// Checks that calls can be recorded, without recording one.
@@ -32,7 +36,7 @@ impl ToolCalls {
     /// # Errors
     /// Calls cannot be recorded.
     pub fn require_writable(&self) -> Result<()> {
-        self.tables.require_calls().map_err(|error| self.failed(error))
+        either!(&self.tables, tables => tables.require_calls()).map_err(|error| self.failed(error))
     }
 
     /// The beginning of a call that begins now. The caller adds the checkpoint before it.
@@ -40,7 +44,7 @@ impl ToolCalls {
     /// # Errors
     /// The session cannot be read.
     pub fn begin(&self) -> Result<CallBegin> {
-        self.tables.begin_call().map_err(|error| self.failed(error))
+        either!(&self.tables, tables => tables.begin_call()).map_err(|error| self.failed(error))
     }
 
     /// Records a call that has ended; returns its id.
@@ -59,7 +63,8 @@ impl ToolCalls {
             Err(error) => Err(json::limited("error", error)?),
         };
         let call = NewCall { parameters: parameters.transpose()?, outcome, ..*call };
-        self.tables.record_call(&call).map_err(|error| self.failed(error))
+        either!(&self.tables, tables => tables.record_call(&call))
+            .map_err(|error| self.failed(error))
     }
 
     /// The calls that match a filter, in the order in which they were recorded.
@@ -67,7 +72,7 @@ impl ToolCalls {
     /// # Errors
     /// The session cannot be read.
     pub fn list(&self, filter: &CallFilter) -> Result<Vec<CallRow>> {
-        self.tables.calls(filter).map_err(|error| self.failed(error))
+        either!(&self.tables, tables => tables.calls(filter)).map_err(|error| self.failed(error))
     }
 
     /// The record of a call.
@@ -75,7 +80,7 @@ impl ToolCalls {
     /// # Errors
     /// The session cannot be read.
     pub fn get(&self, id: i64) -> Result<Option<ToolCall>> {
-        self.tables.call(id).map_err(|error| self.failed(error))
+        either!(&self.tables, tables => tables.call(id)).map_err(|error| self.failed(error))
     }
 
     /// Statistics of each tool's calls, the most frequent tool first.
@@ -83,7 +88,7 @@ impl ToolCalls {
     /// # Errors
     /// The session cannot be read.
     pub fn stats(&self) -> Result<Vec<CallStats>> {
-        self.tables.call_stats().map_err(|error| self.failed(error))
+        either!(&self.tables, tables => tables.call_stats()).map_err(|error| self.failed(error))
     }
 
     /// Prepares to read the changes of the tree while `calls` ran.
@@ -91,7 +96,7 @@ impl ToolCalls {
     /// # Errors
     /// The session cannot be read.
     pub fn changes(&self, calls: &[CallRow]) -> Result<ToolChanges> {
-        let path = self.tables.path().to_owned();
+        let path = self.session.clone();
         let audit = open_session(&path)?.audit().map_err(|error| self.failed(error))?;
         let without_bounds = || calls.iter().filter(|call| call.bounds.is_none());
         let from = without_bounds().map(|call| call.started_at).min();
@@ -106,7 +111,7 @@ impl ToolCalls {
     }
 
     fn failed(&self, source: StoreError) -> InspectError {
-        InspectError::Store { session: self.tables.path().to_owned(), source }
+        self.tables.failed(source)
     }
 }
 

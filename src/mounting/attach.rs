@@ -25,7 +25,10 @@ use crate::pattern::PatternSet;
 /// What to mount, and where; the paths are resolved.
 #[derive(Debug)]
 pub(crate) struct AttachOptions<'a> {
+    /// The session file; of a session in a database, its replica.
     pub(crate) session: PathBuf,
+    /// The URL of a session in a database.
+    pub(crate) url: Option<&'a str>,
     pub(crate) base: Option<PathBuf>,
     pub(crate) point: &'a MountPoint,
     /// The address of a server that has to be started.
@@ -250,6 +253,7 @@ fn start(
 ) -> Result<Started, MountError> {
     let options = server::StartOptions {
         session: &wanted.session,
+        url: wanted.url,
         base: wanted.base.as_deref(),
         listen,
         read_only,

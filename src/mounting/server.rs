@@ -72,6 +72,8 @@ impl ServerSettings {
 #[derive(Debug)]
 pub(super) struct StartOptions<'a> {
     pub(super) session: &'a Path,
+    /// The URL of the session in a database that it is a replica of.
+    pub(super) url: Option<&'a str>,
     pub(super) base: Option<&'a Path>,
     pub(super) listen: SocketAddr,
     pub(super) read_only: bool,
@@ -96,8 +98,11 @@ pub(super) fn start(wanted: &StartOptions<'_>, tell: Observer<'_>) -> Result<Sta
     if let Some(base) = wanted.base {
         command.arg("--base").arg(base);
     }
-    if wanted.read_only {
-        command.arg("--read-only");
+    match wanted.url {
+        Some(url) => drop(command.arg("--replica-of").arg(url)),
+        // The mount alone is read-only if the session is in a database.
+        None if wanted.read_only => drop(command.arg("--read-only")),
+        None => {}
     }
     command.args(wanted.settings.words());
     let hidden = wanted.hide.patterns().iter().map(Pattern::as_str);
@@ -110,6 +115,10 @@ pub(super) fn start(wanted: &StartOptions<'_>, tell: Observer<'_>) -> Result<Sta
             true => command.env("XDG_RUNTIME_DIR", runtime),
             false => command.env_remove("XDG_RUNTIME_DIR"),
         };
+        if let (Some(home), Some(_)) = (&user.home, wanted.url) {
+            // Passwords are there.
+            command.env("HOME", home);
+        }
     }
     command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = acting_as(wanted.user, || command.spawn()).map_err(failed)?;

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -32,6 +32,12 @@ pub const DEFAULT_TERM: Duration = Duration::from_secs(3);
 /// Replicas of one session that one directory may have: another process may still have the first.
 const MAX_REPLICAS: usize = 8;
 
+/// How long a server whose replica has a given path waits for commands that read it.
+const READERS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time between two attempts.
+const READERS_POLL: Duration = Duration::from_millis(50);
+
 /// A session in a database that is to be served.
 #[derive(Debug)]
 pub struct DatabaseOptions<'a> {
@@ -39,6 +45,8 @@ pub struct DatabaseOptions<'a> {
     pub url: &'a SessionUrl,
     /// The directory for replicas; `None` for the user's cache directory.
     pub local: Option<&'a Path>,
+    /// The replica's file in that directory, if it has to be this one.
+    pub replica: Option<&'a Path>,
     /// The base directory.
     pub base: Option<&'a Path>,
     /// Chunk size of a new session, in bytes.
@@ -70,6 +78,7 @@ impl<'a> DatabaseOptions<'a> {
         Self {
             url,
             local: None,
+            replica: None,
             base: None,
             chunk_size: None,
             hidden: &NOTHING,
@@ -210,8 +219,14 @@ pub fn hold(
     let hold = hold.map_err(|error| of_hold(options.url, error))?;
     let of_session = (options.url, &hold.row);
     let current = runtime.block_on(async {
+        let current = async {
+            match options.replica {
+                Some(path) => bring_this_up_to_date(of_session, path, runtime).await,
+                None => bring_up_to_date(of_session, &dir, runtime).await,
+            }
+        };
         tokio::select! {
-            current = bring_up_to_date(of_session, &dir, runtime) => current.map(Some),
+            current = current => current.map(Some),
             () = &mut stopped => Ok(None),
         }
     });
@@ -333,12 +348,18 @@ pub struct LookedReplica {
     _session: Session,
 }
 
-/// Brings a replica of a session up to date, to read it. Blocks; must not run on a runtime thread.
+/// Brings a replica of a session up to date, in the directory `local` or the user's, to read it.
+/// Blocks; must not run on a runtime thread.
 ///
 /// # Errors
 /// The database refuses, there is no such session, or the replica cannot be written.
-pub fn look(url: &SessionUrl, row: &SessionRow, runtime: &Handle) -> Result<LookedReplica> {
-    let dir = replica_dir(None)?;
+pub fn look(
+    url: &SessionUrl,
+    row: &SessionRow,
+    local: Option<&Path>,
+    runtime: &Handle,
+) -> Result<LookedReplica> {
+    let dir = replica_dir(local)?;
     let (path, session, _) = runtime.block_on(bring_up_to_date((url, row), &dir, runtime))?;
     Ok(LookedReplica { path, _session: session })
 }
@@ -360,62 +381,81 @@ pub fn replica_name(row: &SessionRow) -> String {
     format!("{:016x}-{:016x}", row.id, row.incarnation)
 }
 
-/// Opens the replica of a session, with all batches; makes it from the database if there is none,
-/// or it lacks too many.
+/// Opens the first replica of a session that no process has open, with all batches; makes it from
+/// the database if there is none, or it lacks too many.
 pub(super) async fn bring_up_to_date(
-    (url, row): (&SessionUrl, &SessionRow),
+    of_session: (&SessionUrl, &SessionRow),
     dir: &Path,
     runtime: &Handle,
 ) -> Result<(PathBuf, Session, BatchMark)> {
-    let host = host()?;
     let mut in_use = None;
     for number in 0..MAX_REPLICAS {
         let suffix = if number == 0 { String::new() } else { format!("-{number}") };
-        let path = dir.join(format!("{}{suffix}.db", replica_name(row)));
-        match Session::open_any(&path, &host) {
-            Ok(session) => {
-                let mark = session.replica_mark().map_err(|error| Error::store(&path, error))?;
-                if let Some(mark) = mark {
-                    if mark == row.mark {
-                        return Ok((path, session, mark));
-                    }
-                    drop(session);
-                    match follow_up((url, row.id), &path, &host, runtime).await {
-                        Ok(Some((session, mark))) => return Ok((path, session, mark)),
-                        // The database had this batch before the replica.
-                        Ok(None) if mark.seq >= row.mark.seq => {
-                            return Err(Error::NewerReplica { path });
-                        }
-                        Ok(None) => {}
-                        Err(HoldError::Session(SessionError::Replica(
-                            error @ OpenError::InUse { .. },
-                        ))) => {
-                            in_use = Some(error);
-                            continue;
-                        }
-                        Err(error) => {
-                            return Err(Error::Hydration { path, source: Box::new(error) });
-                        }
-                    }
-                }
-            }
-            Err(error @ OpenError::InUse { .. }) => {
-                in_use = Some(error);
-                continue;
-            }
-            // A file that was not finished, or is damaged.
-            Err(error) => tracing::debug!(%error, "the replica is made again"),
-        }
-        match fetch((url, row.id), &path, &host, runtime).await {
-            Ok((session, mark)) => return Ok((path, session, mark)),
-            Err(HoldError::Session(SessionError::Replica(error @ OpenError::InUse { .. }))) => {
-                in_use = Some(error);
-            }
-            Err(HoldError::Session(SessionError::Replica(error))) => return Err(error.into()),
-            Err(error) => return Err(Error::Hydration { path, source: Box::new(error) }),
+        let path = dir.join(format!("{}{suffix}.db", replica_name(of_session.1)));
+        match open_current(of_session, path, runtime).await {
+            Err(Error::Open(error @ OpenError::InUse { .. })) => in_use = Some(error),
+            opened => return opened,
         }
     }
     Err(in_use.unwrap_or_else(|| OpenError::Missing { path: dir.to_owned() }).into())
+}
+
+/// The same for the replica at `path`: waits while a command reads it.
+async fn bring_this_up_to_date(
+    of_session: (&SessionUrl, &SessionRow),
+    path: &Path,
+    runtime: &Handle,
+) -> Result<(PathBuf, Session, BatchMark)> {
+    let begun = Instant::now();
+    loop {
+        match open_current(of_session, path.to_owned(), runtime).await {
+            Err(Error::Open(OpenError::InUse { .. })) if begun.elapsed() < READERS_TIMEOUT => {
+                tokio::time::sleep(READERS_POLL).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Opens the replica of a session at `path`, with all batches; makes it from the database if there
+/// is none, or it lacks too many.
+async fn open_current(
+    (url, row): (&SessionUrl, &SessionRow),
+    path: PathBuf,
+    runtime: &Handle,
+) -> Result<(PathBuf, Session, BatchMark)> {
+    let host = host()?;
+    let failed = |path: &Path, error| match error {
+        HoldError::Session(SessionError::Replica(error)) => Error::from(error),
+        error => Error::Hydration { path: path.to_owned(), source: Box::new(error) },
+    };
+    match Session::open_any(&path, &host) {
+        Ok(session) => {
+            let mark = session.replica_mark().map_err(|error| Error::store(&path, error))?;
+            if let Some(mark) = mark {
+                if mark == row.mark {
+                    return Ok((path, session, mark));
+                }
+                drop(session);
+                match follow_up((url, row.id), &path, &host, runtime).await {
+                    Ok(Some((session, mark))) => return Ok((path, session, mark)),
+                    // The database had this batch before the replica.
+                    Ok(None) if mark.seq >= row.mark.seq => {
+                        return Err(Error::NewerReplica { path });
+                    }
+                    Ok(None) => {}
+                    Err(error) => return Err(failed(&path, error)),
+                }
+            }
+        }
+        Err(error @ OpenError::InUse { .. }) => return Err(error.into()),
+        // A file that was not finished, or is damaged.
+        Err(error) => tracing::debug!(%error, "the replica is made again"),
+    }
+    match fetch((url, row.id), &path, &host, runtime).await {
+        Ok((session, mark)) => Ok((path, session, mark)),
+        Err(error) => Err(failed(&path, error)),
+    }
 }
 
 /// Fetches the batches that a replica lacks, and opens it; `None` if it has to be made again.

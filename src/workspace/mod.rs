@@ -51,6 +51,10 @@ pub mod accounts;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod accounts;
 #[cfg(feature = "internals")]
+pub mod at_rest;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod at_rest;
+#[cfg(feature = "internals")]
 pub mod checkpoints;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod checkpoints;

@@ -121,6 +121,17 @@ pub fn copy(url: &SessionUrl, file: &Path, runtime: &Handle) -> Result<()> {
     fetch(url, &row, (&place, true), runtime)
 }
 
+/// Copies a session from a database into the new file `file`, with its own id and key: to be forked,
+/// and to be removed then. Blocks; must not run on a runtime thread.
+///
+/// # Errors
+/// As [`copy`].
+pub fn copy_to_fork(url: &SessionUrl, file: &Path, runtime: &Handle) -> Result<()> {
+    let place = new_file(file)?;
+    let row = row_of(url, runtime)?;
+    fetch(url, &row, (&place, false), runtime)
+}
+
 /// The absolute path of a file that does not exist.
 fn new_file(file: &Path) -> Result<PathBuf> {
     let path = absolute(file)?;

@@ -73,6 +73,8 @@ impl Place {
         command.env("ACETATE_RUNTIME_DIR", self.path("run")).env("TMPDIR", self.path("tmp"));
         // Where servers make themselves known.
         command.env("XDG_RUNTIME_DIR", self.path("xdg"));
+        // Where replicas of sessions in databases are.
+        command.env("XDG_CACHE_HOME", self.path("cache"));
         command.env_remove("SUDO_UID");
         command
     }

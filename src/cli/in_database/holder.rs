@@ -1,6 +1,6 @@
 //! Holds a session in a database for the time of one command.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
@@ -8,9 +8,12 @@ use tokio::task::JoinHandle;
 
 use crate::cli::control::Control;
 use crate::cli::error::CliError;
-use crate::cli::output;
+use crate::cli::{output, session_names};
 use crate::delta::postgres::SessionUrl;
+use crate::delta::sqlite::Session;
 use crate::server::Peers;
+use crate::workspace::Error as WorkspaceError;
+use crate::workspace::at_rest;
 use crate::workspace::database::{self, DatabaseOptions, HeldReplica};
 use crate::workspace::layers::{self, LayerOptions};
 use crate::workspace::running::{PendingAtEnd, RunningSession};
@@ -87,6 +90,24 @@ impl CommandHolder {
             ended.map(drop).map_err(CliError::from)
         })
     }
+}
+
+/// Changes what only a session that is not served lets change, and returns the replica's file too.
+///
+/// # Errors
+/// A server has the session, the database refuses, or `change` fails.
+pub(in crate::cli) fn change_at_rest<T>(
+    url: &SessionUrl,
+    change: impl FnOnce(&mut Session) -> Result<T, WorkspaceError>,
+) -> Result<(T, PathBuf), CliError> {
+    let runtime = super::start()?;
+    let options = DatabaseOptions { existing: true, ..DatabaseOptions::new(url) };
+    let held = database::hold(&options, runtime.handle(), std::future::pending())?;
+    let held = held.ok_or_else(|| CliError::new("stopped"))?;
+    session_names::show_as(&held.path, &url.to_string());
+    let changed = at_rest::change_at_rest(&held, change);
+    runtime.block_on(held.release());
+    Ok((changed?, held.path.clone()))
 }
 
 /// Ends the process when the session is lost: what is not done yet cannot be done.

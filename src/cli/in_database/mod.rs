@@ -5,19 +5,30 @@
 //! server has it, this process takes the lease for the time of the command.
 
 mod holder;
+mod to_mount;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use tokio::runtime::{self, Runtime};
 
 use super::error::CliError;
+use super::session_names;
 use crate::control::entries;
-use crate::delta::postgres::{SessionRow, SessionUrl};
+use crate::delta::postgres::{HoldError, SessionError, SessionRow, SessionUrl};
+use crate::inspect::opened::open_session;
+use crate::mounting::note::Note;
 use crate::workspace::database::{LookedReplica, look, replica_name, row_of};
-use crate::workspace::layers;
+use crate::workspace::{Error as WorkspaceError, layers};
 
 use holder::CommandHolder;
+pub(super) use holder::change_at_rest;
+pub(super) use to_mount::{IfMissing, ReplicaOptions, SessionToMount};
+
+/// The shortest and the longest term of a lease, in seconds.
+pub(super) const TERM: std::ops::RangeInclusive<u64> = 1..=3600;
 
 /// What a command does with a session in a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,21 +44,38 @@ enum DatabaseUse {
 }
 
 impl DatabaseUse {
-    /// That of a command.
-    fn of(command: &str) -> Self {
+    /// That of a command with these arguments.
+    fn of(command: &str, args: &ArgMatches) -> Self {
+        let is_given = |option: &str| args.value_source(option) == Some(ValueSource::CommandLine);
         match command {
-            "serve" | "init" | "sessions" | "push" | "pull" | "snapshot" | "exports" => Self::Own,
+            // The agent's tables are in the database alone.
+            "kv" => Self::Own,
+            "tool" => Self::of_tool(args),
+            // Only a session that no server has can hide more.
+            "hide" if ["hide", "hide_secrets", "remove"].into_iter().any(is_given) => Self::Own,
+            "serve" | "mount" | "run" | "init" | "sessions" | "push" | "pull" | "snapshot"
+            | "exports" => Self::Own,
             "diff" | "log" | "ls" | "tree" | "cat" | "stat" | "find" | "du" | "export"
-            | "status" | "check" => Self::Look,
+            | "status" | "check" | "hide" => Self::Look,
             "apply" | "discard" | "write" | "cp" | "mv" | "ln" | "mkdir" | "touch" | "chmod"
-            | "rm" | "rmdir" | "checkpoint" | "restore" | "undo" | "quota" | "merge" | "ctx"
-            | "mcp" => Self::Change,
+            | "rm" | "rmdir" | "checkpoint" | "restore" | "undo" | "quota" | "fork" | "merge"
+            | "ctx" | "mcp" => Self::Change,
             "compact" => Self::No("the database takes back the space of deleted rows by itself"),
             "migrate" => Self::No("`acetate pull` it, migrate the file, and `acetate push` that"),
-            "mount" | "run" => {
-                Self::No("serve it with `acetate serve URL`, and mount that as the server says")
-            }
+            "seal" => Self::No("`acetate snapshot` it into a file, and seal that"),
             _ => Self::No("`acetate pull` it into a file, and `acetate push` that afterwards"),
+        }
+    }
+}
+
+impl DatabaseUse {
+    /// That of `tool`.
+    fn of_tool(args: &ArgMatches) -> Self {
+        match args.subcommand() {
+            Some(("run", args)) if !args.get_flag("no_checkpoint") => Self::Change,
+            Some(("ls", args)) if args.get_flag("changes") => Self::Look,
+            Some(("show", _)) => Self::Look,
+            _ => Self::Own,
         }
     }
 }
@@ -71,10 +99,10 @@ impl Replicas {
         matches: &ArgMatches,
     ) -> Result<Option<Vec<OsString>>, CliError> {
         let urls = urls_in(matches);
-        let Some((command, _)) = matches.subcommand().filter(|_| !urls.is_empty()) else {
+        let Some((command, args)) = matches.subcommand().filter(|_| !urls.is_empty()) else {
             return Ok(None);
         };
-        let (is_look, is_change) = match DatabaseUse::of(command) {
+        let (is_look, is_change) = match DatabaseUse::of(command, args) {
             DatabaseUse::Own => return Ok(None),
             DatabaseUse::Look => (true, false),
             DatabaseUse::Change => (false, true),
@@ -87,6 +115,7 @@ impl Replicas {
         for (text, is_fork) in urls {
             let url: SessionUrl = parse(&text)?;
             let path = self.path_of(&url, is_change && !is_look && !is_fork)?;
+            session_names::show_as(path.as_ref(), &text);
             for each in replaced.iter_mut().filter(|each| **each == *text) {
                 each.clone_from(&path);
             }
@@ -104,7 +133,7 @@ impl Replicas {
             return Ok(path);
         }
         if !changes {
-            let looked = look(url, &row, runtime.handle())?;
+            let looked = look(url, &row, None, runtime.handle())?;
             let path = looked.path.clone().into_os_string();
             self.looked.push(looked);
             return Ok(path);
@@ -123,6 +152,26 @@ impl Replicas {
         runtime.shutdown_background();
         ended.into_iter().collect()
     }
+}
+
+/// From here on, the sessions in databases that are mounted on this machine are shown by their
+/// names.
+pub(super) fn name_mounted() {
+    for session in Note::all().into_iter().map(|note| note.session) {
+        let opened = open_session(&session).ok();
+        if let Some(url) = opened.as_ref().and_then(|opened| opened.replica_of()) {
+            session_names::show_as(&session, url);
+        }
+    }
+}
+
+/// The session in a database that an operand names; `None` for a file.
+///
+/// # Errors
+/// It is meant as a URL, and is none.
+pub(super) fn url_of(operand: &Path) -> Result<Option<SessionUrl>, CliError> {
+    let text = operand.to_str().filter(|text| SessionUrl::is_meant(text));
+    text.map(parse).transpose()
 }
 
 /// A session's name, checked.
@@ -146,6 +195,31 @@ pub(super) fn start() -> Result<Runtime, CliError> {
         .map_err(|error| CliError::caused("cannot start threads", &error))
 }
 
+/// Whether the database has a session of this name.
+///
+/// # Errors
+/// It does not answer, or refuses.
+pub(super) fn is_there(url: &SessionUrl) -> Result<bool, CliError> {
+    let runtime = start()?;
+    match row_of(url, runtime.handle()) {
+        Err(error) if is_missing(&error) => Ok(false),
+        // The name of one that was moved away is free.
+        Err(error) if is_moved(&error) => Ok(false),
+        row => Ok(row.map(|_| true)?),
+    }
+}
+
+fn is_moved(error: &WorkspaceError) -> bool {
+    matches!(error, WorkspaceError::Database { source, .. }
+        if matches!(**source, HoldError::Session(SessionError::Moved(_))))
+}
+
+/// Whether the database has no session of this name.
+fn is_missing(error: &WorkspaceError) -> bool {
+    matches!(error, WorkspaceError::Database { source, .. }
+        if matches!(**source, HoldError::Session(SessionError::Missing(_))))
+}
+
 /// The URLs among the sessions of a command, and whether each is one that is only read.
 fn urls_in(matches: &ArgMatches) -> Vec<(String, bool)> {
     let mut found = Vec::new();
@@ -153,7 +227,9 @@ fn urls_in(matches: &ArgMatches) -> Vec<(String, bool)> {
     while let Some((mut command, matches)) = of_command {
         for arg in command.get_arguments() {
             let name = arg.get_value_names().and_then(|names| names.first());
-            let Some(name) = name.filter(|name| name.ends_with(".db")) else { continue };
+            // One that is to be made is the command's own.
+            let name = name.filter(|name| name.ends_with(".db") && name.as_str() != "NEW.db");
+            let Some(name) = name else { continue };
             let values = matches.try_get_raw(arg.get_id().as_str()).ok().flatten();
             for text in values.into_iter().flatten().filter_map(|value| value.to_str()) {
                 if SessionUrl::is_meant(text) {
@@ -174,8 +250,10 @@ fn served_here(row: &SessionRow) -> Option<OsString> {
     let of_session = |path: &std::path::Path| {
         path.file_name().and_then(|file| file.to_str()).is_some_and(|file| file.starts_with(&name))
     };
-    let served = entries().ok()?.into_iter().map(|entry| entry.session);
-    let mut served = served.filter(|path| of_session(path));
+    let registered = entries().unwrap_or_default().into_iter().map(|entry| entry.session);
+    // After sudo, the server of a mount is in the registry of another user.
+    let mounted = Note::all().into_iter().map(|note| note.session);
+    let mut served = registered.chain(mounted).filter(|path| of_session(path));
     let answers = |path: &std::path::PathBuf| {
         super::change::connect(path).is_ok_and(|connection| connection.is_some())
     };

@@ -41,7 +41,7 @@ pub(super) fn run(run: &RunPlan<'_>) -> Result<u8, CliError> {
     let mut runner = Runner::new()?;
     let place = match &args.at {
         Some(at) => RunMount::given(at, base, session, user)?,
-        None => RunMount::private(base, session, user)?,
+        None => RunMount::private(base, (session, &run.dir_name), user)?,
     };
     let MountedSession { note, child } = match attach(&run.wanted(place.point()), turn, &tell) {
         Ok(attached) => attached,
@@ -91,9 +91,13 @@ impl RunMount {
     }
 
     /// Creates a private directory for `user`, with the name of the base.
-    fn private(base: Option<&Path>, session: &Path, user: Option<&User>) -> Result<Self, CliError> {
-        let name = base.and_then(Path::file_name).or(session.file_stem());
-        let private = super::private_dir(name.unwrap_or(OsStr::new("session")), user)?;
+    fn private(
+        base: Option<&Path>,
+        (session, name): (&Path, &OsStr),
+        user: Option<&User>,
+    ) -> Result<Self, CliError> {
+        let name = base.and_then(Path::file_name).unwrap_or(name);
+        let private = super::private_dir(name, user)?;
         // The base may contain the temporary directory. The owner of a new directory needs no
         // check.
         match place::check(private.point(), base, session, None) {

@@ -75,7 +75,7 @@ impl MadeDirs {
         };
         let mount = match &run.base {
             Some(_) => None,
-            None => Some(make(run.session.file_stem().unwrap_or(OsStr::new("session")))?),
+            None => Some(make(&run.dir_name)?),
         };
         let mut hidden = run.base.iter().chain(&run.confinement.deny_read);
         let is_hidden = hidden.any(|dir| run.session.starts_with(dir))

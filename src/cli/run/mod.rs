@@ -15,17 +15,18 @@ use super::choosing::SessionOptions;
 use super::confinement::SandboxOptions;
 use super::error::CliError;
 use super::hiding::Hide;
+use super::in_database::{IfMissing, ReplicaOptions, SessionToMount};
 use super::mount_events::tell;
 use super::shell_words::quoted;
 use super::squash::RootSquash;
-use super::{Ending, checkpoint, output};
+use super::{Ending, checkpoint, in_database, output};
 use crate::mounting::attach::{AttachOptions, base_of};
 use crate::mounting::detach::release_dead;
 use crate::mounting::point::MountPoint;
 use crate::mounting::private::PrivateDir;
+use crate::mounting::privilege;
 use crate::mounting::privilege::MountMethod;
 use crate::mounting::user::User;
-use crate::mounting::{place, privilege};
 use crate::pattern::PatternSet;
 use summary::SessionBefore;
 
@@ -48,7 +49,7 @@ const SHELL: &str = "/bin/sh";
 /// and the command run as the user who called sudo.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The session file; made if there is none, with --base or --no-base.
+    /// The session file, or its URL in a database; made if there is none, with --base or --no-base.
     #[arg(value_name = "SESSION.db")]
     session: PathBuf,
 
@@ -69,6 +70,9 @@ pub(super) struct Args {
 
     #[command(flatten)]
     choosing: SessionOptions,
+
+    #[command(flatten)]
+    replica: ReplicaOptions,
 
     /// Keep the session mounted and served afterwards.
     #[arg(long, requires = "at")]
@@ -107,6 +111,10 @@ struct RunPlan<'a> {
     args: &'a Args,
     means: MountMethod,
     session: PathBuf,
+    /// The URL of a session in a database, which `session` is a replica of.
+    url: Option<String>,
+    /// A name for a directory that is made to mount the session at.
+    dir_name: OsString,
     base: Option<PathBuf>,
     user: Option<User>,
     confinement: SandboxOptions,
@@ -118,8 +126,22 @@ struct RunPlan<'a> {
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
     let means = privilege::check(args.at.as_deref())?;
-    let session = place::session(&args.session)?;
+    in_database::name_mounted();
     let user = if args.as_root { None } else { User::behind_sudo() };
+    let hide = args.hide.patterns()?;
+    let new = IfMissing {
+        base: args.base.as_deref(),
+        hide: &hide,
+        existing: args.choosing.existing,
+        moved: args.choosing.moved,
+        refused: needs_base(args).then(|| missing(&args.session)),
+    };
+    if let Some(at) = &args.at {
+        // Before a session is made.
+        MountPoint::find(at)?;
+    }
+    let found = SessionToMount::find(&args.session, &args.replica, new, user.as_ref())?;
+    let SessionToMount { file: session, url, dir_name } = found;
     let base = base(args, &session)?;
     let command =
         if args.command.is_empty() { vec![shell(user.as_ref())] } else { args.command.clone() };
@@ -128,8 +150,8 @@ pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
         check_sandbox(args)?;
     }
     release_dead(Some(&session), &tell)?;
-    let hide = args.hide.patterns()?;
-    let run = RunPlan { args, means, session, base, user, confinement, command, hide };
+    let run =
+        RunPlan { args, means, session, url, dir_name, base, user, confinement, command, hide };
     let code = match (&run.base, &args.at) {
         #[cfg(target_os = "linux")]
         (Some(_), None) => in_namespace::run(&run)?,
@@ -155,21 +177,28 @@ fn check_sandbox(args: &Args) -> Result<(), CliError> {
 /// The base of the session; a new session needs `--base` or `--no-base`.
 fn base(args: &Args, session: &Path) -> Result<Option<PathBuf>, CliError> {
     let base = base_of(session, args.base.as_deref())?;
-    let shown = session.display();
-    if session.symlink_metadata().is_err() && args.base.is_none() && !args.no_base {
-        let what = format!("{shown}: there is no such session");
-        let here = std::env::current_dir().unwrap_or_else(|_unknown| ".".into());
-        return Err(CliError::new(what).with_hint(format_args!(
-            "to make it for the current directory: --base {}; for one that begins empty: \
-             --no-base",
-            quoted(&here.to_string_lossy())
-        )));
+    if session.symlink_metadata().is_err() && needs_base(args) {
+        return Err(missing(session));
     }
     if let (true, Some(base)) = (args.no_base, &base) {
-        let what = format!("{shown}: the session has a base, {}", base.display());
+        let what = format!("{}: the session has a base, {}", session.display(), base.display());
         return Err(CliError::new(what).with_hint("leave --no-base out"));
     }
     Ok(base)
+}
+
+/// Whether there is nothing to make a new session of.
+fn needs_base(args: &Args) -> bool {
+    args.base.is_none() && !args.no_base
+}
+
+fn missing(session: &Path) -> CliError {
+    let what = format!("{}: there is no such session", session.display());
+    let here = std::env::current_dir().unwrap_or_else(|_unknown| ".".into());
+    CliError::new(what).with_hint(format_args!(
+        "to make it for the current directory: --base {}; for one that begins empty: --no-base",
+        quoted(&here.to_string_lossy())
+    ))
 }
 
 /// The shell of the user as whom the command runs.
@@ -184,6 +213,7 @@ impl RunPlan<'_> {
     fn wanted<'w>(&'w self, point: &'w MountPoint) -> AttachOptions<'w> {
         AttachOptions {
             session: self.session.clone(),
+            url: self.url.as_deref(),
             base: self.args.base.as_ref().and(self.base.clone()),
             point,
             listen: None,

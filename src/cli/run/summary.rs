@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::cli::error::CliError;
 use crate::cli::shell_words::quoted;
-use crate::cli::{diff, output, text};
+use crate::cli::{diff, output, session_names, text};
 use crate::delta::MergedPath;
 use crate::inspect::apply::last_apply;
 use crate::inspect::counts::ChangeCounts;
@@ -88,6 +88,7 @@ impl SessionBefore {
         json.insert("complete".to_owned(), touched.is_complete.into());
         let objects = of_run.iter().map(|difference| Value::Object(diff::json(difference)));
         json.insert("changes".to_owned(), objects.collect());
+        session_names::in_object(&mut json);
         let line = output::json_text(&Value::Object(json)) + "\n";
         acting_as(user, || fs::write(report, line)).map_err(|error: io::Error| {
             CliError::caused(format_args!("cannot write {}", report.display()), &error)

@@ -13,16 +13,14 @@ use super::signals::ServeSignals;
 use super::systemd::ServiceNotifier;
 use super::{Args, Frontend};
 use crate::cli::error::CliError;
-use crate::cli::{LOST, in_database, output};
+use crate::cli::in_database::{self, TERM};
+use crate::cli::{LOST, output, session_names};
 use crate::delta::postgres::SessionUrl;
 use crate::workspace::database::{self, DatabaseOptions, HeldReplica};
 use crate::workspace::exports::DatabaseSettings;
 
 /// How long a stop waits for the database while the lease is not valid.
 const STOP_WAIT: Duration = Duration::from_secs(10);
-
-/// The shortest and the longest term of a lease.
-const TERM: std::ops::RangeInclusive<u64> = 1..=3600;
 
 /// Options for a session in a database.
 #[derive(Debug, clap::Args)]
@@ -46,14 +44,18 @@ pub(super) struct DatabaseArgs {
     /// It may move an address here. ACETATE_SESSION has the URL. If it fails, the server ends.
     #[arg(long, value_name = "PROGRAM", requires = "session", hide_short_help = true)]
     on_lease: Option<PathBuf>,
+
+    /// The session file is the replica of this session in a database: for `mount` and `run`, which
+    /// know the server by it.
+    #[arg(long, value_name = "URL", requires = "detached", hide = true)]
+    replica_of: Option<String>,
 }
 
 impl Args {
     /// The session in a database, if one is named.
     pub(super) fn session_url(&self) -> Result<Option<SessionUrl>, CliError> {
-        let given = self.session.as_deref().and_then(Path::to_str);
-        let Some(given) = given.filter(|given| SessionUrl::is_meant(given)) else {
-            let DatabaseArgs { local, lease, standby, on_lease } = &self.database;
+        let Some(given) = self.url_text() else {
+            let DatabaseArgs { local, lease, standby, on_lease, .. } = &self.database;
             let is_local = local.is_some() && self.config.is_none();
             if is_local || lease.is_some() || *standby || on_lease.is_some() {
                 let what = "--local, --lease, --standby and --on-lease are for sessions in a \
@@ -77,17 +79,21 @@ impl Args {
         DatabaseSettings { local: self.database.local.clone(), address: addresses.join(", ") }
     }
 
-    /// Whether the session is in a database.
-    pub(super) fn is_in_database(&self) -> bool {
-        self.session.as_deref().and_then(Path::to_str).is_some_and(SessionUrl::is_meant)
+    /// The URL of the session, if it is in a database.
+    pub(super) fn url_text(&self) -> Option<&str> {
+        let given = self.session.as_deref().and_then(Path::to_str);
+        let given = given.filter(|given| SessionUrl::is_meant(given));
+        self.database.replica_of.as_deref().or(given)
+    }
+
+    /// The replica of a server that `mount` or `run` starts: it has this path and no other.
+    fn replica(&self) -> Option<&Path> {
+        self.database.replica_of.as_ref().and(self.session.as_deref())
     }
 
     /// The session as the user knows it; `file` is the one that is open.
     pub(super) fn shown_session(&self, file: &Path) -> String {
-        match &self.session {
-            Some(url) if self.is_in_database() => url.display().to_string(),
-            _ => file.display().to_string(),
-        }
+        self.url_text().map_or_else(|| file.display().to_string(), str::to_owned)
     }
 }
 
@@ -104,7 +110,8 @@ pub(super) fn hold(
     let hidden = args.hide.patterns()?;
     let addresses: Vec<_> = args.listen.iter().map(ToString::to_string).collect();
     let options = DatabaseOptions {
-        local: given.local.as_deref(),
+        local: given.local.as_deref().or(args.replica().and_then(Path::parent)),
+        replica: args.replica(),
         base: args.base.as_deref(),
         chunk_size: args.chunk_size,
         hidden: &hidden,
@@ -124,6 +131,7 @@ pub(super) fn hold(
     }
     let held = database::hold(&options, runtime.handle(), signals.next())?;
     let Some(held) = held.map(Arc::new) else { return Ok(None) };
+    session_names::show_as(&held.path, &url.to_string());
     if let Some(program) = &given.on_lease
         && let Err(error) = run(program, url)
     {

@@ -189,12 +189,10 @@ fn announce(
             }
             None => output::line(format_args!("serving {session}, without a base{hides}")),
         }
-        match (&args.session, layers.is_new) {
-            (_, false) => {}
-            (Some(url), true) if *url != layers.session && args.is_in_database() => {
-                output::line(format_args!("created {}", url.display()));
-            }
-            (_, true) => choosing::tell_created(&layers.session),
+        match args.url_text() {
+            _ if !layers.is_new => {}
+            Some(url) => output::line(format_args!("created {url}")),
+            None => choosing::tell_created(&layers.session),
         }
         if let Some(address) = super::for_clients(addresses) {
             super::tell_how_to_mount(address, "/", registration);

@@ -5,6 +5,7 @@
 //! the database first, by one statement that also checks the lease, and in the replica second; so
 //! the replica has nothing that the database lacks.
 
+mod agent;
 mod change;
 mod connect;
 mod follow;
@@ -18,10 +19,12 @@ pub mod statement;
 mod store;
 mod url;
 
+pub use agent::DatabaseAgentTables;
 pub use connect::{DatabaseConnectError, connect};
 pub use follow::{catch_up, follow};
 pub use hold::{Hold, HoldError, HoldOptions};
 pub use lease::{HeldLease, LeaseRow, LeaseTime, LeaseWatch};
+pub use passwords::use_home;
 pub use renewal::LeaseRenewals;
 pub use session::{
     ListedSession, SessionError, SessionInDatabase, SessionRow, check_rights, download, find,

@@ -3,7 +3,8 @@
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
@@ -11,8 +12,17 @@ use tokio_postgres::config::Host;
 /// The largest file of passwords that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
+/// The home directory of [`use_home`].
+static HOME: OnceLock<PathBuf> = OnceLock::new();
+
 /// PostgreSQL's port.
 const DEFAULT_PORT: u16 = 5432;
+
+/// From here on, the default file of passwords is in this home directory: of the user who called
+/// `sudo`.
+pub fn use_home(home: &Path) {
+    HOME.get_or_init(|| home.to_owned());
+}
 
 /// The password for a connection, if there is one.
 ///
@@ -23,8 +33,9 @@ pub fn find(config: &Config) -> io::Result<Option<String>> {
         return Ok(Some(password));
     }
     let named = std::env::var_os("PGPASSFILE").map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".pgpass"));
-    let Some(file) = named.or_else(home) else { return Ok(None) };
+    let home = || HOME.get().cloned().or_else(|| std::env::var_os("HOME").map(PathBuf::from));
+    let file = named.or_else(|| home().map(|home| home.join(".pgpass")));
+    let Some(file) = file else { return Ok(None) };
     let file = match fs::File::open(&file) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

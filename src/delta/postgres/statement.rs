@@ -284,3 +284,129 @@ pub fn remove(schema: &SchemaName) -> Vec<String> {
 pub fn session_id(schema: &SchemaName) -> String {
     format!("SELECT value FROM {schema}.acetate_meta WHERE session = $1 AND key = 'session_id'")
 }
+
+/// The row of the key `$2` in the session `$1`.
+pub fn key(schema: &SchemaName) -> String {
+    format!(
+        "SELECT key, value, created_at, updated_at FROM {schema}.kv_store WHERE session = $1 AND \
+         key = $2"
+    )
+}
+
+/// The keys of the session `$1` that begin with `$2`, in no order, with the lengths of their values.
+pub fn keys(schema: &SchemaName) -> String {
+    format!(
+        "SELECT key, octet_length(value)::bigint, created_at, updated_at FROM {schema}.kv_store \
+         WHERE session = $1 AND substr(key, 1, length($2::text)) = $2::text"
+    )
+}
+
+/// Sets the key `$3` of the session `$1` to `$4` at the time `$5`; a new one gets the row `$2`.
+/// Returns how many rows that changed: none if the session was moved away, or if another key has
+/// the row.
+pub fn set_key(schema: &SchemaName) -> String {
+    format!(
+        "WITH changed AS (UPDATE {schema}.kv_store SET value = $4::text, updated_at = $5::bigint \
+         WHERE session = $1::bigint AND key = $3::text AND {0} RETURNING 1), added AS (INSERT INTO \
+         {schema}.kv_store (session, {ROW}, key, value, created_at, updated_at) SELECT $1, \
+         $2::bigint, $3, $4, $5, $5 WHERE {0} AND NOT EXISTS (SELECT 1 FROM changed) ON CONFLICT \
+         (session, {ROW}) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at \
+         WHERE kv_store.key = excluded.key RETURNING 1) SELECT (SELECT count(*) FROM changed) + \
+         (SELECT count(*) FROM added)",
+        is_here(schema)
+    )
+}
+
+/// Whether the session `$1` was not moved away.
+fn is_here(schema: &SchemaName) -> String {
+    format!("EXISTS (SELECT 1 FROM {schema}.session s WHERE s.id = $1 AND s.moved_to IS NULL)")
+}
+
+/// Removes the key `$2` of the session `$1`; returns its row.
+pub fn remove_key(schema: &SchemaName) -> String {
+    format!(
+        "DELETE FROM {schema}.kv_store WHERE session = $1 AND key = $2 AND {} RETURNING key, \
+         value, created_at, updated_at",
+        is_here(schema)
+    )
+}
+
+/// The last row of the audit log of the session `$1`; 0 if there is none.
+pub fn last_op(schema: &SchemaName) -> String {
+    format!("SELECT COALESCE(max(id), 0) FROM {schema}.acetate_op WHERE session = $1")
+}
+
+/// Records a tool call of the session `$1`, with the next number, which it returns; nothing if the
+/// session was moved away. Then name, parameters, result, error, status, beginning, end and
+/// duration; and, if `$11`, where its rows of the audit log begin (`$10`) and the checkpoint before
+/// it (`$12`).
+pub fn record_call(schema: &SchemaName) -> String {
+    format!(
+        "WITH made AS (INSERT INTO {schema}.tool_calls (session, id, name, parameters, result, \
+         error, status, started_at, completed_at, duration_ms) SELECT $1::bigint, (SELECT \
+         COALESCE(max(id), 0) + 1 FROM {schema}.tool_calls WHERE session = $1), $2::bytea, \
+         $3::text, $4::text, $5::text, $6::text, $7::bigint, $8::bigint, $9::bigint WHERE {} \
+         RETURNING id), bounds AS (INSERT INTO {schema}.acetate_tool_call (session, call, begin_op, \
+         end_op, checkpoint) SELECT $1, made.id, GREATEST($10::bigint, (SELECT COALESCE(max(c.last_op), \
+         0) FROM {schema}.acetate_checkpoint c WHERE c.session = $1 AND c.id = $12::bigint)), \
+         (SELECT COALESCE(max(o.id), 0) FROM {schema}.acetate_op o WHERE o.session = $1), $12 FROM \
+         made WHERE $11::boolean ON CONFLICT (session, call) DO UPDATE SET begin_op = \
+         excluded.begin_op, end_op = excluded.end_op, checkpoint = excluded.checkpoint) SELECT id \
+         FROM made",
+        is_here(schema)
+    )
+}
+
+/// The outcome of a call: the column `status`, or else derived from result and error.
+const CALL_STATUS: &str = "CASE WHEN t.status IN ('success', 'error') THEN t.status WHEN t.error \
+    IS NOT NULL THEN 'error' WHEN t.result IS NOT NULL THEN 'success' WHEN t.status = 'pending' OR \
+    t.completed_at IS NULL THEN 'pending' ELSE 'success' END";
+
+/// What is selected of a call, beside its texts.
+const CALL_COLUMNS: &str =
+    "t.id, t.name, t.started_at, t.completed_at, t.duration_ms, b.begin_op, b.end_op, b.checkpoint";
+
+/// The tables of calls with their bounds.
+fn calls_with_bounds(schema: &SchemaName) -> String {
+    format!(
+        "{schema}.tool_calls t LEFT JOIN {schema}.acetate_tool_call b ON b.session = t.session AND \
+         b.call = t.id"
+    )
+}
+
+/// The tool calls of the session `$1`, the last first: of the tool `$2`, that began from `$3` to
+/// `$4`, with the status `$5` (each unless it is NULL), up to `$6` of them.
+pub fn calls(schema: &SchemaName) -> String {
+    format!(
+        "SELECT {CALL_COLUMNS}, {CALL_STATUS} FROM {} WHERE t.session = $1 AND ($2::bytea IS NULL \
+         OR t.name = $2) AND ($3::bigint IS NULL OR t.started_at >= $3) AND ($4::bigint IS NULL OR \
+         t.started_at <= $4) AND ($5::text IS NULL OR {CALL_STATUS} = $5) ORDER BY t.id DESC LIMIT \
+         $6::bigint",
+        calls_with_bounds(schema)
+    )
+}
+
+/// The tool call `$2` of the session `$1`, with its texts.
+pub fn call(schema: &SchemaName) -> String {
+    format!(
+        "SELECT {CALL_COLUMNS}, {CALL_STATUS}, t.parameters, t.result, t.error FROM {} WHERE \
+         t.session = $1 AND t.id = $2",
+        calls_with_bounds(schema)
+    )
+}
+
+/// For each tool of the session `$1`, the most frequent first: its name, how many calls it has,
+/// failed ones and those without an outcome among them, and the sum, mean and maximum of their
+/// durations.
+pub fn call_stats(schema: &SchemaName) -> String {
+    let count = |status: &str| {
+        format!("sum(CASE WHEN {CALL_STATUS} = '{status}' THEN 1 ELSE 0 END)::bigint")
+    };
+    format!(
+        "SELECT t.name, count(*), {}, {}, COALESCE(sum(t.duration_ms), 0)::bigint, \
+         avg(t.duration_ms)::double precision, max(t.duration_ms) FROM {schema}.tool_calls t WHERE \
+         t.session = $1 GROUP BY t.name ORDER BY 2 DESC, 1",
+        count("error"),
+        count("pending")
+    )
+}

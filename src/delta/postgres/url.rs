@@ -113,6 +113,12 @@ impl PartialEq for SessionUrl {
 impl Eq for SessionUrl {}
 
 impl SessionUrl {
+    /// The name's last part, as a file name.
+    pub fn file_name(&self) -> &str {
+        let last = self.name.rsplit('/').next().unwrap_or_default();
+        if matches!(last, "" | "." | "..") { "session" } else { last }
+    }
+
     /// Whether a text is meant as one, right or wrong.
     pub fn is_meant(text: &str) -> bool {
         text.starts_with("postgres://") || text.starts_with("postgresql://")

@@ -18,7 +18,7 @@ use crate::delta::sqlite::file::connect::{self, Role};
 use crate::delta::sqlite::file::error::OpenError;
 use crate::delta::sqlite::file::probe;
 use crate::delta::sqlite::file::session::{Session, open_read_only};
-use crate::delta::sqlite::table::schema;
+use crate::delta::sqlite::table::{meta, schema};
 
 /// The access mode of a connection to the agent's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,18 @@ impl AgentTables {
     /// The session file's absolute path, without symbolic links.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The URL of the session in a database that the file is a replica of: its tables are there.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub fn replica_of(&self) -> Result<Option<String>> {
+        // Other implementations have no such table.
+        match schema::has_table(&self.conn, "acetate_meta")? {
+            true => meta::get(&self.conn, meta::REPLICA_OF),
+            false => Ok(None),
+        }
     }
 
     /// Whether the table exists.

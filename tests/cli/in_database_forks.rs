@@ -13,12 +13,11 @@ fn a_fork_is_made_in_a_file_or_in_a_database_and_comes_back() {
         said(&kept.run(&["kv", "set", &kept.url, "key", "7"]), 0);
         let (other, again) = (any().new_url().to_string(), any().new_url().to_string());
         let (out, _) = kept.try_on("fork", &["fork.db", &other], 0);
-        for fork in ["fork.db", &other] {
+        for (fork, dir) in [("fork.db", "/file"), (&*other, "/database")] {
             let line = format!("{}: forked at checkpoint 1 to {fork}, ", kept.url);
             assert!(out.contains(&line), "{out}");
-            said(&kept.run(&["mkdir", fork, "/from"]), 0);
-            said(&kept.run(&["rm", fork, "/a"]), 0);
-            assert_eq!(said(&kept.run(&["ls", fork]), 0).0, "from\nn\n");
+            said(&kept.run(&["mkdir", fork, dir]), 0);
+            assert_eq!(said(&kept.run(&["ls", fork]), 0).0, format!("a\n{}\nn\n", &dir[1..]));
             assert_eq!(said(&kept.run(&["kv", "get", fork, "key"]), 0).0, "7\n");
             assert!(said(&kept.run(&["check", fork]), 0).0.contains("sound"));
         }
@@ -26,12 +25,12 @@ fn a_fork_is_made_in_a_file_or_in_a_database_and_comes_back() {
         assert_eq!(kept.on("ls", &[]), "a\napart\nn\n");
         // From a file to a database, and a fork of a fork.
         said(&kept.run(&["fork", "fork.db", &again]), 0);
-        said(&kept.run(&["merge", &again, "fork.db"]), 1);
-        for (fork, code) in [("fork.db", 0), (&*other, 0)] {
-            let (_, told) = kept.try_on("merge", &[fork, "--yes"], code);
-            assert!(!told.contains("error: "), "{told}");
+        said(&kept.run(&["mkdir", &again, "/deep"]), 0);
+        said(&kept.run(&["merge", "fork.db", &again, "--yes"]), 0);
+        for fork in ["fork.db", &other] {
+            kept.on("merge", &[fork, "--yes"]);
         }
-        assert_eq!(kept.on("ls", &[]), "apart\nfrom\nn\n");
+        assert_eq!(kept.on("ls", &[]), "a\napart\ndatabase\ndeep\nfile\nn\n");
         assert!(kept.on("check", &[]).contains("sound"));
         drop(server);
     }
@@ -40,8 +39,12 @@ fn a_fork_is_made_in_a_file_or_in_a_database_and_comes_back() {
 #[test]
 fn a_fork_that_cannot_be_made_leaves_no_checkpoint() {
     let kept = Kept::new();
-    let (_, error) = kept.try_on("fork", &["new.db", &kept.url], 2);
-    assert!(error.contains("the session exists: no fork was made"), "{error}");
+    let other = any().new_url().to_string();
+    said(&kept.run(&["init", &other]), 0);
+    for (new, what) in [(&other, "the session exists"), (&kept.url, "the file exists")] {
+        let (_, error) = kept.try_on("fork", &["new.db", new], 2);
+        assert!(error.contains(&format!("{new}: {what}: no fork was made")), "{error}");
+    }
     let other = any().new_url().to_string();
     let (_, error) = kept.try_on("fork", &[&other, &other], 2);
     assert!(error.contains("the name is given twice"), "{error}");

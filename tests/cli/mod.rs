@@ -44,6 +44,7 @@ mod hide;
 mod in_database;
 mod in_database_agent;
 mod in_database_forks;
+mod in_database_messages;
 mod inspect;
 mod json;
 mod kv;

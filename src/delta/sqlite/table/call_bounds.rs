@@ -10,7 +10,7 @@ use crate::delta::{CheckpointId, Result};
 use super::{checkpoint, schema, value};
 
 /// The table's name.
-const NAME: &str = "acetate_tool_call";
+pub const NAME: &str = "acetate_tool_call";
 
 const TABLE: &str = "
 CREATE TABLE IF NOT EXISTS acetate_tool_call (

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
 
 use super::cells::CellColumn;
 use super::notes::RowNotes;
-use super::tables::{ALL, SessionTable, create_late, session_tables};
+use super::tables::{ALL, SessionTable, session_tables};
 use crate::delta::sqlite::table::schema;
 use crate::delta::{Result, StoreError};
 
@@ -151,7 +151,7 @@ impl SessionTable {
             return Ok(());
         }
         if table.is_late && !schema::has_table(conn, &table.name)? {
-            create_late(conn)?;
+            table.create(conn)?;
         }
         let (name, names) = (&table.name, table.names());
         let has_key = table.key.is_some();

@@ -67,6 +67,7 @@ pub fn session_tables() -> &'static [SessionTable] {
             schema::complete(&conn)?;
             let early = names(&conn)?;
             create_late(&conn)?;
+            call_bounds::create(&conn)?;
             let all = names(&conn)?.into_iter();
             all.map(|name| table(&conn, !early.contains(&name), name)).collect()
         };
@@ -76,10 +77,9 @@ pub fn session_tables() -> &'static [SessionTable] {
     &TABLES
 }
 
-/// Creates the tables that a session gets with their first row.
-pub(super) fn create_late(conn: &Connection) -> Result<()> {
+/// Creates the tables that a session gets with its first checkpoint.
+fn create_late(conn: &Connection) -> Result<()> {
     checkpoint::create_tables(conn)?;
-    call_bounds::create(conn)?;
     if !schema::has_table(conn, past::TABLE)? {
         past::create(conn)?;
     }
@@ -126,6 +126,15 @@ fn kind(table: &str, column: &str, declared: &str) -> ColumnKind {
 }
 
 impl SessionTable {
+    /// Creates the table, if it is missing, with those that come with it.
+    pub(super) fn create(&self, conn: &Connection) -> Result<()> {
+        match self.name == call_bounds::NAME {
+            // A session with bounds of calls may have no checkpoint.
+            true => call_bounds::create(conn),
+            false => create_late(conn),
+        }
+    }
+
     /// The condition under which a row is the session's, and not one of this file alone.
     pub(super) fn is_shared(&self) -> String {
         let quoted = |keys: &[&str]| {

@@ -14,8 +14,8 @@ pub struct KeyValues {
 }
 
 impl KeyValues {
-    /// Opens the key-value store of `session`: a file, the replica of
-    /// a session in a database, or its URL.
+    /// Opens the key-value store of `session`: a file, the replica of a session in a database, or
+    /// its URL.
     ///
     /// # Errors
     /// `session` is not a session, or `access` asks to write and it cannot be written.

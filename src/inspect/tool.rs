@@ -22,8 +22,8 @@ pub struct ToolCalls {
 }
 
 impl ToolCalls {
-    /// Opens the tool calls of `session`: a file, the replica of a session in a database, or its URL
-    /// (without the changes of calls).
+    /// Opens the tool calls of `session`: a file, the replica of a session in a database, or its
+    /// URL, without the changes of calls.
     ///
     /// # Errors
     /// `session` is not a session, or `access` asks to write and it cannot be written.

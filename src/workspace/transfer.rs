@@ -121,8 +121,8 @@ pub fn copy(url: &SessionUrl, file: &Path, runtime: &Handle) -> Result<()> {
     fetch(url, &row, (&place, true), runtime)
 }
 
-/// Copies a session from a database into the new file `file`, with its own id and key: to be forked,
-/// and to be removed then. Blocks; must not run on a runtime thread.
+/// Copies a session from a database into the new file `file`, with its own id and key: to be
+/// forked, and to be removed then. Blocks; must not run on a runtime thread.
 ///
 /// # Errors
 /// As [`copy`].

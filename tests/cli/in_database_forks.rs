@@ -48,7 +48,8 @@ fn a_fork_that_cannot_be_made_leaves_no_checkpoint() {
     let other = any().new_url().to_string();
     let (_, error) = kept.try_on("fork", &[&other, &other], 2);
     assert!(error.contains("the name is given twice"), "{error}");
-    assert_eq!(said(&kept.run(&["checkpoint", "ls", &kept.url]), 0).0, "");
+    let (_, told) = said(&kept.run(&["checkpoint", "ls", &kept.url]), 1);
+    assert_eq!(told, "the session has no checkpoints\n");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::printing::by_path;
 use crate::cli::error::{CliError, CliErrorKind};
 use crate::cli::output::{self, Out};
 use crate::cli::shell_words::quoted;
-use crate::cli::{Ending, text};
+use crate::cli::{Ending, session_names, text};
 use crate::delta::sqlite::Session;
 use crate::inspect::apply::{Loss, NotSet, Report};
 use crate::inspect::opened::OpenSession;
@@ -131,16 +131,14 @@ fn done(report: &Report) -> &'static str {
 
 /// The command that undoes the last apply of a session, to a copy of its base or to the base.
 pub(in crate::cli) fn undo_command(session: &Path, copy: Option<&Path>) -> String {
-    let quoted = |path: &Path| quoted(&path.display().to_string());
-    let to = copy.map(|copy| format!(" --to {}", quoted(copy))).unwrap_or_default();
-    format!("acetate apply --undo {}{to}", quoted(session))
+    let to = copy.map(|copy| format!(" --to {}", quoted(&copy.display().to_string())));
+    let session = quoted(&session_names::shown(session));
+    format!("acetate apply --undo {session}{}", to.unwrap_or_default())
 }
 
 /// Prints the command that undoes the apply, or repeats it.
 fn note_undo(args: &Args, opened: &OpenSession, report: &Report) -> Result<(), CliError> {
-    // A replica is changed by its session's name alone.
-    let session = opened.session().replica_of().map_or(&*args.source.session, Path::new);
-    let command = undo_command(session, args.to.as_deref());
+    let command = undo_command(&args.source.session, args.to.as_deref());
     match report.is_undo && !report.is_redo {
         false => {
             output::line(format_args!("`{command}` undoes it, until the next apply"));

@@ -24,7 +24,7 @@ use crate::delta::{CheckpointId, Result, StoreError};
 /// Attempts to record a call: another process may take the same number.
 const ATTEMPTS: usize = 16;
 
-type Parameter<'a> = &'a (dyn ToSql + Sync);
+type SqlParameter<'a> = &'a (dyn ToSql + Sync);
 
 /// `kv_store` and `tool_calls` of a session in a database. Each function blocks, and must not run
 /// on a runtime thread.
@@ -65,11 +65,11 @@ impl DatabaseAgentTables {
         &self.url
     }
 
-    fn rows(&self, text: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>> {
+    fn rows(&self, text: &str, parameters: &[SqlParameter<'_>]) -> Result<Vec<Row>> {
         self.runtime.block_on(self.client.query(text, parameters)).map_err(|error| failed(&error))
     }
 
-    fn row(&self, text: &str, parameters: &[Parameter<'_>]) -> Result<Option<Row>> {
+    fn row(&self, text: &str, parameters: &[SqlParameter<'_>]) -> Result<Option<Row>> {
         Ok(self.rows(text, parameters)?.pop())
     }
 
@@ -162,7 +162,7 @@ impl DatabaseAgentTables {
         let begin_op = call.begin.map_or(0, |begin| begin.last_op);
         let checkpoint = call.begin.and_then(|begin| begin.checkpoint).map(|id| id.0);
         let has_bounds = call.begin.is_some();
-        let parameters: [Parameter<'_>; 12] = [
+        let parameters: [SqlParameter<'_>; 12] = [
             &self.id,
             &name,
             &call.parameters,
@@ -197,7 +197,7 @@ impl DatabaseAgentTables {
         let status = filter.status.map(CallStatus::as_str);
         let last = filter.last.and_then(|last| i64::try_from(last).ok()).unwrap_or(i64::MAX);
         let text = statement::calls(&self.schema);
-        let parameters: [Parameter<'_>; 6] =
+        let parameters: [SqlParameter<'_>; 6] =
             [&self.id, &name, &filter.since, &filter.until, &status, &last];
         let rows = self.rows(&text, &parameters)?;
         rows.iter().rev().map(call_row).collect()

@@ -293,7 +293,8 @@ pub fn key(schema: &SchemaName) -> String {
     )
 }
 
-/// The keys of the session `$1` that begin with `$2`, in no order, with the lengths of their values.
+/// The keys of the session `$1` that begin with `$2`, in no order, with the lengths of their
+/// values.
 pub fn keys(schema: &SchemaName) -> String {
     format!(
         "SELECT key, octet_length(value)::bigint, created_at, updated_at FROM {schema}.kv_store \
@@ -346,13 +347,13 @@ pub fn record_call(schema: &SchemaName) -> String {
          error, status, started_at, completed_at, duration_ms) SELECT $1::bigint, (SELECT \
          COALESCE(max(id), 0) + 1 FROM {schema}.tool_calls WHERE session = $1), $2::bytea, \
          $3::text, $4::text, $5::text, $6::text, $7::bigint, $8::bigint, $9::bigint WHERE {} \
-         RETURNING id), bounds AS (INSERT INTO {schema}.acetate_tool_call (session, call, begin_op, \
-         end_op, checkpoint) SELECT $1, made.id, GREATEST($10::bigint, (SELECT COALESCE(max(c.last_op), \
-         0) FROM {schema}.acetate_checkpoint c WHERE c.session = $1 AND c.id = $12::bigint)), \
-         (SELECT COALESCE(max(o.id), 0) FROM {schema}.acetate_op o WHERE o.session = $1), $12 FROM \
-         made WHERE $11::boolean ON CONFLICT (session, call) DO UPDATE SET begin_op = \
-         excluded.begin_op, end_op = excluded.end_op, checkpoint = excluded.checkpoint) SELECT id \
-         FROM made",
+         RETURNING id), bounds AS (INSERT INTO {schema}.acetate_tool_call (session, call, \
+         begin_op, end_op, checkpoint) SELECT $1, made.id, GREATEST($10::bigint, (SELECT \
+         COALESCE(max(c.last_op), 0) FROM {schema}.acetate_checkpoint c WHERE c.session = $1 AND \
+         c.id = $12::bigint)), (SELECT COALESCE(max(o.id), 0) FROM {schema}.acetate_op o WHERE \
+         o.session = $1), $12 FROM made WHERE $11::boolean ON CONFLICT (session, call) DO UPDATE \
+         SET begin_op = excluded.begin_op, end_op = excluded.end_op, checkpoint = \
+         excluded.checkpoint) SELECT id FROM made",
         is_here(schema)
     )
 }

@@ -48,6 +48,18 @@ impl AgentRows {
         }
     }
 
+    /// The numbers of keys and of tool calls.
+    ///
+    /// # Errors
+    /// The session cannot be read.
+    pub(super) fn counts(&self) -> Result<(u64, u64)> {
+        let keys = either!(self, tables => tables.kv_keys(b""));
+        let keys = keys.map_err(|error| self.failed(error))?.len() as u64;
+        let stats = either!(self, tables => tables.call_stats());
+        let stats = stats.map_err(|error| self.failed(error))?;
+        Ok((keys, stats.iter().map(|tool| tool.calls).sum()))
+    }
+
     /// A failure of a function of the tables.
     pub(super) fn failed(&self, source: StoreError) -> InspectError {
         let session = match self {

@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
+use super::agent_rows::AgentRows;
 use super::counts::ChangeCounts;
 use super::diff::{DiffOptions, DifferenceKind, compare, is_chosen, old_object, top};
 use super::error::{InspectError, Result};
 use super::opened::OpenSession;
 use super::split::walk_base_past_denied;
 use crate::base::BaseAttr;
-use crate::delta::sqlite::SessionStats;
+use crate::delta::sqlite::{AgentAccess, SessionStats};
 use crate::overlay::{BaseObject, Change};
 use crate::vfs::{Attr, FileKind};
 
@@ -46,9 +47,13 @@ pub struct TouchedCounts {
 /// The session or its base cannot be read.
 pub fn status(opened: &OpenSession) -> Result<SessionStatus> {
     let session = opened.session();
-    let figures = session
+    let mut figures = session
         .stats()
         .map_err(|source| InspectError::Store { session: session.path().to_owned(), source })?;
+    if session.replica_of().is_some() {
+        let rows = AgentRows::open(session.path(), AgentAccess::Read)?;
+        (figures.values, figures.tool_calls) = rows.counts()?;
+    }
     Ok(SessionStatus { figures, served_by: session.served_by(), touched: touched(opened)? })
 }
 

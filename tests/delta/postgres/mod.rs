@@ -1,6 +1,7 @@
 //! The store over a database: sessions in a real PostgreSQL, which the tests start if none is
 //! named.
 
+mod agent;
 mod dialect;
 mod doubt;
 mod follow;

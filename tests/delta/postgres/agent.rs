@@ -18,29 +18,32 @@ const ROUNDS: usize = 10;
 fn one_key_has_one_row_and_each_call_its_number() {
     let kept = Kept::new();
     let barrier = Barrier::new(WRITERS);
-    thread::scope(|scope| {
-        for number in 0..WRITERS {
-            let (barrier, url) = (&barrier, kept.url.clone());
-            scope.spawn(move || {
-                let tables = DatabaseAgentTables::open(&url).unwrap();
-                for round in 0..ROUNDS {
-                    barrier.wait();
-                    let key = format!("key {round}");
-                    tables.kv_set(&key, &number.to_string(), 7).unwrap();
-                    let call = NewCall {
-                        name: "tool",
-                        parameters: None,
-                        outcome: Ok("1"),
-                        started_at: 1,
-                        completed_at: 3,
-                        begin: None,
-                    };
-                    barrier.wait();
-                    tables.record_call(&call).unwrap();
-                }
-            });
+    let write = |number: usize| {
+        let tables = DatabaseAgentTables::open(&kept.url).unwrap();
+        let mut faults = Vec::new();
+        for round in 0..ROUNDS {
+            barrier.wait();
+            let set = tables.kv_set(&format!("key {round}"), &number.to_string(), 7);
+            let call = NewCall {
+                name: "tool",
+                parameters: None,
+                outcome: Ok("1"),
+                started_at: 1,
+                completed_at: 3,
+                begin: None,
+            };
+            barrier.wait();
+            faults.extend(set.err().into_iter().chain(tables.record_call(&call).err()));
         }
+        faults
+    };
+    let faults: Vec<_> = thread::scope(|scope| {
+        let write = &write;
+        let writers = (0..WRITERS).map(|number| scope.spawn(move || write(number)));
+        let writers: Vec<_> = writers.collect();
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
     });
+    assert!(faults.is_empty(), "{faults:?}");
     let tables = DatabaseAgentTables::open(&kept.url).unwrap();
     let keys: Vec<_> = tables.kv_keys(b"key").unwrap().into_iter().map(|key| key.key).collect();
     let expected: Vec<_> = (0..ROUNDS).map(|round| format!("key {round}").into_bytes()).collect();

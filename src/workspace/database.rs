@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use super::error::{Error, Result};
 use super::layers::{close, create, real_base};
 use super::leased_program::LeasedProgram;
+use super::replicas::{bring_this_up_to_date, bring_up_to_date, local_dir, replica_dir};
 use super::standby::SessionFollower;
 use crate::delta::postgres::{
     DatabasePlace, Hold, HoldError, HoldOptions, LeaseRenewals, LeaseTime, LeaseWatch,
@@ -28,15 +29,6 @@ use crate::server::RpcProgram;
 
 /// How long a server that is silent keeps a session, if a new session is not given another time.
 pub const DEFAULT_TERM: Duration = Duration::from_secs(3);
-
-/// Replicas of one session that one directory may have: another process may still have the first.
-const MAX_REPLICAS: usize = 8;
-
-/// How long a server whose replica has a given path waits for commands that read it.
-const READERS_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The time between two attempts.
-const READERS_POLL: Duration = Duration::from_millis(50);
 
 /// A session in a database that is to be served.
 #[derive(Debug)]
@@ -374,148 +366,6 @@ pub fn row_of(url: &SessionUrl, runtime: &Handle) -> Result<SessionRow> {
         Ok(find(&client, url).await?)
     });
     found.map_err(|error| of_hold(url, error))
-}
-
-/// How the names of all replicas of a session begin.
-pub fn replica_name(row: &SessionRow) -> String {
-    format!("{:016x}-{:016x}", row.id, row.incarnation)
-}
-
-/// Opens the first replica of a session that no process has open, with all batches; makes it from
-/// the database if there is none, or it lacks too many.
-pub(super) async fn bring_up_to_date(
-    of_session: (&SessionUrl, &SessionRow),
-    dir: &Path,
-    runtime: &Handle,
-) -> Result<(PathBuf, Session, BatchMark)> {
-    let mut in_use = None;
-    for number in 0..MAX_REPLICAS {
-        let suffix = if number == 0 { String::new() } else { format!("-{number}") };
-        let path = dir.join(format!("{}{suffix}.db", replica_name(of_session.1)));
-        match open_current(of_session, path, runtime).await {
-            Err(Error::Open(error @ OpenError::InUse { .. })) => in_use = Some(error),
-            opened => return opened,
-        }
-    }
-    Err(in_use.unwrap_or_else(|| OpenError::Missing { path: dir.to_owned() }).into())
-}
-
-/// The same for the replica at `path`: waits while a command reads it.
-async fn bring_this_up_to_date(
-    of_session: (&SessionUrl, &SessionRow),
-    path: &Path,
-    runtime: &Handle,
-) -> Result<(PathBuf, Session, BatchMark)> {
-    let begun = Instant::now();
-    loop {
-        match open_current(of_session, path.to_owned(), runtime).await {
-            Err(Error::Open(OpenError::InUse { .. })) if begun.elapsed() < READERS_TIMEOUT => {
-                tokio::time::sleep(READERS_POLL).await;
-            }
-            opened => return opened,
-        }
-    }
-}
-
-/// Opens the replica of a session at `path`, with all batches; makes it from the database if there
-/// is none, or it lacks too many.
-async fn open_current(
-    (url, row): (&SessionUrl, &SessionRow),
-    path: PathBuf,
-    runtime: &Handle,
-) -> Result<(PathBuf, Session, BatchMark)> {
-    let host = host()?;
-    let failed = |path: &Path, error| match error {
-        HoldError::Session(SessionError::Replica(error)) => Error::from(error),
-        error => Error::Hydration { path: path.to_owned(), source: Box::new(error) },
-    };
-    match Session::open_any(&path, &host) {
-        Ok(session) => {
-            let mark = session.replica_mark().map_err(|error| Error::store(&path, error))?;
-            if let Some(mark) = mark {
-                if mark == row.mark {
-                    return Ok((path, session, mark));
-                }
-                drop(session);
-                match follow_up((url, row.id), &path, &host, runtime).await {
-                    Ok(Some((session, mark))) => return Ok((path, session, mark)),
-                    // The database had this batch before the replica.
-                    Ok(None) if mark.seq >= row.mark.seq => {
-                        return Err(Error::NewerReplica { path });
-                    }
-                    Ok(None) => {}
-                    Err(error) => return Err(failed(&path, error)),
-                }
-            }
-        }
-        Err(error @ OpenError::InUse { .. }) => return Err(error.into()),
-        // A file that was not finished, or is damaged.
-        Err(error) => tracing::debug!(%error, "the replica is made again"),
-    }
-    match fetch((url, row.id), &path, &host, runtime).await {
-        Ok((session, mark)) => Ok((path, session, mark)),
-        Err(error) => Err(failed(&path, error)),
-    }
-}
-
-/// Fetches the batches that a replica lacks, and opens it; `None` if it has to be made again.
-async fn follow_up(
-    (url, id): (&SessionUrl, i64),
-    path: &Path,
-    host: &Host,
-    runtime: &Handle,
-) -> std::result::Result<Option<(Session, BatchMark)>, HoldError> {
-    let mut client = connect(&url.connection, runtime).await?;
-    let mark = catch_up(&mut client, (&url.schema, id), (path, host)).await?;
-    let Some(mark) = mark else { return Ok(None) };
-    let session = Session::open_any(path, host).map_err(SessionError::Replica)?;
-    Ok(Some((session, mark)))
-}
-
-async fn fetch(
-    (url, id): (&SessionUrl, i64),
-    path: &Path,
-    host: &Host,
-    runtime: &Handle,
-) -> std::result::Result<(Session, BatchMark), HoldError> {
-    let mut client = connect(&url.connection, runtime).await?;
-    Ok(hydrate(&mut client, (url, id), (path, host)).await?)
-}
-
-/// The path of the directory for replicas; `None` if the user has no cache directory.
-pub(super) fn local_place(given: Option<&Path>) -> Option<PathBuf> {
-    match given {
-        Some(dir) => Some(dir.to_owned()),
-        None => Some(cache_dir()?.join("acetate")),
-    }
-}
-
-/// The directory for replicas, which only its owner may enter.
-fn replica_dir(given: Option<&Path>) -> Result<PathBuf> {
-    let dir = local_place(given).ok_or(Error::NoLocalDir)?;
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
-    made.map_err(|error| local_dir(&dir, error))?;
-    let about = fs::metadata(&dir).map_err(|error| local_dir(&dir, error))?;
-    if about.mode() & 0o077 != 0 || about.uid() != rustix::process::geteuid().as_raw() {
-        let error = io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "it must be this user's, and other users may not enter it (chmod 700)",
-        );
-        return Err(local_dir(&dir, error));
-    }
-    dir.canonicalize().map_err(|error| local_dir(&dir, error))
-}
-
-fn local_dir(path: &Path, source: io::Error) -> Error {
-    Error::LocalDir { path: path.to_owned(), source }
-}
-
-/// The user's directory for files that can be made again.
-fn cache_dir() -> Option<PathBuf> {
-    let absolute =
-        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let in_home = if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" };
-    absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(in_home)))
 }
 
 /// Tells a base from copies of it: the inode number of its root, and when that was made, where the

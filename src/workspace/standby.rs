@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::database::{bring_up_to_date, of_hold};
+use super::database::of_hold;
 use super::error::{Error, Result};
+use super::replicas::bring_up_to_date;
 use crate::delta::postgres::{HoldError, SessionUrl, connect, find, follow};
 use crate::delta::sqlite::FollowingReplica;
 use crate::inspect::opened::host;

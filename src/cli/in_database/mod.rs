@@ -20,7 +20,8 @@ use crate::control::entries;
 use crate::delta::postgres::{HoldError, SessionError, SessionRow, SessionUrl};
 use crate::inspect::opened::open_session;
 use crate::mounting::note::Note;
-use crate::workspace::database::{LookedReplica, look, replica_name, row_of};
+use crate::workspace::database::{LookedReplica, look, row_of};
+use crate::workspace::replicas::replica_name;
 use crate::workspace::{Error as WorkspaceError, layers};
 
 use holder::CommandHolder;

@@ -17,9 +17,10 @@ use crate::delta::postgres::{
     HoldError, LeaseRenewals, LeaseWatch, SessionInDatabase, SessionUrl, connect, identities,
 };
 use crate::delta::sqlite::SessionKeys;
-use crate::workspace::database::{self, DatabaseOptions, HeldReplica, local_place};
+use crate::workspace::database::{self, DatabaseOptions, HeldReplica};
 use crate::workspace::error::{Error, Result};
 use crate::workspace::layers::fsid;
+use crate::workspace::replicas::local_place;
 
 /// Time that a load waits for all databases together to say what identifies sessions.
 const LOOK_WAIT: Duration = Duration::from_secs(2);

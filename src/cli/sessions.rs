@@ -5,7 +5,7 @@ use super::error::CliError;
 use super::output::{self, Out};
 use super::{Ending, session_names, text};
 use crate::control::{Answer, RegistryEntry, Request, ServerStatus, entries};
-use crate::delta::postgres::{DatabasePlace, ListedSession, UrlError};
+use crate::delta::postgres::{DatabasePlace, ListedSession, UrlError, without_password};
 use crate::inspect::opened::open_session;
 use crate::mounting::address::reached;
 use crate::mounting::table::{Mounted, mounted};
@@ -19,8 +19,8 @@ use crate::workspace::database;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// postgres://USER@HOST/DATABASE[?schema=S]: list the sessions in this database.
-    #[arg(value_name = "URL", value_parser = parse_place)]
-    database: Option<DatabasePlace>,
+    #[arg(value_name = "URL")]
+    database: Option<String>,
 
     /// Print a JSON object for each: session, base, pid, addresses, uptime (in seconds), clients
     /// (connections), mounts (directories of this machine); of a database: session, holder,
@@ -31,8 +31,8 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Ending, CliError> {
-    if let Some(place) = &args.database {
-        return in_database(args, place);
+    if let Some(url) = &args.database {
+        return in_database(args, &parse_place(url)?);
     }
     let found = entries().map_err(|error| CliError::caused("the list of servers", &error))?;
     // Without a mount table, no mounts are shown.
@@ -123,8 +123,12 @@ fn line(session: &[u8], status: &ServerStatus) -> String {
     )
 }
 
-fn parse_place(text: &str) -> Result<DatabasePlace, String> {
-    text.parse().map_err(|error: UrlError| error.to_string())
+fn parse_place(text: &str) -> Result<DatabasePlace, CliError> {
+    text.parse().map_err(|error: UrlError| {
+        // Not by clap, which would show the whole text.
+        let error = CliError::new(format!("{}: {error}", without_password(text)));
+        error.with_hint("a database is named as postgres://USER@HOST/DATABASE?schema=S")
+    })
 }
 
 /// Lists the sessions of a database.

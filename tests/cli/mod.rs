@@ -26,6 +26,7 @@ mod config;
 mod creation;
 mod ctx;
 mod cycles;
+mod database_passwords;
 mod diff;
 mod diff_both_sides;
 mod diff_patch;

@@ -119,6 +119,12 @@ impl Serving {
         self.stderr = None;
     }
 
+    /// The command line, as ps shows it.
+    #[cfg(target_os = "linux")]
+    pub fn command_line(&self) -> Vec<u8> {
+        std::fs::read(format!("/proc/{}/cmdline", self.child.id())).unwrap()
+    }
+
     /// The memory that the process has in use, in bytes.
     #[cfg(target_os = "linux")]
     pub fn resident_bytes(&self) -> u64 {

@@ -17,7 +17,9 @@ use tokio::runtime::{self, Runtime};
 use super::error::CliError;
 use super::session_names;
 use crate::control::entries;
-use crate::delta::postgres::{HoldError, SessionError, SessionRow, SessionUrl};
+use crate::delta::postgres::{
+    HoldError, SessionError, SessionRow, SessionUrl, without_password,
+};
 use crate::inspect::opened::open_session;
 use crate::mounting::note::Note;
 use crate::workspace::database::{LookedReplica, look, row_of};
@@ -181,7 +183,7 @@ pub(super) fn url_of(operand: &Path) -> Result<Option<SessionUrl>, CliError> {
 /// It is none, with an example.
 pub(super) fn parse(text: &str) -> Result<SessionUrl, CliError> {
     text.parse().map_err(|error| {
-        let error = CliError::new(format!("{text}: {error}"));
+        let error = CliError::new(format!("{}: {error}", without_password(text)));
         error.with_hint("a session is named as postgres://USER@HOST/DATABASE/NAME?schema=S")
     })
 }

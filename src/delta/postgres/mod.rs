@@ -33,4 +33,4 @@ pub use session::{
 };
 pub use ship::{HeldSession, Shipper};
 pub use store::PostgresStore;
-pub use url::{DatabasePlace, SchemaName, SessionUrl, UrlError};
+pub use url::{DatabasePlace, SchemaName, SessionUrl, UrlError, without_password};

@@ -151,6 +151,27 @@ impl SessionUrl {
     }
 }
 
+/// A text that is meant as a URL, to be shown: without the passwords that may be in it.
+pub fn without_password(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", text));
+    // A password may have any character.
+    let shown = match rest.rsplit_once('@') {
+        Some((user, rest)) if user.contains(':') => {
+            let name = user.split(':').next().unwrap_or_default();
+            format!("{name}:***@{rest}")
+        }
+        _ => rest.to_owned(),
+    };
+    let (place, query) = shown.split_once('?').unwrap_or((&shown, ""));
+    let hide = |pair: &str| match pair.split_once('=') {
+        Some((name, _)) if name.contains("password") => format!("{name}=***"),
+        _ => pair.to_owned(),
+    };
+    let pairs: Vec<_> = query.split('&').map(hide).collect();
+    let query = if query.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
+    format!("{scheme}://{place}{query}")
+}
+
 /// The parts of a URL: what is before the database, the database with what follows it, and the
 /// parameters.
 fn parts(text: &str) -> Result<(&str, &str, &str), UrlError> {
@@ -250,6 +271,22 @@ mod tests {
         }
         assert_ne!(key("postgres://h/db/a//b"), key("postgres://h/db/a/b"));
         assert!(!std::path::Path::new(&one).is_absolute() && !one.contains('/'), "{one}");
+    }
+
+    #[test]
+    fn what_is_shown_has_no_password() {
+        for text in ["postgres://h/db/a", "postgres://me@h/db/a?schema=t&sslmode=disable"] {
+            assert_eq!(without_password(text), text);
+        }
+        for (text, shown) in [
+            ("postgres://me:word@h/db/a", "postgres://me:***@h/db/a"),
+            ("postgres://me:wo@r/d@h/db/a", "postgres://me:***@h/db/a"),
+            ("postgresql://me:word@h", "postgresql://me:***@h"),
+            ("postgres://h/db/a?x=1&password=word", "postgres://h/db/a?x=1&password=***"),
+            ("postgres://h/db/a?sslpassword=word", "postgres://h/db/a?sslpassword=***"),
+        ] {
+            assert_eq!(without_password(text), shown);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::thread;
 use acetate::delta::postgres::{SessionUrl, connect, prepare_schema};
 use tempfile::TempDir;
 use tokio::runtime::{Handle, Runtime};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// Names the database: `postgres://USER@HOST:PORT/DATABASE`.
 const VARIABLE: &str = "ACETATE_TEST_DATABASE";
@@ -46,20 +46,53 @@ pub fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+/// The schema of URLs that name none.
+const DEFAULT_SCHEMA: &str = "acetate";
+
 impl TestDatabase {
     fn open(server: String) -> Self {
-        let runtime = Runtime::new().unwrap();
-        let schema = format!("t_{}", std::process::id());
-        let url: SessionUrl = format!("{server}/none?schema={schema}").parse().unwrap();
-        let client = runtime.block_on(async {
-            let client = connect(&url.connection, &Handle::current()).await.unwrap();
+        Self::with_schema(server, format!("t_{}", std::process::id()))
+    }
+
+    /// A new database in the same server, with the schema that URLs have if they name none.
+    pub fn apart(&self, name: &str) -> Self {
+        self.drop_database(name);
+        self.run(&format!("CREATE DATABASE {name}"));
+        let (server, _) = self.server.rsplit_once('/').unwrap();
+        let server = format!("{server}/{name}");
+        apart(|| Self::with_schema(server, DEFAULT_SCHEMA.to_owned()))
+    }
+
+    fn with_schema(server: String, schema: String) -> Self {
+        let database = Self::connected(server, schema);
+        let schema = &database.url("none").schema;
+        let client = database.client.lock().unwrap();
+        database.runtime.block_on(async {
             let drop_old = format!("DROP SCHEMA IF EXISTS {schema} CASCADE");
             client.batch_execute(&drop_old).await.unwrap();
-            prepare_schema(&client, &url.schema).await.unwrap();
-            client
+            prepare_schema(&client, schema).await.unwrap();
         });
+        drop(client);
+        database
+    }
+
+    fn connected(server: String, schema: String) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let url: SessionUrl = format!("{server}/none?schema={schema}").parse().unwrap();
+        let client = runtime.block_on(connect(&url.connection, runtime.handle())).unwrap();
         let (client, sessions) = (Mutex::new(client), AtomicU64::new(0));
         Self { server, schema, runtime, client, sessions }
+    }
+
+    /// The same database as another role, which needs no password.
+    pub fn login(&self, role: &str, schema: &str) -> Self {
+        let server = format!("postgres://{role}@{}", self.server.split_once('@').unwrap().1);
+        apart(|| Self::connected(server, schema.to_owned()))
+    }
+
+    /// Removes a database that [`TestDatabase::apart`] made.
+    pub fn drop_database(&self, name: &str) {
+        self.run(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
     }
 
     /// A name that no session of this process has.
@@ -103,6 +136,34 @@ impl TestDatabase {
     /// Runs statements.
     pub fn run(&self, sql: &str) {
         self.with(|client, runtime| runtime.block_on(client.batch_execute(sql)).unwrap());
+    }
+
+    /// The rows of a query, as text.
+    #[track_caller]
+    pub fn rows(&self, sql: &str) -> Vec<Vec<String>> {
+        self.try_rows(sql).unwrap_or_else(|error| panic!("{error}: {sql}"))
+    }
+
+    /// The same, or the database's error.
+    pub fn try_rows(&self, sql: &str) -> Result<Vec<Vec<String>>, String> {
+        let told = self.with(|client, runtime| runtime.block_on(client.simple_query(sql)));
+        let told = told.map_err(|error| match error.as_db_error() {
+            Some(error) => error.message().to_owned(),
+            None => error.to_string(),
+        })?;
+        let row = |message: &SimpleQueryMessage| match message {
+            SimpleQueryMessage::Row(row) => {
+                let values = (0..row.len()).map(|at| row.get(at).unwrap_or("NULL").to_owned());
+                Some(values.collect())
+            }
+            _ => None,
+        };
+        Ok(told.iter().filter_map(row).collect())
+    }
+
+    /// The server and the database, as a URL.
+    pub fn server(&self) -> &str {
+        &self.server
     }
 
     /// The schema of this process.

@@ -24,6 +24,18 @@ pub(crate) const DURATIONS: &[u64; MAX_BUCKETS] =
 /// Upper bounds of the buckets of batches, in operations.
 const OPERATIONS: &[u64; MAX_BUCKETS] = &[1, 2, 4, 8, 16, 32, 64, 128];
 
+/// Upper bounds of the buckets of commits in a database, in nanoseconds: 1 ms to 10 s.
+const COMMITS: &[u64; MAX_BUCKETS] = &[
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    50_000_000,
+    250_000_000,
+    1_000_000_000,
+    10_000_000_000,
+];
+
 /// Whether this process counts.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
@@ -60,6 +72,14 @@ pub static COUNTERS: Counters = Counters {
     wal_checkpoints: Histogram::new(DURATIONS),
     copy_ups: Counter::new(),
     guard_refusals: Counter::new(),
+    database: DatabaseCounts {
+        commits: Histogram::new(COMMITS),
+        retries: Counter::new(),
+        doubts: Counter::new(),
+        failed_renewals: Counter::new(),
+        lost_leases: Counter::new(),
+        last_fetch_nanos: AtomicU64::new(0),
+    },
     caches: [const { CacheCounts { hits: Counter::new(), misses: Counter::new() } };
         Cache::ALL.len()],
 };
@@ -81,7 +101,39 @@ pub struct Counters {
     pub copy_ups: Counter,
     /// Contents that a guard refused.
     pub guard_refusals: Counter,
+    /// What sessions in databases do.
+    pub database: DatabaseCounts,
     caches: [CacheCounts; Cache::ALL.len()],
+}
+
+/// Counts of sessions in databases.
+#[derive(Debug)]
+pub struct DatabaseCounts {
+    /// Time of each batch until the database had kept it, in nanoseconds.
+    pub commits: Histogram,
+    /// Statements of batches that were sent again.
+    pub retries: Counter,
+    /// Statements of batches without an answer, whose fate was found out.
+    pub doubts: Counter,
+    /// Renewals of leases that failed.
+    pub failed_renewals: Counter,
+    /// Leases that were lost.
+    pub lost_leases: Counter,
+    /// Time of the last fetch of a whole replica; before the first one, 0. It is known before this
+    /// process counts.
+    last_fetch_nanos: AtomicU64,
+}
+
+impl DatabaseCounts {
+    /// A replica was fetched in this time.
+    pub(crate) fn fetched(&self, time: Duration) {
+        self.last_fetch_nanos.store(nanos(time), Ordering::Relaxed);
+    }
+
+    /// The time of the last fetch of a whole replica.
+    pub fn last_fetch(&self) -> Duration {
+        Duration::from_nanos(self.last_fetch_nanos.load(Ordering::Relaxed))
+    }
 }
 
 impl Counters {

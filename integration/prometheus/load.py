@@ -1,6 +1,8 @@
 """Loads a server for some seconds with calls of all kinds, also such that fail, without a mount.
 
-Usage: load.py ADDRESS SECONDS
+Usage: load.py ADDRESS SECONDS [EXPORT]
+
+EXPORT is /work, with a guard, or / without one.
 """
 
 import struct
@@ -17,15 +19,16 @@ MODE = struct.pack(">IIIIIII", 1, 0o644, 0, 0, 0, 0, 0)
 
 
 class Load(Client):
-    """A client of /work that makes calls which may fail."""
+    """A client of an export that makes calls which may fail."""
 
-    def __init__(self, address):
+    def __init__(self, address, export):
         self.retransmits = False
+        self.export = export
         super().__init__(address)
 
     def call(self, program, procedure, args):
         if (program, procedure) == (MOUNT, MNT):
-            args = opaque(b"/work")
+            args = opaque(self.export.encode())
         return super().call(program, procedure, args)
 
     def attempt(self, procedure, args):
@@ -55,7 +58,7 @@ class Load(Client):
         self.call(NFS, COMMIT, opaque(file) + struct.pack(">QI", 0, 0))
         self.call(NFS, READ, opaque(file) + struct.pack(">QI", 0, 65536))
         self.call(NFS, REMOVE, made)
-        if n % 10 == 0:
+        if n % 10 == 0 and self.export != "/":
             self.refused(n)
 
     def refused(self, n):
@@ -70,16 +73,16 @@ class Load(Client):
             pass
 
 
-def main(address, seconds):
-    begun, n, lasting = time.monotonic(), 0, Load(address)
+def main(address, seconds, export="/work"):
+    begun, n, lasting = time.monotonic(), 0, Load(address, export)
     while time.monotonic() - begun < seconds:
         lasting.round(n)
         # Connections come and go.
-        Load(address).socket.close()
+        Load(address, export).socket.close()
         n += 1
         time.sleep(0.005)
     print(f"{n} rounds")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]))
+    main(sys.argv[1], float(sys.argv[2]), *sys.argv[3:])

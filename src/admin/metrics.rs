@@ -147,6 +147,27 @@ metrics! {
     GUARD_REFUSALS: Counter, "acetate_guard_refusals", None, [],
         "Contents that a guard refused";
 
+    LEASES: Gauge, "acetate_leases", None, [],
+        "Sessions in databases that this server has";
+    LEASES_INVALID: Gauge, "acetate_leases_invalid", None, [],
+        "Those whose lease is not valid: their calls wait for the database";
+    LEASE_SILENCE: Gauge, "acetate_lease_silence", SECONDS, [],
+        "Longest time since a lease was renewed";
+    LEASE_EPOCH: Gauge, "acetate_lease_epoch", None, [],
+        "Largest epoch of a lease, which grows with each takeover";
+    LEASE_RENEWALS_FAILED: Counter, "acetate_lease_renewals_failed", None, [],
+        "Renewals of leases that failed";
+    LEASES_LOST: Counter, "acetate_leases_lost", None, [],
+        "Sessions that another server took, or whose rows went back";
+    DATABASE_COMMIT_DURATION: Histogram, "acetate_database_commit_duration", SECONDS, [],
+        "Time of each batch until the database had kept it";
+    DATABASE_RETRIES: Counter, "acetate_database_retries", None, [],
+        "Batches that were sent to the database again";
+    DATABASE_DOUBTS: Counter, "acetate_database_doubts", None, [],
+        "Batches without an answer, of whose commit the database was asked";
+    HYDRATION: Gauge, "acetate_hydration", SECONDS, [],
+        "Time of the last fetch of a whole replica; 0 if there was none";
+
     PROCESS_CPU: Counter, "process_cpu", SECONDS, [],
         "Processor time";
     PROCESS_RESIDENT: Gauge, "process_resident_memory", BYTES, [],

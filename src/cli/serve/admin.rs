@@ -14,7 +14,8 @@ use crate::admin::{
     ProcessFigures, Samples,
 };
 use crate::cli::error::CliError;
-use crate::counters::{self, COUNTERS, Cache};
+use crate::counters::{self, COUNTERS, Cache, DatabaseCounts};
+use crate::delta::postgres::{LeaseFigures, lease_figures};
 use crate::delta::{Limits, Usage};
 use crate::server::{Monitor, ServerFigures};
 use crate::workspace::accounts::LimitedUsage;
@@ -162,11 +163,28 @@ fn add_counters(samples: &mut Samples) {
     samples.add_times(&m::WAL_CHECKPOINT_DURATION, &[], COUNTERS.wal_checkpoints.value());
     samples.add(&m::COPY_UPS, &[], COUNTERS.copy_ups.value());
     samples.add(&m::GUARD_REFUSALS, &[], COUNTERS.guard_refusals.value());
+    add_database(samples);
     for cache in Cache::ALL {
         let counts = COUNTERS.cache(cache);
         samples.add(&m::CACHE_HITS, &[cache.name()], counts.hits.value());
         samples.add(&m::CACHE_MISSES, &[cache.name()], counts.misses.value());
     }
+}
+
+fn add_database(samples: &mut Samples) {
+    let LeaseFigures { held, invalid, silence, epoch } = lease_figures();
+    samples.add_len(&m::LEASES, &[], held);
+    samples.add_len(&m::LEASES_INVALID, &[], invalid);
+    samples.add_real(&m::LEASE_SILENCE, &[], silence.as_secs_f64());
+    samples.add(&m::LEASE_EPOCH, &[], epoch.unsigned_abs());
+    let DatabaseCounts { commits, retries, doubts, failed_renewals, lost_leases, .. } =
+        &COUNTERS.database;
+    samples.add(&m::LEASE_RENEWALS_FAILED, &[], failed_renewals.value());
+    samples.add(&m::LEASES_LOST, &[], lost_leases.value());
+    samples.add_times(&m::DATABASE_COMMIT_DURATION, &[], commits.value());
+    samples.add(&m::DATABASE_RETRIES, &[], retries.value());
+    samples.add(&m::DATABASE_DOUBTS, &[], doubts.value());
+    samples.add_real(&m::HYDRATION, &[], COUNTERS.database.last_fetch().as_secs_f64());
 }
 
 fn add_server(samples: &mut Samples, server: ServerFigures) {

@@ -7,6 +7,7 @@ use tokio::runtime::Handle;
 use tokio_postgres::Client;
 
 use super::connect::{DatabaseConnectError, connect};
+use super::figures;
 use super::lease::{HeldLease, LeaseRow, LeaseTime, LeaseWatch};
 use super::renewal::LeaseRenewals;
 use super::session::{SessionError, SessionRow, describe, find, release, take};
@@ -21,9 +22,6 @@ const MAX_RETRY: Duration = Duration::from_secs(2);
 
 /// The least time for an attempt of a holder to connect to one host.
 pub(super) const MIN_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Why a lease is lost that this server does not need any more.
-pub(super) const GIVEN_BACK: &str = "it was given back";
 
 /// Time for the database to take back a lease at a stop.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -78,7 +76,7 @@ pub struct Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.session.lease.lose(GIVEN_BACK);
+        self.session.lease.give_back();
         self.renewals.removed();
     }
 }
@@ -165,7 +163,9 @@ impl Hold {
             connection.connect_timeout(MIN_CONNECT_TIMEOUT.max(lease.term() / 4));
         }
         lease.kept(row.mark.seq);
-        let session = HeldSession { connection, schema, id: row.id, lease: Arc::new(lease) };
+        let lease = Arc::new(lease);
+        figures::show(&lease);
+        let session = HeldSession { connection, schema, id: row.id, lease };
         let renewals = Arc::clone(&options.renewals);
         let place = (&url.connection, &url.schema);
         renewals.add(place, (session.id, &session.lease), (client, runtime));
@@ -193,7 +193,7 @@ impl Hold {
             return;
         }
         // Who waits for its loss need wait no more.
-        self.session.lease.lose(GIVEN_BACK);
+        self.session.lease.give_back();
         let released = async {
             let client = connect(&self.session.connection, runtime).await?;
             Ok::<_, HoldError>(release(&client, &self.session).await?)

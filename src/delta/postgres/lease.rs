@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::counters::COUNTERS;
+
 /// A moment on this machine's clock, which counts while the machine sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeaseTime(Duration);
@@ -173,8 +175,21 @@ impl HeldLease {
 
     /// It is lost for good, for this reason.
     pub fn lose(&self, reason: &str) {
-        let _lost_before = self.lost.set(reason.to_owned());
+        if self.end(reason) {
+            COUNTERS.database.lost_leases.add(1);
+        }
+    }
+
+    /// It is given back.
+    pub fn give_back(&self) {
+        self.end("it was given back");
+    }
+
+    /// Whether it had not ended before.
+    fn end(&self, reason: &str) -> bool {
+        let is_first = self.lost.set(reason.to_owned()).is_ok();
         self.losing.notify_waiters();
+        is_first
     }
 
     /// Whether it is lost for good.

@@ -8,6 +8,7 @@
 mod agent;
 mod change;
 mod connect;
+mod figures;
 mod follow;
 mod hold;
 mod lease;
@@ -21,6 +22,7 @@ mod url;
 
 pub use agent::DatabaseAgentTables;
 pub use connect::{DatabaseConnectError, connect};
+pub use figures::{LeaseFigures, lease_figures};
 pub use follow::{catch_up, follow};
 pub use hold::{Hold, HoldError, HoldOptions};
 pub use lease::{HeldLease, LeaseRow, LeaseTime, LeaseWatch};

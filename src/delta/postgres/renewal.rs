@@ -17,6 +17,7 @@ use super::hold::{HoldError, MIN_CONNECT_TIMEOUT};
 use super::lease::{HeldLease, LeaseTime};
 use super::session::renew;
 use super::url::SchemaName;
+use crate::counters::COUNTERS;
 
 /// Renews the leases of a server.
 #[derive(Debug, Default)]
@@ -159,6 +160,7 @@ async fn keep_renewed(schema: Arc<RenewedSchema>, client: Client, runtime: Handl
             }
             Ok(Err(_)) | Err(_) => {}
         }
+        COUNTERS.database.failed_renewals.add(1);
         is_away = true;
         tokio::time::sleep(shortest / 4).await;
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio_postgres::error::SqlState;
@@ -11,11 +11,11 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
 use super::connect::words;
-use super::hold::GIVEN_BACK;
 use super::lease::{HeldLease, LeaseRow, LeaseTime, WENT_BACK};
 use super::ship::{BatchToSend, HeldSession};
 use super::statement;
 use super::url::{SchemaName, SessionUrl};
+use crate::counters::COUNTERS;
 use crate::delta::sqlite::{
     AboutReplica, BatchMark, CellColumn, Host, NewReplica, OpenError, Session, SessionTable,
     TableRows, session_tables,
@@ -303,7 +303,7 @@ pub async fn check_rights(client: &Client, schema: &SchemaName) -> Result<()> {
 /// The database does not answer.
 pub async fn release(client: &Client, session: &HeldSession) -> Result<()> {
     let text = statement::release(&session.schema);
-    session.lease.lose(GIVEN_BACK);
+    session.lease.give_back();
     client.execute(&text, &[&session.id, &session.lease.epoch()]).await?;
     Ok(())
 }
@@ -410,9 +410,12 @@ pub async fn hydrate(
     (url, id): (&SessionUrl, i64),
     (path, host): (&Path, &Host),
 ) -> Result<(Session, BatchMark)> {
+    let begun = Instant::now();
     let (replica, mark, handle_key) = read(client, (&url.schema, id), path, false).await?;
     let about = AboutReplica { url: &url.to_string(), mark, handle_key };
-    Ok((replica.finish(&about, host)?, mark))
+    let replica = replica.finish(&about, host)?;
+    COUNTERS.database.fetched(begun.elapsed());
+    Ok((replica, mark))
 }
 
 /// Makes a session file at `path` with all rows of a session, and its id and key, or with new ones

@@ -14,7 +14,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio_postgres::error::SqlState;
@@ -27,6 +27,7 @@ use super::follow::KNOWN_BATCHES;
 use super::lease::{HeldLease, LeaseTime, WENT_BACK};
 use super::statement::{self, BATCH_PARAMETERS, TouchedTable};
 use super::url::SchemaName;
+use crate::counters::COUNTERS;
 use crate::delta::sqlite::{BatchMark, CellColumn, TableRows, session_tables};
 use crate::delta::{Result, StoreError, StoreErrorKind};
 
@@ -164,9 +165,13 @@ impl Shipper {
     /// [`StoreErrorKind::InDoubt`], another server has it, perhaps with the batch.
     pub fn keep(&mut self, mark: BatchMark, rows: &[TableRows]) -> Result<()> {
         let (runtime, lease) = (self.runtime.clone(), Arc::clone(&self.session.lease));
+        let begun = Instant::now();
         lease.set_shipping(true);
         let kept = runtime.block_on(self.keep_on(mark, BatchToSend::new(rows)));
         lease.set_shipping(false);
+        if kept.is_ok() {
+            COUNTERS.database.commits.observe_time(begun.elapsed());
+        }
         kept
     }
 
@@ -207,10 +212,13 @@ impl Shipper {
                     doubt.may_run = true;
                     // It may be slow: each further one waits for the one before.
                     doubt.patience = MAX_PATIENCE.min(doubt.patience * 2);
-                    self.settle(doubt).await?
+                    let kept = self.settle(doubt).await?;
+                    COUNTERS.database.doubts.add(1);
+                    kept
                 }
                 Attempt::Again(error) => {
                     doubt.is_sent = doubt.may_run;
+                    COUNTERS.database.retries.add(1);
                     self.wait_or_give_up(doubt, error).await?;
                     continue;
                 }

@@ -1,6 +1,7 @@
 //! `serve --admin` and `--log-format json`, with the real program.
 
 mod calls;
+mod database;
 mod health;
 mod lines;
 mod storage;

@@ -46,10 +46,13 @@ pub(super) fn of_database(error: &HoldError) -> Option<&'static str> {
         HoldError::Session(SessionError::Missing(_)) => {
             Some("check the name and `schema=`; without --existing, `serve` makes the session")
         }
-        HoldError::Session(SessionError::Newer(_)) => Some("serve it with a newer acetate"),
+        HoldError::Session(SessionError::Newer(_) | SessionError::NewerSchema(_)) => {
+            Some("use a newer acetate")
+        }
         HoldError::Session(error) if error.is_denied() => Some(
             "the role needs USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on its \
-             tables; to make the schema, CREATE in the database",
+             tables; to make the schema, CREATE in the database; docs/POSTGRES.md has the \
+             statements under \"Roles\"",
         ),
         HoldError::Session(SessionError::Database(_)) => Some("the database's log may say more"),
         HoldError::Connect(DatabaseConnectError::Passwords(_)) => {

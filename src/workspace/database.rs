@@ -20,7 +20,7 @@ use super::standby::SessionFollower;
 use crate::delta::postgres::{
     DatabasePlace, Hold, HoldError, HoldOptions, LeaseRenewals, LeaseTime, LeaseWatch,
     ListedSession, PostgresStore, SessionError, SessionRow, SessionUrl, Shipper, catch_up,
-    check_rights, connect, find, hydrate, list, prepare_schema, upload,
+    check_schema, connect, find, hydrate, list, prepare_schema, upload,
 };
 use crate::delta::sqlite::{BatchMark, Host, OpenError, Session};
 use crate::inspect::opened::host;
@@ -308,7 +308,7 @@ fn make_if_missing(
         Ok(row) => {
             // Early: a standby would find out when it is needed.
             checked_base(options, options.base, row.base_mark.as_deref())?;
-            let checked = runtime.block_on(check_rights(&client, &url.schema));
+            let checked = runtime.block_on(check_schema(&client, &url.schema));
             return checked.map(|()| false).map_err(|error| failed(error.into()));
         }
         Err(SessionError::Missing(_)) if !options.existing => {}

@@ -2,6 +2,7 @@
 
 use rusqlite::types::Value;
 
+use crate::support::sql_blocks::sql_blocks;
 use crate::support::world::{START_SECS, World};
 
 const TREE: &str = r#"
@@ -9,22 +10,6 @@ const TREE: &str = r#"
     gone/a "a"
     old/b "b"
 "#;
-
-/// The headings above the queries that a page has, and the queries.
-fn queries(page: &str) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    let mut said = "";
-    let mut lines = page.lines();
-    while let Some(line) = lines.next() {
-        if line == "```sql" {
-            let query: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-            found.push((said.to_owned(), query.join("\n")));
-        } else if !line.is_empty() {
-            said = line;
-        }
-    }
-    found
-}
 
 /// A session in which each query has something to find.
 fn world() -> World {
@@ -46,7 +31,7 @@ fn every_query_finds_what_it_says() {
     let page = include_str!("../../docs/COOKBOOK.md");
     let world = world();
     let conn = world.sql();
-    let queries = queries(page);
+    let queries = sql_blocks(page);
     assert!(queries.len() >= 13, "{}", queries.len());
     let expected = [
         ("Every path", "/notes.txt"),

@@ -28,6 +28,7 @@ pub mod served;
 pub mod skip;
 pub mod spec_reader;
 pub mod spec_versions;
+pub mod sql_blocks;
 pub mod three_way;
 pub mod tree;
 pub mod validators;

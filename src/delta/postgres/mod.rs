@@ -14,11 +14,13 @@ mod hold;
 mod lease;
 mod passwords;
 mod renewal;
+mod schema;
 mod session;
 mod ship;
 pub mod statement;
 mod store;
 mod url;
+mod views;
 
 pub use agent::DatabaseAgentTables;
 pub use connect::{DatabaseConnectError, connect};
@@ -28,9 +30,10 @@ pub use hold::{Hold, HoldError, HoldOptions};
 pub use lease::{HeldLease, LeaseRow, LeaseTime, LeaseWatch};
 pub use passwords::use_home;
 pub use renewal::LeaseRenewals;
+pub use schema::{check_rights, check_schema, prepare_schema};
 pub use session::{
-    ListedSession, SessionError, SessionInDatabase, SessionRow, check_rights, download, find,
-    hydrate, identities, list, prepare_schema, record_move, release, renew, session_id, take,
+    ListedSession, SessionError, SessionInDatabase, SessionRow, SessionState, download, find,
+    hydrate, identities, list, record_move, release, renew, session_id, session_state, take,
     upload,
 };
 pub use ship::{HeldSession, Shipper};

@@ -22,17 +22,14 @@ use crate::delta::sqlite::{
 };
 use crate::delta::{Result as StoreResult, StoreError};
 
-/// The format of the tables.
-const FORMAT: i64 = 1;
+/// The format of the tables, and of the rows of a session.
+pub(super) const FORMAT: i64 = 1;
 
 /// Rows that are read at once.
 const PAGE_ROWS: usize = 4096;
 
 /// Content that is read at once, in rows: each has up to a chunk of content.
 const CONTENT_PAGE_ROWS: usize = 64;
-
-/// No session has this number, and no lease this epoch.
-const NO_SESSION: i64 = -1;
 
 /// The table with content.
 const CONTENT: &str = "fs_data";
@@ -52,9 +49,12 @@ pub enum SessionError {
     /// There is none.
     #[error("there is no session {0} in the database")]
     Missing(String),
-    /// A newer acetate made the tables.
+    /// A newer acetate made the session.
     #[error("a newer acetate made the session (format {0})")]
     Newer(i64),
+    /// A newer acetate made the tables.
+    #[error("a newer acetate made the schema (format {0})")]
+    NewerSchema(i64),
     /// The replica.
     #[error(transparent)]
     Replica(#[from] OpenError),
@@ -71,7 +71,7 @@ impl SessionError {
     }
 }
 
-type Result<T> = std::result::Result<T, SessionError>;
+pub(super) type Result<T> = std::result::Result<T, SessionError>;
 
 /// A session's row.
 #[derive(Debug, Clone)]
@@ -86,17 +86,6 @@ pub struct SessionRow {
     pub lease: LeaseRow,
     /// Tells the base of the session from other directories; `None` before it was first served.
     pub base_mark: Option<String>,
-}
-
-/// Creates the tables of a schema that are missing.
-///
-/// # Errors
-/// The role may not.
-pub async fn prepare_schema(client: &Client, schema: &SchemaName) -> Result<()> {
-    for text in statement::create_tables(schema) {
-        client.batch_execute(&text).await?;
-    }
-    Ok(())
 }
 
 /// The row of the session with this name.
@@ -128,6 +117,36 @@ pub async fn find(client: &Client, url: &SessionUrl) -> Result<SessionRow> {
     let mark = BatchMark { seq: row.get("seq"), stamp: row.get("stamp") };
     let (id, incarnation) = (row.get("id"), row.get("incarnation"));
     Ok(SessionRow { id, mark, incarnation, lease, base_mark: row.get("base_mark") })
+}
+
+/// What the database has of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionState {
+    /// Another one after the session was removed and made again.
+    pub incarnation: i64,
+    /// The last batch that was kept.
+    pub mark: BatchMark,
+    /// Whether it was moved into a file.
+    pub is_moved: bool,
+}
+
+/// What the database has of the session with this number, if there is one.
+///
+/// # Errors
+/// The database refuses.
+pub async fn session_state(
+    client: &Client,
+    schema: &SchemaName,
+    id: i64,
+) -> Result<Option<SessionState>> {
+    let row = match client.query_opt(&statement::state(schema), &[&id]).await {
+        Err(error) if is_missing_table(&error) => None,
+        found => found?,
+    };
+    Ok(row.map(|row| {
+        let mark = BatchMark { seq: row.get(1), stamp: row.get(2) };
+        SessionState { incarnation: row.get(0), mark, is_moved: row.get(3) }
+    }))
 }
 
 /// A session of a schema, for people.
@@ -163,7 +182,8 @@ pub async fn list(client: &Client, schema: &SchemaName) -> Result<Vec<ListedSess
     Ok(rows.iter().map(listed).collect())
 }
 
-fn is_missing_table(error: &tokio_postgres::Error) -> bool {
+/// Whether a table or the schema does not exist.
+pub(super) fn is_missing_table(error: &tokio_postgres::Error) -> bool {
     let missing = [&SqlState::UNDEFINED_TABLE, &SqlState::INVALID_SCHEMA_NAME];
     error.code().is_some_and(|code| missing.contains(&code))
 }
@@ -279,22 +299,6 @@ async fn why_lost(
         Some(epoch) if epoch < lease.epoch() => WENT_BACK,
         Some(_) => "another server has taken the session",
     })
-}
-
-/// Fails unless the role may do all that serving a session takes: runs a batch that touches all
-/// tables, of no session.
-///
-/// # Errors
-/// A right or a table is missing.
-pub async fn check_rights(client: &Client, schema: &SchemaName) -> Result<()> {
-    let tables: Vec<TableRows> = session_tables().iter().map(TableRows::new).collect();
-    let batch = BatchToSend::touching(&tables, true);
-    let text = statement::batch(schema, &batch.touched);
-    let mut all: Vec<&(dyn ToSql + Sync)> =
-        vec![&NO_SESSION, &NO_SESSION, &0_i64, &0_i64, &batch.changed];
-    all.extend_from_slice(&batch.arrays);
-    client.query(&text, &all).await?;
-    Ok(())
 }
 
 /// Gives a lease back: another server may take it at once.

@@ -6,6 +6,7 @@
 use std::fmt::Write;
 
 use super::url::SchemaName;
+use super::views::create_views;
 use crate::delta::sqlite::{ColumnKind, SessionTable, session_tables};
 
 /// The column of a row's id, where no column of the table is one.
@@ -43,10 +44,63 @@ const INDEXES: [(&str, &str, &str); 3] = [
     ("fs_data", "fs_data_chunk", "session, ino, chunk_index"),
 ];
 
-/// The statements that create all tables of a schema, if they are missing.
-pub fn create_tables(schema: &SchemaName) -> Vec<String> {
+/// Whether there is a schema of the name `$1` that the role may use.
+pub fn has_schema() -> String {
+    "SELECT 1 FROM information_schema.schemata WHERE schema_name = $1".to_owned()
+}
+
+/// Creates a schema.
+pub fn create_schema(schema: &SchemaName) -> String {
+    format!("CREATE SCHEMA IF NOT EXISTS {schema}")
+}
+
+/// The format and the revision of a schema.
+pub fn layout(schema: &SchemaName) -> String {
+    format!("SELECT format, revision FROM {schema}.layout WHERE id = 1")
+}
+
+/// Records the format `$1` and the revision `$2` of a schema, unless it has a later one.
+pub fn record_layout(schema: &SchemaName) -> String {
+    format!(
+        "INSERT INTO {schema}.layout (id, format, revision) VALUES (1, $1, $2) ON CONFLICT (id) DO \
+         UPDATE SET format = excluded.format, revision = excluded.revision WHERE layout.revision < \
+         excluded.revision"
+    )
+}
+
+/// The statements that create all tables, indexes and views of a schema, as far as they are
+/// missing.
+pub fn complete_schema(schema: &SchemaName) -> Vec<String> {
+    let mut all = create_tables(schema);
+    for (table, name, columns) in INDEXES {
+        all.push(format!("CREATE INDEX IF NOT EXISTS {name} ON {schema}.\"{table}\" ({columns})"));
+    }
+    all.extend(create_views(schema));
+    all
+}
+
+/// The columns with contents.
+const CONTENTS: [&str; 2] = ["data", "content"];
+
+/// The statements that have new contents compressed in a tenth of the time. Only some PostgreSQL
+/// can do that; every other server refuses them.
+pub fn compress_contents(schema: &SchemaName) -> Vec<String> {
+    let columns = session_tables().iter().flat_map(|table| {
+        let names = table.columns.iter().map(|column| column.name.as_str());
+        names.filter(|name| CONTENTS.contains(name)).map(|name| (table.name.as_str(), name))
+    });
+    let alter = |(table, column): (&str, &str)| {
+        format!("ALTER TABLE {schema}.\"{table}\" ALTER COLUMN \"{column}\" SET COMPRESSION lz4")
+    };
+    columns.map(alter).collect()
+}
+
+fn create_tables(schema: &SchemaName) -> Vec<String> {
     let mut all = vec![
-        format!("CREATE SCHEMA IF NOT EXISTS {schema}"),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {schema}.layout (id BIGINT PRIMARY KEY, format BIGINT NOT \
+             NULL, revision BIGINT NOT NULL)"
+        ),
         format!(
             "CREATE TABLE IF NOT EXISTS {schema}.session (id BIGINT PRIMARY KEY, name TEXT NOT \
              NULL UNIQUE, format BIGINT NOT NULL, incarnation BIGINT NOT NULL, epoch BIGINT NOT \
@@ -74,9 +128,6 @@ pub fn create_tables(schema: &SchemaName) -> Vec<String> {
         }
         let _ = write!(text, ", PRIMARY KEY (session, \"{id}\"))");
         all.push(text);
-    }
-    for (table, name, columns) in INDEXES {
-        all.push(format!("CREATE INDEX IF NOT EXISTS {name} ON {schema}.\"{table}\" ({columns})"));
     }
     all
 }
@@ -184,6 +235,13 @@ pub fn find(schema: &SchemaName) -> String {
     format!(
         "SELECT id, seq, stamp, incarnation, epoch, beat, holder, address, lease_ms, format, \
          base_mark, moved_to FROM {schema}.session WHERE name = $1"
+    )
+}
+
+/// The incarnation of the session `$1`, the batch that was kept last, and whether it was moved.
+pub fn state(schema: &SchemaName) -> String {
+    format!(
+        "SELECT incarnation, seq, stamp, moved_to IS NOT NULL FROM {schema}.session WHERE id = $1"
     )
 }
 

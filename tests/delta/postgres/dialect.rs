@@ -60,7 +60,11 @@ fn statements() -> (Vec<String>, Vec<String>) {
     let url = any().url("none");
     let schema = &url.schema;
     let mut all = vec![
+        statement::has_schema(),
+        statement::layout(schema),
+        statement::record_layout(schema),
         statement::find(schema),
+        statement::state(schema),
         statement::new_session(schema),
         statement::new_secret(schema),
         statement::handle_key(schema),
@@ -98,7 +102,9 @@ fn statements() -> (Vec<String>, Vec<String>) {
         touched.push(TouchedTable { table, has_rows: true, has_gone: true });
     }
     all.push(statement::batch(schema, &touched));
-    (statement::create_tables(schema), all)
+    let mut creating = vec![statement::create_schema(schema)];
+    creating.extend(statement::complete_schema(schema));
+    (creating, all)
 }
 
 #[test]

@@ -9,8 +9,10 @@ mod kept;
 mod left_out;
 mod mark;
 mod proxy;
+mod queries;
 mod renewals;
 mod retried;
+mod schemas;
 mod tables;
 mod unnoticed;
 

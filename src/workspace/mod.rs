@@ -79,6 +79,10 @@ pub mod layers;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod layers;
 #[cfg(feature = "internals")]
+pub mod old_replicas;
+#[cfg(not(feature = "internals"))]
+pub(crate) mod old_replicas;
+#[cfg(feature = "internals")]
 pub mod replicas;
 #[cfg(not(feature = "internals"))]
 pub(crate) mod replicas;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 use super::error::{Error, Result};
+use super::old_replicas::mark_used;
 use crate::delta::postgres::{
     HoldError, SessionError, SessionRow, SessionUrl, catch_up, connect, hydrate,
 };
@@ -82,6 +83,7 @@ async fn open_current(
             let mark = session.replica_mark().map_err(|error| Error::store(&path, error))?;
             if let Some(mark) = mark {
                 if mark == row.mark {
+                    mark_used(&path);
                     return Ok((path, session, mark));
                 }
                 drop(session);

@@ -27,6 +27,7 @@ mod creation;
 mod ctx;
 mod cycles;
 mod database_passwords;
+mod database_replicas;
 mod database_roles;
 mod diff;
 mod diff_both_sides;

@@ -36,6 +36,7 @@ const EXCEPTIONS: &[Exception] = &[
     exception(Rule::CrateConfinement, "src/delta/sqlite/file/disk.rs", "rustix: space"),
     exception(Rule::CrateConfinement, "src/workspace/mod.rs", "rustix: who runs it"),
     exception(Rule::CrateConfinement, "src/workspace/database.rs", "rustix: who and where it is"),
+    exception(Rule::CrateConfinement, "src/workspace/old_replicas.rs", "rustix: utimensat"),
     exception(Rule::CrateConfinement, "src/delta/postgres/lease.rs", "rustix: the clock"),
     exception(Rule::CrateConfinement, "src/delta/sqlite/file/lock.rs", "rustix: O_NOFOLLOW"),
     exception(Rule::CrateConfinement, "src/validation/child", "rustix: limits and ends a process"),

@@ -18,6 +18,7 @@ use crate::cli::{LOST, output, session_names};
 use crate::delta::postgres::SessionUrl;
 use crate::workspace::database::{self, DatabaseOptions, HeldReplica};
 use crate::workspace::exports::DatabaseSettings;
+use crate::workspace::old_replicas::remove_old_replicas;
 
 /// How long a stop waits for the database while the lease is not valid.
 const STOP_WAIT: Duration = Duration::from_secs(10);
@@ -137,6 +138,10 @@ pub(super) fn hold(
     {
         runtime.block_on(held.release());
         return Err(error);
+    }
+    if let Some(dir) = held.path.parent().map(Path::to_owned) {
+        let (url, handle) = (url.clone(), runtime.handle().clone());
+        runtime.spawn_blocking(move || remove_old_replicas(&dir, &url, &handle));
     }
     Ok(Some(held))
 }

@@ -2,12 +2,11 @@
 //! date.
 
 use std::fmt;
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -19,11 +18,10 @@ use super::replicas::{bring_this_up_to_date, bring_up_to_date, local_dir, replic
 use super::standby::SessionFollower;
 use crate::delta::postgres::{
     DatabasePlace, Hold, HoldError, HoldOptions, LeaseRenewals, LeaseTime, LeaseWatch,
-    ListedSession, PostgresStore, SessionError, SessionRow, SessionUrl, Shipper, catch_up,
-    check_schema, connect, find, hydrate, list, prepare_schema, upload,
+    ListedSession, PostgresStore, SessionError, SessionRow, SessionUrl, Shipper, check_schema,
+    connect, find, list, prepare_schema, upload,
 };
-use crate::delta::sqlite::{BatchMark, Host, OpenError, Session};
-use crate::inspect::opened::host;
+use crate::delta::sqlite::{BatchMark, OpenError, Session};
 use crate::pattern::PatternSet;
 use crate::server::RpcProgram;
 

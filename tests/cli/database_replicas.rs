@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use acetate::delta::postgres::{SessionUrl, find};
 use acetate::delta::sqlite::{Host, Session};
-use acetate::workspace::database::replica_name;
 use acetate::workspace::old_replicas::remove_old_replicas;
+use acetate::workspace::replicas::replica_name;
 use tempfile::{TempDir, tempdir};
 
 use super::program::{Serving, acetate, said};

@@ -17,9 +17,7 @@ use tokio::runtime::{self, Runtime};
 use super::error::CliError;
 use super::session_names;
 use crate::control::entries;
-use crate::delta::postgres::{
-    HoldError, SessionError, SessionRow, SessionUrl, without_password,
-};
+use crate::delta::postgres::{HoldError, SessionError, SessionRow, SessionUrl, without_password};
 use crate::inspect::opened::open_session;
 use crate::mounting::note::Note;
 use crate::workspace::database::{LookedReplica, look, row_of};

@@ -12,7 +12,8 @@ use tokio_postgres::{Client, Row};
 
 use super::connect::{connect, words};
 use super::hold::HoldError;
-use super::session::{check_rights, find};
+use super::schema::check_rights;
+use super::session::find;
 use super::statement;
 use super::url::{SchemaName, SessionUrl};
 use crate::delta::sqlite::{

@@ -1,8 +1,9 @@
 //! Renews leases: one statement, over one connection, for all sessions of a server in one schema.
 //!
-//! A batch locks the row of its session until it is committed, and renews the lease itself. So a
-//! session with a batch on its way is left out until half of its term has passed, and after a
-//! renewal that took too long: one session whose batch is slow holds up no other.
+//! A batch locks the row of its session until it is committed, and renews the lease itself. A
+//! statement that waits for such a row would hold the rows of others locked. So a session with a
+//! batch on its way is left out; after half of its term it is renewed apart, as the connection of
+//! the batch may be dead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,12 @@ use super::lease::{HeldLease, LeaseTime};
 use super::session::renew;
 use super::url::SchemaName;
 use crate::counters::COUNTERS;
+
+/// Sessions of one schema that are renewed apart at once, each over a connection of its own.
+const MAX_APART: usize = 8;
+
+/// The shortest pause between two looks at the leases.
+const MIN_PAUSE: Duration = Duration::from_millis(10);
 
 /// Renews the leases of a server.
 #[derive(Debug, Default)]
@@ -39,6 +46,8 @@ struct RenewedSchema {
 struct RenewedLeases {
     /// With the numbers of their sessions.
     leases: Vec<(i64, Arc<HeldLease>)>,
+    /// The sessions that are being renewed apart.
+    apart: Vec<i64>,
     /// No task renews them any more.
     is_over: bool,
 }
@@ -64,7 +73,7 @@ impl LeaseRenewals {
                 return;
             }
         }
-        let held = RenewedLeases { leases: vec![lease], is_over: false };
+        let held = RenewedLeases { leases: vec![lease], ..RenewedLeases::default() };
         let new = Arc::new(RenewedSchema {
             connection: connection.clone(),
             schema: schema.clone(),
@@ -102,33 +111,22 @@ fn period(lease: &HeldLease) -> Duration {
     lease.term() / 4
 }
 
-/// Whether a lease is to be renewed now, with others that are.
-fn is_renewed_now(lease: &HeldLease, now: LeaseTime, was_late: bool) -> bool {
-    let since = lease.since_renewal(now);
-    let is_busy = lease.is_shipping() && (was_late || since < lease.term() / 2);
-    // Soon due, or due.
-    since >= period(lease) / 2 && !is_busy
-}
-
 /// Renews leases until all are lost.
 async fn keep_renewed(schema: Arc<RenewedSchema>, client: Client, runtime: Handle) {
-    let (mut known, mut is_away, mut was_late) = (Some(client), false, false);
+    let (mut known, mut is_away) = (Some(client), false);
     loop {
         let held = schema.held();
+        let Some(shortest) = held.iter().map(|(_, lease)| period(lease)).min() else { return };
+        let (busy, quiet): (Vec<_>, Vec<_>) =
+            held.into_iter().partition(|(_, lease)| lease.is_shipping());
+        let busy_due = schema.renew_slow(&busy, &runtime);
         let now = LeaseTime::now();
         let left = |lease: &HeldLease| period(lease).saturating_sub(lease.since_renewal(now));
-        let Some(due) = held.iter().map(|(_, lease)| left(lease)).min() else { return };
-        if !due.is_zero() {
+        let quiet_due = quiet.iter().map(|(_, lease)| left(lease)).min();
+        if quiet_due != Some(Duration::ZERO) {
+            let due = quiet_due.into_iter().chain(busy_due).min().unwrap_or(shortest);
+            let due = due.clamp(MIN_PAUSE, shortest);
             let _changed = tokio::time::timeout(due, schema.changed.notified()).await;
-            continue;
-        }
-        let shortest = held.iter().map(|(_, lease)| period(lease)).min().unwrap_or_default();
-        let renewed = held.into_iter().filter(|(_, it)| is_renewed_now(it, now, was_late));
-        let renewed: Vec<_> = renewed.collect();
-        if renewed.is_empty() {
-            // Their batches renew them.
-            was_late = false;
-            tokio::time::sleep(shortest / 8).await;
             continue;
         }
         let client = known.take().filter(|client| !client.is_closed());
@@ -139,12 +137,10 @@ async fn keep_renewed(schema: Arc<RenewedSchema>, client: Client, runtime: Handl
                 Some(client) => client,
                 None => connect(&schema.patient_connection(shortest), &runtime).await?,
             };
-            renew(&client, &schema.schema, &renewed).await?;
+            renew(&client, &schema.schema, &quiet).await?;
             Ok::<_, HoldError>(client)
         };
-        let done = tokio::time::timeout(limit, renewing).await;
-        was_late = done.is_err();
-        match done {
+        match tokio::time::timeout(limit, renewing).await {
             Ok(Ok(client)) => {
                 known = Some(client);
                 if std::mem::take(&mut is_away) {
@@ -167,6 +163,44 @@ async fn keep_renewed(schema: Arc<RenewedSchema>, client: Client, runtime: Handl
 }
 
 impl RenewedSchema {
+    /// Renews those of `busy` apart whose batch takes long; returns the time until the next one is
+    /// due.
+    fn renew_slow(
+        self: &Arc<Self>,
+        busy: &[(i64, Arc<HeldLease>)],
+        runtime: &Handle,
+    ) -> Option<Duration> {
+        let (now, mut held) = (LeaseTime::now(), self.held.lock());
+        let mut due = None;
+        for (id, lease) in busy {
+            if held.apart.contains(id) {
+                continue;
+            }
+            let left = (lease.term() / 2).saturating_sub(lease.since_renewal(now));
+            if left.is_zero() && held.apart.len() < MAX_APART {
+                held.apart.push(*id);
+                let one = (*id, Arc::clone(lease));
+                runtime.spawn(Arc::clone(self).renew_apart(one, runtime.clone()));
+            } else {
+                due = due.into_iter().chain([left]).min();
+            }
+        }
+        due
+    }
+
+    async fn renew_apart(self: Arc<Self>, one: (i64, Arc<HeldLease>), runtime: Handle) {
+        let (id, limit) = (one.0, one.1.term() / 2);
+        let renewing = async {
+            let client = connect(&self.patient_connection(limit), &runtime).await?;
+            renew(&client, &self.schema, &[one]).await?;
+            Ok::<_, HoldError>(())
+        };
+        if let Ok(Err(error)) = tokio::time::timeout(limit, renewing).await {
+            tracing::debug!(%error, "the lease of a session with a slow batch is not renewed");
+        }
+        self.held.lock().apart.retain(|it| *it != id);
+    }
+
     /// How to connect, with a bound on the time for each host.
     fn patient_connection(&self, shortest: Duration) -> Config {
         let mut connection = self.connection.clone();

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::runtime::Handle;
@@ -160,6 +161,11 @@ impl SessionLayers {
     /// Whether its file is kept, and all that there is of it.
     pub fn is_only_in_file(&self) -> bool {
         self.memory.is_none() && self.database.is_none()
+    }
+
+    /// The term of the session's lease, if it is in a database.
+    pub fn lease_term(&self) -> Option<Duration> {
+        self.database.as_ref().map(|held| held.hold.row.lease.term)
     }
 
     /// What identifies the session in handles.

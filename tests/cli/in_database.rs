@@ -109,6 +109,16 @@ fn commands_read_and_change_a_session_that_no_server_has() {
 }
 
 #[test]
+fn clients_repeat_a_call_soon_after_another_machine_has_taken_the_session() {
+    let kept = Kept::new();
+    let server = kept.serve("local", &[]);
+    let mounts: Vec<_> = server.said.iter().filter(|line| line.contains("mountport=")).collect();
+    assert_eq!(mounts.len(), 3);
+    // The lease, and a second more.
+    assert!(mounts.iter().all(|line| line.contains(",timeo=40,")), "{mounts:?}");
+}
+
+#[test]
 fn a_session_goes_back_to_a_checkpoint_in_the_database() {
     let kept = Kept::new();
     kept.write("/n", "one");

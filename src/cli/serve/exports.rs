@@ -422,7 +422,7 @@ fn announce(file: &Path, config: &Config, served: &mut ServedExports, at: &Annou
         let path = String::from_utf8_lossy(export.path());
         output::line(format_args!("{path}{}", hidden.suffix(export.path())));
         if let Some(address) = super::for_clients(addresses).filter(|_| index < SHOWN_COMMANDS) {
-            super::tell_how_to_mount(address, &path, registration);
+            super::tell_how_to_mount(address, &path, registration, None);
         }
     }
     if secret > 0 {

@@ -355,16 +355,22 @@ fn for_clients(addresses: &[SocketAddr]) -> Option<SocketAddr> {
 }
 
 /// Prints how to mount an export, with a short form if rpcbind is used.
-fn tell_how_to_mount(address: SocketAddr, path: &str, registration: Option<&Registration>) {
-    for command in mount_help::commands(address, path) {
+fn tell_how_to_mount(
+    address: SocketAddr,
+    path: &str,
+    registration: Option<&Registration>,
+    term: Option<Duration>,
+) {
+    for command in mount_help::commands(address, path, term) {
         output::line(format_args!("{command}"));
     }
     if let Some(registration) = registration {
         let how = if registration.is_builtin() { "in rpcbind's place" } else { "by rpcbind" };
         let host = host(address);
         // Without `nolock`, it would need rpc.statd, and a restart of the server would lose locks.
+        let more = mount_help::takeover_option(term);
         output::line(format_args!(
-            "  or      sudo mount -t nfs -o nolock {host}:{path} /mnt/agent (found {how})"
+            "  or      sudo mount -t nfs -o nolock{more} {host}:{path} /mnt/agent (found {how})"
         ));
     }
 }

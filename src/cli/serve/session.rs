@@ -195,7 +195,7 @@ fn announce(
             None => choosing::tell_created(&layers.session),
         }
         if let Some(address) = super::for_clients(addresses) {
-            super::tell_how_to_mount(address, "/", registration);
+            super::tell_how_to_mount(address, "/", registration, layers.lease_term());
         }
     }
     if args.json {

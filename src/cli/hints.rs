@@ -55,6 +55,7 @@ pub(super) fn of_database(error: &HoldError) -> Option<&'static str> {
              statements under \"Roles\"",
         ),
         HoldError::Session(SessionError::Database(_)) => Some("the database's log may say more"),
+        HoldError::Session(SessionError::InDoubt(_)) => Some("the same command again finds out"),
         HoldError::Connect(DatabaseConnectError::Passwords(_)) => {
             Some("make ~/.pgpass readable, or name another file with PGPASSFILE")
         }

@@ -1,7 +1,7 @@
 //! How sessions in databases are shown: by their URLs, wherever a command prints the path of the
 //! replica that it works on.
 //!
-//! A replica's file name has 128 random bits, so that no other text has its path by chance.
+//! A replica's file name has 126 random bits, so that no other text has its path by chance.
 
 use std::borrow::Cow;
 use std::path::Path;

@@ -132,11 +132,22 @@ async fn fetch(
     Ok(hydrate(&mut client, (url, id), (path, host)).await?)
 }
 
+/// The directory for replicas in the cache directory.
+const REPLICA_DIR: &str = "acetate";
+
+/// The cache directory in a home directory.
+const CACHE_IN_HOME: &str = if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" };
+
+/// The directory for replicas of the user with this home directory.
+pub fn place_in_home(home: &Path) -> PathBuf {
+    home.join(CACHE_IN_HOME).join(REPLICA_DIR)
+}
+
 /// The path of the directory for replicas; `None` if the user has no cache directory.
 pub(super) fn local_place(given: Option<&Path>) -> Option<PathBuf> {
     match given {
         Some(dir) => Some(dir.to_owned()),
-        None => Some(cache_dir()?.join("acetate")),
+        None => Some(cache_dir()?.join(REPLICA_DIR)),
     }
 }
 
@@ -164,6 +175,5 @@ pub(super) fn local_dir(path: &Path, source: io::Error) -> Error {
 fn cache_dir() -> Option<PathBuf> {
     let absolute =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let in_home = if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" };
-    absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(in_home)))
+    absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(CACHE_IN_HOME)))
 }

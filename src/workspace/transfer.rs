@@ -17,8 +17,9 @@ use crate::inspect::opened::host;
 /// valid. The file stays, and is not served any more. Blocks; must not run on a runtime thread.
 ///
 /// # Errors
-/// The file is served, or the database refuses, or has a session of this name. Nothing is moved
-/// then.
+/// The file is served, or the database refuses, or has a session of this name: nothing is moved
+/// then. If the database did not say whether it has the session, the file stays marked, and the
+/// next push finds out.
 pub fn push(file: &Path, url: &SessionUrl, runtime: &Handle) -> Result<()> {
     let mut session = Session::open_any(file, &host()?)?;
     let path = session.path().to_owned();
@@ -38,10 +39,16 @@ pub fn push(file: &Path, url: &SessionUrl, runtime: &Handle) -> Result<()> {
     // First: two sessions with one id would be worse than one that has to be moved again.
     session.record_move(Some(&text)).map_err(store)?;
     let moved = put(&session, url, runtime);
-    if moved.is_err() && !was_moved {
+    if moved.as_ref().is_err_and(|error| !is_in_doubt(error)) && !was_moved {
         session.record_move(None).map_err(store)?;
     }
     moved
+}
+
+/// Whether the database may have the session all the same.
+fn is_in_doubt(error: &Error) -> bool {
+    let Error::Database { source, .. } = error else { return false };
+    matches!(**source, HoldError::Session(SessionError::InDoubt(_)))
 }
 
 /// Whether the database has this session under this name.
@@ -81,7 +88,8 @@ pub fn put(session: &Session, url: &SessionUrl, runtime: &Handle) -> Result<()> 
 /// not served any more. Blocks; must not run on a runtime thread.
 ///
 /// # Errors
-/// A server has the session, or the file exists or cannot be written. Nothing is moved then.
+/// A server has the session, or the file exists or cannot be written: nothing is moved then. If the
+/// database does not confirm the move, the file stays, and the session may be in both places.
 pub fn pull(url: &SessionUrl, file: &Path, runtime: &Handle) -> Result<()> {
     let place = new_file(file)?;
     let options = HoldOptions {
@@ -100,9 +108,13 @@ pub fn pull(url: &SessionUrl, file: &Path, runtime: &Handle) -> Result<()> {
             Ok(record_move(&client, &hold.session, &to).await?)
         });
         recorded.map_err(|error| {
-            // Whether it is recorded is not known: two sessions with one id would be worse than
-            // none with a file.
-            tracing::error!(file = %place.display(), "the session may be in both places");
+            // Whether it is recorded is not known. The file may be all that will be served, so it
+            // stays.
+            tracing::error!(
+                file = %place.display(),
+                "the session may be in both places: remove the file if `acetate sessions URL` \
+                 still lists it"
+            );
             of_hold(url, error)
         })
     });

@@ -26,6 +26,7 @@ mod config;
 mod creation;
 mod ctx;
 mod cycles;
+mod database_moves;
 mod database_passwords;
 mod database_replicas;
 mod database_roles;

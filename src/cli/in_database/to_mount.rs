@@ -17,6 +17,7 @@ use crate::mounting::place;
 use crate::mounting::user::{User, acting_as};
 use crate::pattern::PatternSet;
 use crate::workspace::database::{DatabaseOptions, look, make, row_of};
+use crate::workspace::replicas::place_in_home;
 
 /// Options for a session in a database that is served and mounted.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -83,7 +84,7 @@ impl SessionToMount {
         if let Some(home) = home {
             use_home(home);
         }
-        let of_user = home.map(|home| home.join(".cache/acetate"));
+        let of_user = home.map(place_in_home);
         let local = options.local.clone().or(of_user);
         let term = options.lease.map(Duration::from_secs);
         let found = acting_as(user, || {

@@ -73,7 +73,7 @@ pub async fn follow(
     let applied = applied.await;
     match applied {
         Ok(()) => Ok(Some(last)),
-        // It has rows that it should not have, or is damaged.
+        // The replica has rows that it should not have, or is damaged.
         Err(SessionError::Store(error)) if error.kind.leaves_doubt() => {
             tracing::debug!(%error, "the replica is made again");
             Ok(None)

@@ -3,7 +3,9 @@
 //! The rows in the database are the session. The server that holds the session's lease has a
 //! *replica*, a session file with the same rows, from which it reads. A batch of changes is kept in
 //! the database first, by one statement that also checks the lease, and in the replica second; so
-//! the replica has nothing that the database lacks.
+//! a replica with a batch mark has nothing that the database lacks.
+//! What a command changes before the writer is open takes the mark away first: after a crash in
+//! between, the replica is made again.
 
 mod agent;
 mod change;
@@ -12,6 +14,7 @@ mod figures;
 mod follow;
 mod hold;
 mod lease;
+mod listed;
 mod passwords;
 mod renewal;
 mod schema;
@@ -28,13 +31,13 @@ pub use figures::{LeaseFigures, lease_figures};
 pub use follow::{catch_up, follow};
 pub use hold::{Hold, HoldError, HoldOptions};
 pub use lease::{HeldLease, LeaseRow, LeaseTime, LeaseWatch};
+pub use listed::{ListedSession, list};
 pub use passwords::use_home;
 pub use renewal::LeaseRenewals;
 pub use schema::{check_rights, check_schema, prepare_schema};
 pub use session::{
-    ListedSession, SessionError, SessionInDatabase, SessionRow, SessionState, download, find,
-    hydrate, identities, list, record_move, release, renew, session_id, session_state, take,
-    upload,
+    SessionError, SessionInDatabase, SessionRow, SessionState, download, find, hydrate, identities,
+    record_move, release, renew, session_id, session_state, take, upload,
 };
 pub use ship::{HeldSession, Shipper};
 pub use store::PostgresStore;

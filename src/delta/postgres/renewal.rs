@@ -195,8 +195,14 @@ impl RenewedSchema {
             renew(&client, &self.schema, &[one]).await?;
             Ok::<_, HoldError>(())
         };
-        if let Ok(Err(error)) = tokio::time::timeout(limit, renewing).await {
-            tracing::debug!(%error, "the lease of a session with a slow batch is not renewed");
+        match tokio::time::timeout(limit, renewing).await {
+            Ok(Ok(())) => {}
+            failed => {
+                COUNTERS.database.failed_renewals.add(1);
+                if let Ok(Err(error)) = failed {
+                    tracing::debug!(%error, "the lease of a session with a slow batch stays");
+                }
+            }
         }
         self.held.lock().apart.retain(|it| *it != id);
     }

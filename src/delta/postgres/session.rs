@@ -46,6 +46,9 @@ pub enum SessionError {
     /// It was moved into a file.
     #[error("the session was moved to {0}")]
     Moved(String),
+    /// The database did not say whether it has made it.
+    #[error("the database did not say whether it has the session now: {}", words(.0))]
+    InDoubt(tokio_postgres::Error),
     /// There is none.
     #[error("there is no session {0} in the database")]
     Missing(String),
@@ -80,7 +83,7 @@ pub struct SessionRow {
     pub id: i64,
     /// The last batch that was kept.
     pub mark: BatchMark,
-    /// Another one after the session was removed and made again.
+    /// Random, as the number is: a session that is made again under its name has another one.
     pub incarnation: i64,
     /// Its lease.
     pub lease: LeaseRow,
@@ -91,7 +94,7 @@ pub struct SessionRow {
 /// The row of the session with this name.
 ///
 /// # Errors
-/// There is none, or it is of a newer acetate.
+/// There is none, or it is of a newer acetate, or was moved into a file.
 pub async fn find(client: &Client, url: &SessionUrl) -> Result<SessionRow> {
     let text = statement::find(&url.schema);
     let row = match client.query_opt(&text, &[&url.name]).await {
@@ -149,39 +152,6 @@ pub async fn session_state(
     }))
 }
 
-/// A session of a schema, for people.
-#[derive(Debug, Clone)]
-pub struct ListedSession {
-    /// Its name.
-    pub name: String,
-    /// The number of the last batch that was kept.
-    pub seq: i64,
-    /// Bytes of content that it has stored.
-    pub bytes: i64,
-    /// Its lease.
-    pub lease: LeaseRow,
-}
-
-/// The sessions of a schema, by name; none if it has no tables.
-///
-/// # Errors
-/// The database refuses.
-pub async fn list(client: &Client, schema: &SchemaName) -> Result<Vec<ListedSession>> {
-    let text = statement::list(schema);
-    let rows = match client.query(&text, &[]).await {
-        Err(error) if is_missing_table(&error) => Vec::new(),
-        found => found?,
-    };
-    let listed = |row: &Row| {
-        let term: i64 = row.get(6);
-        let term = Duration::from_millis(term.unsigned_abs());
-        let (epoch, beat) = (row.get(2), row.get(3));
-        let lease = LeaseRow { epoch, beat, holder: row.get(4), address: row.get(5), term };
-        ListedSession { name: row.get(0), seq: row.get(1), bytes: row.get(7), lease }
-    };
-    Ok(rows.iter().map(listed).collect())
-}
-
 /// Whether a table or the schema does not exist.
 pub(super) fn is_missing_table(error: &tokio_postgres::Error) -> bool {
     let missing = [&SqlState::UNDEFINED_TABLE, &SqlState::INVALID_SCHEMA_NAME];
@@ -192,7 +162,7 @@ pub(super) fn is_missing_table(error: &tokio_postgres::Error) -> bool {
 /// must not run on a runtime thread.
 ///
 /// # Errors
-/// There is a session of this name.
+/// There is a session of this name. After [`SessionError::InDoubt`], there may be this one.
 pub fn upload(
     (client, runtime): (&mut Client, &Handle),
     url: &SessionUrl,
@@ -237,8 +207,11 @@ pub fn upload(
         return Err(error.into());
     }
     read?;
-    runtime.block_on(transaction.commit())?;
-    runtime.block_on(find(client, url))
+    runtime.block_on(transaction.commit()).map_err(SessionError::InDoubt)?;
+    runtime.block_on(find(client, url)).map_err(|error| match error {
+        SessionError::Database(error) => SessionError::InDoubt(error),
+        error => error,
+    })
 }
 
 /// Takes a session's lease, if no other server has taken or renewed it since `row` was read; `None`

@@ -384,10 +384,10 @@ fn answered(code: &SqlState, error: &tokio_postgres::Error) -> Attempt {
         // Statement completion unknown.
         SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN => Attempt::Unknown,
         _ if class(code) == "08" => Attempt::Unknown,
-        // Out of memory, too many locks.
+        // Out of memory, also for locks; too many connections.
         _ if class(code) == "53" => Attempt::Again(StoreError::busy(text)),
         // What people can change: rights, a missing table, a server that only reads, a limit of
-        // time, a full lock table, an I/O error there.
+        // time, a lock that another program has, an I/O error there.
         _ if ["25", "26", "42", "55", "57", "58", "XX"].contains(&class(code)) => {
             Attempt::Refused(StoreError::busy(text))
         }

@@ -102,7 +102,7 @@ fn check(lease: &HeldLease) -> Result<()> {
     match lease.is_valid(LeaseTime::now()) {
         true => Ok(()),
         false if lease.is_lost() => {
-            Err(StoreError::new(StoreErrorKind::Lost, "another server has taken the session"))
+            Err(StoreError::new(StoreErrorKind::Lost, "the session's lease has ended"))
         }
         false => Err(StoreError::busy("the database has not renewed the session's lease")),
     }

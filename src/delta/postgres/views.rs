@@ -3,6 +3,7 @@
 //! A view only ever gets more columns, at its end, as `CREATE OR REPLACE VIEW` demands; so it keeps
 //! who may read it.
 
+use super::statement::CALL_STATUS;
 use super::url::SchemaName;
 
 /// Hexadecimal digits of bytes that are UTF-8 without NUL.
@@ -90,9 +91,10 @@ pub(super) fn create_views(schema: &SchemaName) -> Vec<String> {
     let checkpoints =
         format!("r.id, r.name, r.kind, {} AS time, r.saved_bytes, r.last_op", precise("r.time"));
     let calls = format!(
-        "r.id, {} AS name, r.status, {} AS started, {} AS completed, r.duration_ms, r.parameters, \
-         r.result, r.error",
+        "r.id, {} AS name, {} AS status, {} AS started, {} AS completed, r.duration_ms, \
+         r.parameters, r.result, r.error",
         text("r.name"),
+        CALL_STATUS.replace("t.", "r."),
         time("r.started_at"),
         time("r.completed_at")
     );

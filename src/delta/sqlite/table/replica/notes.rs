@@ -12,8 +12,9 @@ use crate::delta::Result;
 /// The rows that a connection has changed since they were last taken. A rolled back change leaves
 /// its note: the row is then sent as it is.
 ///
-/// SQLite reports no incremental write of a BLOB, and no `DELETE` without `WHERE`: for those,
-/// `RowNotes::add`.
+/// SQLite reports no incremental write of a BLOB (`RowNotes::add` notes its row) and no change of
+/// `sqlite_sequence` (`RowNotes::add_sequences`). Nor does it report a `DELETE` without `WHERE`, or
+/// a row that `REPLACE` deletes: a test forbids these.
 #[derive(Debug, Clone, Default)]
 pub struct RowNotes {
     /// The index of the table in [`session_tables`], and the row id.

@@ -40,7 +40,7 @@ impl TableRows {
         self.ids.is_empty() && self.gone.is_empty()
     }
 
-    /// Appends a row: its id, its columns, and whether it belongs to the session.
+    /// Appends a row: its id, and then its columns.
     fn push(&mut self, row: &Row<'_>) -> Result<()> {
         for (at, (values, column)) in self.columns.iter_mut().zip(&self.table.columns).enumerate() {
             self.bytes += values.push(column.kind, row.get_ref(at + 1)?)?;
@@ -121,7 +121,7 @@ impl SessionTable {
              = ?1"
         );
         let is_all = shared == ALL;
-        // Later ids may be among those that follow.
+        // Beyond all of them: the loop would delete a row with an id that is still to come.
         let beyond = ids.last().copied().unwrap_or_default().max(0) + 1;
         for id in ids {
             delete.execute([id])?;

@@ -417,9 +417,9 @@ pub fn record_call(schema: &SchemaName) -> String {
 }
 
 /// The outcome of a call: the column `status`, or else derived from result and error.
-pub(super) const CALL_STATUS: &str = "CASE WHEN t.status IN ('success', 'error') THEN t.status WHEN t.error \
-    IS NOT NULL THEN 'error' WHEN t.result IS NOT NULL THEN 'success' WHEN t.status = 'pending' OR \
-    t.completed_at IS NULL THEN 'pending' ELSE 'success' END";
+pub(super) const CALL_STATUS: &str = "CASE WHEN t.status IN ('success', 'error') THEN t.status \
+    WHEN t.error IS NOT NULL THEN 'error' WHEN t.result IS NOT NULL THEN 'success' WHEN t.status = \
+    'pending' OR t.completed_at IS NULL THEN 'pending' ELSE 'success' END";
 
 /// What is selected of a call, beside its texts.
 const CALL_COLUMNS: &str =

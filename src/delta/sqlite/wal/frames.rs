@@ -11,8 +11,8 @@ use crate::delta::{Result, StoreError};
 use crate::wal_shim;
 
 /// How long SQLite waits for readers before it looks again which of them hold up the checkpoint. It
-/// waits for a read mark (`aReadMark`), not for a snapshot: a mark that new readers have moved to the
-/// newest snapshot is never free while they overlap, though none of them holds anything up.
+/// waits for a read mark (`aReadMark`), not for a snapshot: a mark that new readers have moved to
+/// the newest snapshot is never free while they overlap, though none of them holds anything up.
 const ATTEMPT: Duration = Duration::from_millis(50);
 
 /// Delay between two attempts.

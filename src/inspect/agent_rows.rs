@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{InspectError, Result};
 use crate::delta::StoreError;
-use crate::delta::postgres::{DatabaseAgentTables, SessionUrl};
+use crate::delta::postgres::{DatabaseAgentTables, SessionUrl, without_password};
 use crate::delta::sqlite::{AgentAccess, AgentTables};
 
 /// The agent's tables.
@@ -72,7 +72,7 @@ impl AgentRows {
 
 fn in_database(url: &str) -> Result<AgentRows> {
     let parsed: SessionUrl = url.parse().map_err(|error| {
-        let what = format!("{url}: {error}");
+        let what = format!("{}: {error}", without_password(url));
         InspectError::Invalid { what }
     })?;
     match DatabaseAgentTables::open(&parsed) {

@@ -42,9 +42,10 @@ impl OldReplica {
     fn may_go(&self, mark: BatchMark, found: Option<&SessionState>) -> bool {
         match found.filter(|found| found.incarnation == self.of.1) {
             Some(found) if mark.seq > found.mark.seq => false,
-            // The database came to this number by another way.
+            // The database came to this number by another way: it was restored.
             Some(found) if mark.seq == found.mark.seq && mark != found.mark => false,
-            Some(found) if found.is_moved => true,
+            Some(found) if found.stamp.is_some_and(|stamp| stamp != mark.stamp) => false,
+            Some(found) if found.is_moved && found.stamp.is_some() => true,
             // The session is gone, or it was never there: the database may have been restored.
             Some(_) | None => self.is_unused(),
         }
@@ -56,7 +57,7 @@ impl OldReplica {
 pub fn remove_old_replicas(dir: &Path, url: &SessionUrl, runtime: &Handle) -> usize {
     let mut removed = 0;
     let Ok(client) = runtime.block_on(connect(&url.connection, runtime)) else { return 0 };
-    let here = |id| Ok(runtime.block_on(session_state(&client, &url.schema, id))?);
+    let here = |id, seq| Ok(runtime.block_on(session_state(&client, &url.schema, id, seq))?);
     for replica in oldest(dir) {
         match remove(&replica, (url, &here), runtime) {
             Ok(true) => removed += 1,
@@ -97,8 +98,8 @@ fn changed(path: &Path) -> Option<SystemTime> {
     about.is_file().then(|| about.modified().ok())?
 }
 
-/// What the database has of the session with a number.
-type StateOf<'a> = &'a dyn Fn(i64) -> Result<Option<SessionState>, HoldError>;
+/// What the database has of the session with a number, and of a batch.
+type StateOf<'a> = &'a dyn Fn(i64, i64) -> Result<Option<SessionState>, HoldError>;
 
 /// Removes a replica if it may go; returns whether it did. `here` looks into the schema of `url`.
 fn remove(
@@ -108,14 +109,17 @@ fn remove(
 ) -> Result<bool, HoldError> {
     let (id, incarnation) = replica.of;
     if !replica.is_unused() {
-        let found = here(id)?;
+        let found = here(id, 0)?;
         if !found.is_some_and(|found| found.is_moved && found.incarnation == incarnation) {
             return Ok(false);
         }
     }
     let Some((mark, of)) = mark_of(&replica.path) else { return Ok(false) };
     let is_here = of.connection == url.connection && of.schema == url.schema;
-    let found = if is_here { here(id) } else { elsewhere(&of, id, runtime) };
+    let found = match is_here {
+        true => here(id, mark.seq),
+        false => elsewhere(&of, (id, mark.seq), runtime),
+    };
     let may_go = found.as_ref().is_ok_and(|found| replica.may_go(mark, found.as_ref()));
     // A server may have opened it in between.
     if may_go && remove_session(&replica.path).is_ok() {
@@ -134,12 +138,12 @@ fn mark_of(path: &Path) -> Option<(BatchMark, SessionUrl)> {
 /// What another database or schema has of a session.
 fn elsewhere(
     url: &SessionUrl,
-    id: i64,
+    (id, seq): (i64, i64),
     runtime: &Handle,
 ) -> Result<Option<SessionState>, HoldError> {
     runtime.block_on(async {
         let client = connect(&url.connection, runtime).await?;
-        Ok(session_state(&client, &url.schema, id).await?)
+        Ok(session_state(&client, &url.schema, id, seq).await?)
     })
 }
 

@@ -11,9 +11,9 @@ use tokio::runtime::Handle;
 use super::error::{Error, Result};
 use super::old_replicas::mark_used;
 use crate::delta::postgres::{
-    HoldError, SessionError, SessionRow, SessionUrl, catch_up, connect, hydrate,
+    Followed, HoldError, SessionError, SessionRow, SessionUrl, catch_up, connect, hydrate,
 };
-use crate::delta::sqlite::{BatchMark, Host, OpenError, Session};
+use crate::delta::sqlite::{BatchMark, Host, OpenError, Session, set_aside};
 use crate::inspect::opened::host;
 
 /// Replicas of one session that one directory may have: another process may still have the first.
@@ -25,9 +25,10 @@ const READERS_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time between two attempts.
 const READERS_POLL: Duration = Duration::from_millis(50);
 
-/// How the names of all replicas of a session begin.
-pub fn replica_name(row: &SessionRow) -> String {
-    format!("{:016x}-{:016x}", row.id, row.incarnation)
+/// How the names of all replicas of a session begin. A database that was restored elsewhere has
+/// sessions of the same numbers, so that the place of the session is in the name.
+pub fn replica_name(url: &SessionUrl, row: &SessionRow) -> String {
+    format!("{:016x}-{:016x}-{:016x}", row.id, row.incarnation, url.hash())
 }
 
 /// Opens the first replica of a session that no process has open, with all batches; makes it from
@@ -38,9 +39,10 @@ pub(super) async fn bring_up_to_date(
     runtime: &Handle,
 ) -> Result<(PathBuf, Session, BatchMark)> {
     let mut in_use = None;
+    let name = replica_name(of_session.0, of_session.1);
     for number in 0..MAX_REPLICAS {
         let suffix = if number == 0 { String::new() } else { format!("-{number}") };
-        let path = dir.join(format!("{}{suffix}.db", replica_name(of_session.1)));
+        let path = dir.join(format!("{name}{suffix}.db"));
         match open_current(of_session, path, runtime).await {
             Err(Error::Open(error @ OpenError::InUse { .. })) => in_use = Some(error),
             opened => return opened,
@@ -88,19 +90,28 @@ async fn open_current(
                 }
                 drop(session);
                 match follow_up((url, row.id), &path, &host, runtime).await {
-                    Ok(Some((session, mark))) => return Ok((path, session, mark)),
+                    Ok(Ok(session)) => return Ok((path, session.0, session.1)),
                     // The database had this batch before the replica.
-                    Ok(None) if mark.seq >= row.mark.seq => {
+                    Ok(Err(_)) if mark.seq >= row.mark.seq => {
                         return Err(Error::NewerReplica { path });
                     }
-                    Ok(None) => {}
+                    Ok(Err(Followed::Diverged)) => {
+                        let aside = set_aside(&path)?;
+                        tracing::warn!(
+                            replica = %aside.display(), %url,
+                            "this replica has changes that its database lacks: it was restored"
+                        );
+                    }
+                    Ok(Err(_)) => {}
                     Err(error) => return Err(failed(&path, error)),
                 }
             }
         }
-        Err(error @ OpenError::InUse { .. }) => return Err(error.into()),
         // A file that was not finished, or is damaged.
-        Err(error) => tracing::debug!(%error, "the replica is made again"),
+        Err(error) if error.is_of_content() => {
+            tracing::debug!(%error, "the replica is made again");
+        }
+        Err(error) => return Err(error.into()),
     }
     match fetch((url, row.id), &path, &host, runtime).await {
         Ok((session, mark)) => Ok((path, session, mark)),
@@ -108,18 +119,20 @@ async fn open_current(
     }
 }
 
-/// Fetches the batches that a replica lacks, and opens it; `None` if it has to be made again.
+/// Fetches the batches that a replica lacks, and opens it, or tells why that is not possible.
 async fn follow_up(
     (url, id): (&SessionUrl, i64),
     path: &Path,
     host: &Host,
     runtime: &Handle,
-) -> std::result::Result<Option<(Session, BatchMark)>, HoldError> {
+) -> std::result::Result<std::result::Result<(Session, BatchMark), Followed>, HoldError> {
     let mut client = connect(&url.connection, runtime).await?;
-    let mark = catch_up(&mut client, (&url.schema, id), (path, host)).await?;
-    let Some(mark) = mark else { return Ok(None) };
+    let mark = match catch_up(&mut client, (&url.schema, id), (path, host)).await? {
+        Followed::UpTo(mark) => mark,
+        other => return Ok(Err(other)),
+    };
     let session = Session::open_any(path, host).map_err(SessionError::Replica)?;
-    Ok(Some((session, mark)))
+    Ok(Ok((session, mark)))
 }
 
 async fn fetch(

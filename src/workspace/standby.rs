@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::database::of_hold;
 use super::error::{Error, Result};
 use super::replicas::bring_up_to_date;
-use crate::delta::postgres::{HoldError, SessionUrl, connect, find, follow};
+use crate::delta::postgres::{Followed, HoldError, SessionUrl, connect, find, follow};
 use crate::delta::sqlite::FollowingReplica;
 use crate::inspect::opened::host;
 
@@ -60,7 +60,10 @@ async fn keep_following(url: &SessionUrl, dir: &Path, runtime: &Handle) {
     let mut is_failing = false;
     loop {
         match follow_one(url, dir, runtime, &mut is_failing).await {
-            Ok(()) => continue,
+            Ok(()) => {
+                tokio::time::sleep(POLL).await;
+                continue;
+            }
             Err(error) if !is_failing => {
                 tracing::warn!(%error, "the replica does not follow; trying again");
             }
@@ -96,7 +99,7 @@ async fn follow_one(
             path: path.clone(),
             source: Box::new(source.into()),
         })?;
-        let Some(next) = next else { return Ok(()) };
+        let Followed::UpTo(next) = next else { return Ok(()) };
         (mark, *is_failing) = (next, false);
         tokio::time::sleep(POLL).await;
     }

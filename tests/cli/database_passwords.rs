@@ -113,7 +113,9 @@ fn a_password_of_the_environment_is_nowhere_else() {
             let (_, error) = run(command(&[name, &bad], None), 2);
             assert!(error.contains("***"), "{error}");
         }
-        run(command(&["push", "s.db", &bad], None), 2);
+        for args in [["push", "s.db", &bad], ["kv", "ls", &bad], ["tool", "ls", &bad]] {
+            run(command(&args, None), 2);
+        }
     }
     let server = command(&["serve", &url], Some(PASSWORD));
     let args = ["--local", "local", "--admin", "127.0.0.1:0", "--insecure"];

@@ -38,7 +38,7 @@ impl Cache {
         self.run(&["init", &url.to_string()]);
         self.run(&["mkdir", &url.to_string(), "/d"]);
         let row = any().with(|client, runtime| runtime.block_on(find(client, &url)).unwrap());
-        let path = self.replicas().join(format!("{}.db", replica_name(&row)));
+        let path = self.replicas().join(format!("{}.db", replica_name(&url, &row)));
         assert!(path.is_file());
         age(&path, days);
         (url, path)
@@ -73,6 +73,12 @@ fn replicas_that_nothing_has_used_go_and_all_others_stay() {
     change(&other, "UPDATE SESSION SET stamp = stamp + 1 WHERE name = 'NAME'");
     let (moved, newer_than_moved) = cache.replica(0);
     change(&moved, "UPDATE SESSION SET seq = seq - 1, moved_to = 'f' WHERE name = 'NAME'");
+    let (diverged, is_diverged) = cache.replica(99);
+    let sql = "UPDATE SESSION SET seq = seq + 2, stamp = 1, moved_to = 'f' WHERE name = 'NAME'";
+    change(&diverged, sql);
+    let row =
+        format!("(SELECT id FROM {}.session WHERE name = '{}')", any().schema(), diverged.name);
+    any().run(&format!("UPDATE {}.change SET stamp = 7 WHERE session = {row}", any().schema()));
     let (gone, just_gone) = cache.replica(29);
     change(&gone, "DELETE FROM SESSION WHERE name = 'NAME'");
     let (_, in_use) = cache.replica(99);
@@ -87,7 +93,8 @@ fn replicas_that_nothing_has_used_go_and_all_others_stay() {
         apart(|| remove_old_replicas(&dir, &here, any().runtime()))
     };
     assert_eq!(start(), 3);
-    let kept = [&young, &is_newer, &other_way, &newer_than_moved, &just_gone, &in_use, &foreign];
+    let kept = [&young, &is_newer, &other_way, &newer_than_moved, &is_diverged, &just_gone];
+    let kept = [&kept[..], &[&in_use, &foreign]].concat();
     assert!(kept.iter().all(|path| path.is_file()), "{kept:?}");
     assert!([&unused, &moved_away, &of_gone].iter().all(|path| !path.exists()));
     let used = is_newer.metadata().unwrap().modified().unwrap();

@@ -29,6 +29,7 @@ mod cycles;
 mod database_moves;
 mod database_passwords;
 mod database_replicas;
+mod database_restored;
 mod database_roles;
 mod diff;
 mod diff_both_sides;

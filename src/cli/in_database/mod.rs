@@ -130,7 +130,7 @@ impl Replicas {
             none => none.insert(start()?),
         };
         let row = row_of(url, runtime.handle())?;
-        if let Some(path) = served_here(&row) {
+        if let Some(path) = served_here(url, &row) {
             return Ok(path);
         }
         if !changes {
@@ -246,8 +246,8 @@ fn urls_in(matches: &ArgMatches) -> Vec<(String, bool)> {
 }
 
 /// The replica of a session that a server of this user serves on this machine.
-fn served_here(row: &SessionRow) -> Option<OsString> {
-    let name = replica_name(row);
+fn served_here(url: &SessionUrl, row: &SessionRow) -> Option<OsString> {
+    let name = replica_name(url, row);
     let of_session = |path: &std::path::Path| {
         path.file_name().and_then(|file| file.to_str()).is_some_and(|file| file.starts_with(&name))
     };

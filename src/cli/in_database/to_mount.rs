@@ -138,7 +138,7 @@ fn find(
         }
         row => row?,
     };
-    if let Some(served) = served_here(&row) {
+    if let Some(served) = served_here(wanted.url, &row) {
         return Ok(served.into());
     }
     Ok(look(wanted.url, &row, wanted.local, runtime)?.path)

@@ -15,6 +15,7 @@ use super::{Args, Frontend};
 use crate::cli::error::CliError;
 use crate::cli::in_database::{self, TERM};
 use crate::cli::{LOST, output, session_names};
+use crate::config::{Config, ExportConfig};
 use crate::delta::postgres::SessionUrl;
 use crate::workspace::database::{self, DatabaseOptions, HeldReplica};
 use crate::workspace::exports::DatabaseSettings;
@@ -96,6 +97,15 @@ impl Args {
     pub(super) fn shown_session(&self, file: &Path) -> String {
         self.url_text().map_or_else(|| file.display().to_string(), str::to_owned)
     }
+}
+
+/// The term of the leases of an export's sessions, as far as it is known before they are opened;
+/// `None` if none is in a database.
+pub(super) fn lease_term(config: &Config, path: &str) -> Option<Duration> {
+    let is_it =
+        |it: &&ExportConfig| it.path.as_ref().is_some_and(|of_it| of_it.to_string() == path);
+    let export = config.exports.iter().find(is_it)?;
+    export.urls().next().map(|_| database::DEFAULT_TERM)
 }
 
 /// Waits for the lease of a session, and runs the program of `--on-lease`; `None` if a signal came

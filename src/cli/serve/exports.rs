@@ -14,6 +14,7 @@ use tokio::task::{JoinError, JoinHandle};
 use super::admin::{Admin, ShownServer};
 use super::commands::{ExportsCommands, ReloadAnswer};
 use super::controls::Controls;
+use super::database::lease_term;
 use super::limits::max_sessions;
 use super::reload_changes;
 use super::{Args, Durability, Frontend, ServiceNotifier};
@@ -422,7 +423,7 @@ fn announce(file: &Path, config: &Config, served: &mut ServedExports, at: &Annou
         let path = String::from_utf8_lossy(export.path());
         output::line(format_args!("{path}{}", hidden.suffix(export.path())));
         if let Some(address) = super::for_clients(addresses).filter(|_| index < SHOWN_COMMANDS) {
-            super::tell_how_to_mount(address, &path, registration, None);
+            super::tell_how_to_mount(address, &path, registration, lease_term(config, &path));
         }
     }
     if secret > 0 {

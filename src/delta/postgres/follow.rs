@@ -21,9 +21,18 @@ const PAGE_BATCHES: i64 = 1024;
 /// which is faster.
 const MAX_ROWS: usize = 500_000;
 
-/// Brings the replica at `path` up to date; returns the last batch that it has then, or `None` if
-/// it has to be made again: it is none of this session, is of another state of the database, or
-/// lacks too much.
+/// What became of a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Followed {
+    /// It has all batches up to this one.
+    UpTo(BatchMark),
+    /// It has to be made again: there is none, it is damaged, or lacks too many batches.
+    Unusable,
+    /// It has batches that the database lacks, which came to another state in their place.
+    Diverged,
+}
+
+/// Brings the replica at `path` up to date.
 ///
 /// # Errors
 /// The database does not answer, the disk is full, or another process has the replica.
@@ -31,8 +40,10 @@ pub async fn catch_up(
     client: &mut Client,
     (schema, id): (&SchemaName, i64),
     (path, host): (&Path, &Host),
-) -> Result<Option<BatchMark>, SessionError> {
-    let Some((mut replica, mark)) = FollowingReplica::open(path, host)? else { return Ok(None) };
+) -> Result<Followed, SessionError> {
+    let Some((mut replica, mark)) = FollowingReplica::open(path, host)? else {
+        return Ok(Followed::Unusable);
+    };
     follow(client, (schema, id), &mut replica, mark).await
 }
 
@@ -45,7 +56,7 @@ pub async fn follow(
     (schema, id): (&SchemaName, i64),
     replica: &mut FollowingReplica,
     mark: BatchMark,
-) -> Result<Option<BatchMark>, SessionError> {
+) -> Result<Followed, SessionError> {
     let transaction = client
         .build_transaction()
         .isolation_level(IsolationLevel::RepeatableRead)
@@ -53,14 +64,15 @@ pub async fn follow(
         .start()
         .await?;
     let Some(row) = transaction.query_opt(&statement::last_batch(schema), &[&id]).await? else {
-        return Ok(None);
+        return Ok(Followed::Unusable);
     };
     let last = BatchMark { seq: row.get("seq"), stamp: row.get("stamp") };
     if last == mark {
-        return Ok(Some(mark));
+        return Ok(Followed::UpTo(mark));
     }
-    let Some(changed) = changes(&transaction, (schema, id), mark, last).await? else {
-        return Ok(None);
+    let changed = match changes(&transaction, (schema, id), mark, last).await? {
+        Ok(changed) => changed,
+        Err(why) => return Ok(why),
     };
     let applied = async {
         replica.begin()?;
@@ -72,26 +84,28 @@ pub async fn follow(
     };
     let applied = applied.await;
     match applied {
-        Ok(()) => Ok(Some(last)),
+        Ok(()) => Ok(Followed::UpTo(last)),
         // The replica has rows that it should not have, or is damaged.
         Err(SessionError::Store(error)) if error.kind.leaves_doubt() => {
             tracing::debug!(%error, "the replica is made again");
-            Ok(None)
+            Ok(Followed::Unusable)
         }
         Err(error) => Err(error),
     }
 }
 
-/// Which rows the batches after `mark` have changed, up to `last`; `None` if the database does not
-/// know it, or these are too many.
+/// Which rows the batches after `mark` have changed, up to `last`, or why that is not known.
 async fn changes(
     transaction: &Transaction<'_>,
     (schema, id): (&SchemaName, i64),
     mark: BatchMark,
     last: BatchMark,
-) -> Result<Option<RowsToFollow>, SessionError> {
-    if last.seq <= mark.seq || last.seq - mark.seq > KNOWN_BATCHES {
-        return Ok(None);
+) -> Result<Result<RowsToFollow, Followed>, SessionError> {
+    if last.seq <= mark.seq {
+        return Ok(Err(Followed::Diverged));
+    }
+    if last.seq - mark.seq > KNOWN_BATCHES {
+        return Ok(Err(Followed::Unusable));
     }
     let text = transaction.prepare(&statement::changes_from(schema)).await?;
     let mut changed = RowsToFollow::default();
@@ -99,23 +113,26 @@ async fn changes(
     while next <= last.seq {
         let batches = transaction.query(&text, &[&id, &next, &PAGE_BATCHES]).await?;
         if batches.is_empty() {
-            return Ok(None);
+            return Ok(Err(Followed::Unusable));
         }
         for batch in batches {
             let found = BatchMark { seq: batch.get("seq"), stamp: batch.get("stamp") };
-            if found.seq != next || (next == mark.seq && found != mark) {
-                return Ok(None);
+            if found.seq == mark.seq && found != mark {
+                return Ok(Err(Followed::Diverged));
+            }
+            if found.seq != next {
+                return Ok(Err(Followed::Unusable));
             }
             if next > mark.seq && changed.add(batch.get("changed")).is_err() {
-                return Ok(None);
+                return Ok(Err(Followed::Unusable));
             }
             next += 1;
         }
         if changed.count() > MAX_ROWS {
-            return Ok(None);
+            return Ok(Err(Followed::Unusable));
         }
     }
-    Ok(Some(changed))
+    Ok(Ok(changed))
 }
 
 /// Writes the rows of a table that the database has among `ids`.

@@ -104,14 +104,16 @@ impl Hold {
         runtime: &Handle,
         watch: &mut LeaseWatch,
     ) -> Result<Self, HoldError> {
-        let (mut pause, mut is_told) = (POLL, false);
+        let (mut pause, mut is_told, mut is_away) = (POLL, false, false);
         loop {
             let taken = Self::take_when_free(url, options, runtime, (watch, &mut is_told));
             match taken.await {
                 Err(error @ (HoldError::Connect(_) | HoldError::Session(_)))
                     if options.is_standby && is_passing(&error) =>
                 {
-                    tracing::warn!(%error, "the database does not answer; trying again");
+                    if !std::mem::replace(&mut is_away, true) {
+                        tracing::warn!(%error, "the database does not answer; trying again");
+                    }
                     tokio::time::sleep(pause).await;
                     pause = MAX_RETRY.min(pause * 2);
                 }

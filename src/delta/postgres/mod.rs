@@ -28,7 +28,7 @@ mod views;
 pub use agent::DatabaseAgentTables;
 pub use connect::{DatabaseConnectError, connect};
 pub use figures::{LeaseFigures, lease_figures};
-pub use follow::{catch_up, follow};
+pub use follow::{Followed, catch_up, follow};
 pub use hold::{Hold, HoldError, HoldOptions};
 pub use lease::{HeldLease, LeaseRow, LeaseTime, LeaseWatch};
 pub use listed::{ListedSession, list};

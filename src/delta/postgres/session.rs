@@ -131,9 +131,11 @@ pub struct SessionState {
     pub mark: BatchMark,
     /// Whether it was moved into a file.
     pub is_moved: bool,
+    /// The stamp of the batch with the number that was asked for, if the database knows it.
+    pub stamp: Option<i64>,
 }
 
-/// What the database has of the session with this number, if there is one.
+/// What the database has of the session with this number, if there is one, and of its batch `seq`.
 ///
 /// # Errors
 /// The database refuses.
@@ -141,14 +143,16 @@ pub async fn session_state(
     client: &Client,
     schema: &SchemaName,
     id: i64,
+    seq: i64,
 ) -> Result<Option<SessionState>> {
-    let row = match client.query_opt(&statement::state(schema), &[&id]).await {
+    let row = match client.query_opt(&statement::state(schema), &[&id, &seq]).await {
         Err(error) if is_missing_table(&error) => None,
         found => found?,
     };
     Ok(row.map(|row| {
         let mark = BatchMark { seq: row.get(1), stamp: row.get(2) };
-        SessionState { incarnation: row.get(0), mark, is_moved: row.get(3) }
+        let (is_moved, stamp) = (row.get(3), row.get(4));
+        SessionState { incarnation: row.get(0), mark, is_moved, stamp }
     }))
 }
 

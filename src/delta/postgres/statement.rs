@@ -238,10 +238,12 @@ pub fn find(schema: &SchemaName) -> String {
     )
 }
 
-/// The incarnation of the session `$1`, the batch that was kept last, and whether it was moved.
+/// The incarnation of the session `$1`, the batch that was kept last, whether it was moved, and the
+/// stamp of the batch `$2`, if that is known.
 pub fn state(schema: &SchemaName) -> String {
     format!(
-        "SELECT incarnation, seq, stamp, moved_to IS NOT NULL FROM {schema}.session WHERE id = $1"
+        "SELECT incarnation, seq, stamp, moved_to IS NOT NULL, (SELECT c.stamp FROM \
+         {schema}.change c WHERE c.session = $1 AND c.seq = $2) FROM {schema}.session WHERE id = $1"
     )
 }
 

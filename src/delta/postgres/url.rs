@@ -2,9 +2,11 @@
 //! `postgres://USER@HOST[,HOST2]/DATABASE/NAME?schema=S`.
 
 use std::fmt;
+use std::hash::Hasher;
 use std::str::FromStr;
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use siphasher::sip::SipHasher13;
 use tokio_postgres::config::Host;
 
 /// The schema if none is named.
@@ -130,6 +132,13 @@ impl SessionUrl {
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         let Self { schema, name, .. } = self;
         format!("{}:{}", self.place_key(), encoded(&format!("{schema}/{name}")))
+    }
+
+    /// A hash of the key.
+    pub fn hash(&self) -> u64 {
+        let mut hasher = SipHasher13::new();
+        hasher.write(self.key().as_bytes());
+        hasher.finish()
     }
 
     /// The same of its database.

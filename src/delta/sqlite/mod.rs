@@ -16,7 +16,7 @@ mod wal;
 
 pub use file::create::{ChunkSize, CreateOptions, RootAttr, absolute, name_new};
 pub use file::error::OpenError;
-pub use file::following_replica::FollowingReplica;
+pub use file::following_replica::{FollowingReplica, set_aside};
 pub use file::host::Host;
 pub use file::memory::MemoryBound;
 pub use file::replica::{AboutReplica, NewReplica};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use acetate::delta::Store;
-use acetate::delta::postgres::{catch_up, hydrate};
+use acetate::delta::postgres::{Followed, catch_up, hydrate};
 use acetate::delta::sqlite::{BatchMark, OpenMode, Session};
 
 use super::{Kept, assert_alike, host, make_files};
@@ -26,7 +26,7 @@ impl Second {
         Self { path, mark }
     }
 
-    fn catch_up(&self, kept: &Kept) -> Option<BatchMark> {
+    fn catch_up(&self, kept: &Kept) -> Followed {
         let of = (&kept.url.schema, kept.row.id);
         kept.database.with(|client, runtime| {
             runtime.block_on(catch_up(client, of, (&self.path, &host()))).unwrap()
@@ -51,7 +51,7 @@ fn batches_that_exchange_delete_and_add_rows_are_applied() {
     let mut writer = kept.store.writer().unwrap();
     make_files(&mut *writer, &["a", "b", "gone"]).unwrap();
     let second = Second::of(&kept);
-    assert_eq!(second.catch_up(&kept), Some(second.mark), "it lacks nothing");
+    assert_eq!(second.catch_up(&kept), Followed::UpTo(second.mark), "it lacks nothing");
     let root = acetate::delta::Ino::ROOT;
     let mut ino =
         |entry: &str| change(&mut *writer, |txn| txn.dentry(root, &name(entry)).unwrap().unwrap());
@@ -73,11 +73,11 @@ fn batches_that_exchange_delete_and_add_rows_are_applied() {
     writer.prepare().unwrap();
     writer.commit().unwrap();
     make_files(&mut *writer, &["after"]).unwrap();
-    assert_eq!(second.catch_up(&kept), Some(kept.row().mark));
+    assert_eq!(second.catch_up(&kept), Followed::UpTo(kept.row().mark));
     assert_alike(&second.rows(), &kept.rows());
-    assert_eq!(second.catch_up(&kept), Some(kept.row().mark), "and keeps that");
+    assert_eq!(second.catch_up(&kept), Followed::UpTo(kept.row().mark), "and keeps that");
     writer.close().unwrap();
-    assert_eq!(second.catch_up(&kept), Some(kept.row().mark));
+    assert_eq!(second.catch_up(&kept), Followed::UpTo(kept.row().mark));
     assert_alike(&second.rows(), &kept.rows());
 }
 
@@ -101,7 +101,7 @@ fn what_is_about_the_file_alone_stays() {
          'of_a_later_version', '7'); UPDATE {schema}.change SET changed = \
          '{{\"acetate_meta\":[{row}]}}' WHERE session = {id} AND seq = {seq}"
     ));
-    assert_eq!(second.catch_up(&kept).map(|mark| mark.seq), Some(seq));
+    assert_eq!(second.catch_up(&kept), Followed::UpTo(kept.row().mark));
     assert_eq!(meta(&second.path, &local), before);
     assert_eq!(meta(&second.path, &["of_a_later_version"]), [Some("37".to_owned())]);
 }
@@ -131,7 +131,8 @@ fn a_replica_that_the_changes_do_not_lead_on_from_is_made_again() {
         let text = text.replace("CHANGE", &format!("{}.change", kept.url.schema));
         let text = text.replace("OF", &format!("session = {}", kept.row.id));
         kept.database.run(&text.replace("$1", &second.mark.seq.to_string()));
-        assert_eq!(second.catch_up(&kept), None, "{what}");
+        let expected = if what.contains("stamp") { Followed::Diverged } else { Followed::Unusable };
+        assert_eq!(second.catch_up(&kept), expected, "{what}");
         assert_alike(&second.rows(), &before);
     }
 }
@@ -148,5 +149,5 @@ fn no_replica_is_none_and_one_in_use_is_left_alone() {
     assert!(refused.unwrap_err().to_string().contains("in use"), "it is served");
     drop(session);
     std::fs::remove_file(&second.path).unwrap();
-    assert_eq!(second.catch_up(&kept), None);
+    assert_eq!(second.catch_up(&kept), Followed::Unusable);
 }

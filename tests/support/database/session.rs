@@ -7,8 +7,8 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use acetate::delta::postgres::{
-    HeldLease, HeldSession, PostgresStore, SessionRow, SessionUrl, Shipper, catch_up, find,
-    hydrate, take, upload,
+    Followed, HeldLease, HeldSession, PostgresStore, SessionRow, SessionUrl, Shipper, catch_up,
+    find, hydrate, take, upload,
 };
 use acetate::delta::sqlite::{BatchMark, Host, OpenError, OpenMode, Session, session_tables};
 use acetate::delta::{
@@ -199,7 +199,7 @@ impl Guard {
             runtime.block_on(catch_up(client, session, (&path, &host)))
         });
         match followed {
-            Ok(Some(followed)) if followed == mark => {}
+            Ok(Followed::UpTo(followed)) if followed == mark => {}
             other => return Err(format!("the second replica does not follow: {other:?}")),
         }
         let (file, _session) = rows_at_rest(&path, &host)?;

@@ -205,6 +205,23 @@ fn by(holder: Option<u32>) -> String {
 }
 
 impl OpenError {
+    /// Whether there is no file, or one that cannot be a session of this version, whatever the disk
+    /// and other programs do.
+    pub fn is_of_content(&self) -> bool {
+        match self {
+            Self::Missing { .. }
+            | Self::NotSqlite { .. }
+            | Self::Encrypted { .. }
+            | Self::NotSession { .. }
+            | Self::LostWal { .. }
+            | Self::OldSpec { .. }
+            | Self::Newer { .. }
+            | Self::NewerSpec { .. } => true,
+            Self::Store { source, .. } => source.kind == StoreErrorKind::Corrupt,
+            _ => false,
+        }
+    }
+
     /// What the user can do, without the names of commands.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {

@@ -1,11 +1,12 @@
 //! Replicas that are brought up to date while nothing serves them.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::connect::{self, Role};
+use super::connect::{self, Role, companion_path};
 use super::create;
 use super::error::OpenError;
 use super::host::Host;
@@ -22,6 +23,35 @@ pub struct FollowingReplica {
     conn: Connection,
     host: Host,
     _lock: SessionLock,
+}
+
+/// The most files that are set aside for one name.
+const MAX_ASIDE: usize = 100;
+
+/// Gives the replica at `path` another name, which is returned: it has what no other has, and its
+/// place is needed.
+///
+/// # Errors
+/// Another process has it, or there are too many already.
+pub fn set_aside(path: &Path) -> std::result::Result<PathBuf, OpenError> {
+    let path = &create::absolute(path)?;
+    let _lock = SessionLock::take(path, true)?;
+    let failed = |error| OpenError::io(path, error);
+    for number in 1..=MAX_ASIDE {
+        let aside = companion_path(path, &format!(".diverged-{number}"));
+        let new = |suffix| companion_path(&aside, suffix);
+        if new("").symlink_metadata().is_ok() || new("-wal").symlink_metadata().is_ok() {
+            continue;
+        }
+        // The WAL first: without it, the file would look whole.
+        match std::fs::rename(companion_path(path, "-wal"), new("-wal")) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        std::fs::rename(path, &aside).map_err(failed)?;
+        return Ok(aside);
+    }
+    Err(failed(ErrorKind::AlreadyExists.into()))
 }
 
 impl FollowingReplica {

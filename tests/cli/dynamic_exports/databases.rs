@@ -79,3 +79,19 @@ fn the_status_of_a_session_names_its_exports() {
     assert!(said.contains("export       x: 4 B, no limit; files: 1 of 9"), "{said}");
     site.stop();
 }
+
+#[test]
+fn clients_of_a_session_in_a_database_repeat_calls_soon_after_a_takeover_and_others_do_not() {
+    let url = any().new_url().to_string();
+    let exports = [export("path = \"/a\"", "a.db", ""), export("path = \"/b\"", &url, "")].concat();
+    let mut site = Site::new(&exports);
+    site.serve(&["--local", "local"]);
+    let said = &site.server.as_ref().unwrap().said;
+    let mounts = |path: &str| {
+        said.iter().filter(|line| line.contains(&format!(":{path} "))).collect::<Vec<_>>()
+    };
+    assert_eq!((mounts("/a").len(), mounts("/b").len()), (3, 3), "{said:?}");
+    assert!(mounts("/a").iter().all(|line| !line.contains("timeo=")), "{said:?}");
+    assert!(mounts("/b").iter().all(|line| line.contains(",timeo=40,")), "{said:?}");
+    site.stop();
+}
